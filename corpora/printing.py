@@ -6,6 +6,7 @@ import re
 
 # C0, DEL and C1 controls (among them ESC, which starts terminal commands) except tab and line feed; Unicode's
 # direction marks, embeddings, overrides and isolates, which change the order in which text is shown.
+_PLURAL = re.compile(r"s\b")  # the end of the noun in the name of a total
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -14,6 +15,13 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: float, noun: str) -> str:
     """Return a count with its noun in the right number: ``1 row``, ``2,000 rows``; the plural of ``noun`` adds an s."""
-    return f"{count:,} {noun if count == 1 else noun + 's'}"
+    number = f"{count:g}" if isinstance(count, float) else f"{count:,}"
+    return f"{number} {noun if count == 1 else noun + 's'}"
+
+
+def total(count: int, name: str) -> str:
+    """Return a total of a manifest in words: ``1 document`` for 1 and ``documents``, ``2 max tokens`` for 2."""
+    words = name.replace("_", " ")
+    return f"{count:,} {_PLURAL.sub('', words, count=1) if count == 1 else words}"

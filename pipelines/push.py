@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from corpora.errors import FarspanError
 from corpora.options import Flag
+from corpora.printing import counted
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
 from corpora.storage import files
@@ -114,7 +115,8 @@ def command(options: Push) -> None:
     """
     pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
     result(
-        f"{options.target}: {pushed.sent:,} files sent ({pushed.bytes:,} bytes) in {pushed.commits} commits, "
+        f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}) in "
+        f"{counted(pushed.commits, 'commit')}, "
         f"{pushed.present:,} were there",
         target=options.target,
         **pushed._asdict(),
@@ -157,7 +159,8 @@ def push(
         for batch, gone in _commits(missing, again, stale):
             _commit(api, to, batch, gone, message or f"Add {os.path.basename(folder)}")
             commits += 1
-            report(f"{target}: commit {commits}, {len(batch):,} files, {sum(file.bytes for file in batch):,} bytes")
+            size = sum(file.bytes for file in batch)
+            report(f"{target}: commit {commits}, {counted(len(batch), 'file')}, {counted(size, 'byte')}")
     return Pushed(len(missing), sum(file.bytes for file in missing), len(found) - len(missing), commits)
 
 

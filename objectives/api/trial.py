@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.packing.assemble import assemble
+from corpora.printing import counted
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
@@ -63,7 +64,8 @@ class Trial:
     def row(self, number: int) -> str:
         """Describe a row of the batch for error messages."""
         size, parts = self.batch.tokens.lengths[number], self.batch.document_starts.lengths[number]
-        return f"row {number} ({size} tokens in {parts} documents, sequence {self.batch.sequence_id(number).hex()})"
+        described = f"{counted(size, 'token')} in {counted(parts, 'document')}"
+        return f"row {number} ({described}, sequence {self.batch.sequence_id(number).hex()})"
 
 
 def digest(trial: Trial) -> str:

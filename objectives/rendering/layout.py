@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.printing import counted
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import BEGIN, END
 
@@ -61,8 +62,9 @@ class Layout:
             return
         # Suggest at least the room that the corpus has, so that it still suits the other objectives.
         sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
+        ends = counted(self.ends, "position")
         raise FarspanError(
-            f"{objective}: puts {self.ends} positions around a sequence and {edges} around a document; the corpus was "
-            f"built with room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} "
-            f"positions; build it with --room-per-sequence {sequence} --room-per-document {document}"
+            f"{objective}: puts {ends} around a sequence and {edges} around a document; the corpus was built with "
+            f"room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} positions; "
+            f"build it with --room-per-sequence {sequence} --room-per-document {document}"
         )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from corpora.printing import counted, total
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest
 
 
 def summary(manifest: Manifest) -> str:
-    """One line on a finished artefact: its totals, and the documents that were left out."""
+    """Describe a finished artefact in one line: its totals, and the documents that were left out."""
     if not any(shard.rows for shard in manifest.shards):
         totals = "EMPTY, no row was written"
     else:
-        totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
+        totals = ", ".join(total(value, name) for name, value in manifest.totals.items() if value)
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
     totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
@@ -32,13 +33,14 @@ def _filtered(manifest: Manifest) -> str:
     if not filtered:
         return ""
     if manifest.format == "farspan.pairs":
-        return f"; {filtered:,} of {read:,} records are further answers of a pair"
+        are = "is a further answer" if filtered == 1 else "are further answers"
+        return f"; {filtered:,} of {counted(read, 'record')} {are} of a pair"
     why: str | None = "too short"
     if manifest.format == "farspan.corpus":
         why = DocumentUse.of(manifest).left_out
     elif manifest.config.get("repeats"):
         why = "repeated or too short"
-    return f"; {filtered:,} of {read:,} documents left out ({why})"
+    return f"; {filtered:,} of {counted(read, 'document')} left out ({why})"
 
 
 def _equal_draws(manifest: Manifest) -> int:
@@ -57,11 +59,11 @@ def padding_share(manifest: Manifest) -> float:
 def shares(manifest: Manifest) -> dict[str, float]:
     """Skew of clusters (the largest against the mean), and recall of a neighbour search."""
     totals = manifest.totals
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     if totals.get("clusters") and "max_documents" in totals:
-        found["skew"] = totals["max_documents"] * totals["clusters"] / max(totals["documents"], 1)
+        shares["skew"] = totals["max_documents"] * totals["clusters"] / max(totals["documents"], 1)
     if totals.get("sampled_neighbours"):
-        found["recall"] = totals["sampled_found"] / totals["sampled_neighbours"]
-        found["recall_of_search"] = totals["sampled_found"] / max(totals["sampled_in_cluster"], 1)
-        found["lost_at_cluster_borders"] = 1 - totals["sampled_in_cluster"] / totals["sampled_neighbours"]
-    return found
+        shares["recall"] = totals["sampled_found"] / totals["sampled_neighbours"]
+        shares["recall_of_search"] = totals["sampled_found"] / max(totals["sampled_in_cluster"], 1)
+        shares["lost_at_cluster_borders"] = 1 - totals["sampled_in_cluster"] / totals["sampled_neighbours"]
+    return shares

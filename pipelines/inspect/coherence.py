@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
+from corpora.printing import counted
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
 from corpora.schemas.vectors import vector_rows
@@ -84,8 +85,9 @@ def _unit_vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
         vectors[places.drop_null().to_numpy()] = vector_rows(batch.column("vector"))[known]
     missing = np.flatnonzero(np.isnan(vectors[:, 0]))
     if len(missing):
+        first = ids[int(missing[0])].as_py()
         raise FarspanError(
-            f"{rows.folder}: no vector of document {ids[int(missing[0])].as_py()!r} and {len(missing) - 1} others; "
+            f"{rows.folder}: no vector of document {first!r} and {counted(len(missing) - 1, 'other')}; "
             "give --vectors the artefact made from the same documents and split"
         )
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)

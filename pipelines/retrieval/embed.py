@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.options import recorded
+from corpora.printing import counted
 from corpora.schemas.vectors import vector_column, vectors_schema
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
@@ -52,7 +53,7 @@ def plan(options: Embed) -> Job:
     if options.min_document_tokens > (longest := documents.manifest.totals["max_tokens"]):
         raise FarspanError(
             f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents.folder} has "
-            f"{longest} tokens; give less"
+            f"{counted(longest, 'token')}; give less"
         )
     artefact_tokenizer(documents.folder).decode_with_offsets([])
     files = find_encoder(options.encoder.name)

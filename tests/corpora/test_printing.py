@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.printing import printable
+from corpora.printing import counted, printable, total
 
 
 @given(st.text())
@@ -18,3 +19,21 @@ def test_only_tabs_and_line_feeds_are_left_of_control_characters(text):
 def test_by_hand():
     assert printable("a\tb\nc é 世 👩‍👧") == "a\tb\nc é 世 👩‍👧"
     assert printable("\x1b[2J\r\x9b\x00\u202e\u2066") == "\\x1b[2J\\r\\x9b\\x00\\u202e\\u2066"
+
+
+def test_a_count_of_one_has_a_singular_noun():
+    assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [counted(number, "epoch") for number in (0.5, 1.0, 2.5)] == ["0.5 epochs", "1 epoch", "2.5 epochs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "several"),
+    [
+        ("documents", "1 document", "3,000 documents"),
+        ("max_tokens", "1 max token", "3,000 max tokens"),
+        ("documents_searched_exactly", "1 document searched exactly", "3,000 documents searched exactly"),
+        ("padding", "1 padding", "3,000 padding"),
+    ],
+)
+def test_a_total_of_one_has_a_singular_noun(name, one, several):
+    assert (total(1, name), total(3000, name)) == (one, several)

@@ -272,7 +272,7 @@ def test_options_have_one_spelling():
 
 def test_a_corpus_without_room_for_the_separators_is_refused():
     tight = replace(facts(100, 9), sequence_length=102, room_per_document=0)
-    with pytest.raises(FarspanError, match="model_based: puts 1 positions around a sequence and 1 around a document"):
+    with pytest.raises(FarspanError, match="model_based: puts 1 position around a sequence and 1 around a document"):
         ModelBased().validate(tight)
 
 

@@ -112,10 +112,10 @@ def test_a_schedule_gives_each_length_its_density():
 
 def test_a_schedules_worst_row_need_not_be_the_longest():
     scheduled = Span(density=[[1000, 0.5], [4000, 0.01]], target_length=100)
-    with pytest.raises(FarspanError, match=r"a row of 1000 tokens in 1 documents, 500 of them .* target_length to 668"):
+    with pytest.raises(FarspanError, match=r"a row of 1000 tokens in 1 document, 500 of them .* target_length to 668"):
         scheduled.validate(facts(4000))
     assert len(Span(density=[[1000, 0.5], [4000, 0.01]]).validate(facts(4000)).sentinels) == 167
-    with pytest.raises(FarspanError, match="a row of 1000 tokens in 1 documents may need 167; raise sentinels to 167"):
+    with pytest.raises(FarspanError, match="a row of 1000 tokens in 1 document may need 167; raise sentinels to 167"):
         Span(density=[[1000, 0.5], [4000, 0.01]], sentinels=166).validate(facts(4000))
     # Bounds beyond the longest row are no rows.
     assert len(Span(density=[[1000, 0.5], [4000, 0.01]]).validate(facts(500)).sentinels) == 83
@@ -198,7 +198,7 @@ def test_target_too_short_names_both_cures():
 
 def test_a_corpus_without_room_for_separators_is_refused():
     tight = CorpusFacts(VOCAB, OWNED, 512, 510, 4, room_per_sequence=1, room_per_document=0)
-    with pytest.raises(FarspanError, match="span: puts 1 positions around a sequence and 1 around a document"):
+    with pytest.raises(FarspanError, match="span: puts 1 position around a sequence and 1 around a document"):
         Span().validate(tight)
     Span(separator=None).validate(tight)
 

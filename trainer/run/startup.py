@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from corpora.errors import FarspanError, nearest
+from corpora.printing import counted
 from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage import files
@@ -64,7 +65,8 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
     """
     if recipe.run.epochs is not None:
         samples, batch = len(unit.mixtures[0]), recipe.run.batch_size
-        yield f"{recipe.run.epochs:g} epochs of {samples:,} sequences are {unit.recipe.run.steps:,} updates of {batch}"
+        epochs = f"{counted(recipe.run.epochs, 'epoch')} of {counted(samples, 'sequence')}"
+        yield f"{epochs}: {counted(unit.recipe.run.steps or 0, 'update')} of {batch}"
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":

@@ -226,7 +226,7 @@ def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, refe
     write_bytes(str(output / "_work" / "job.json"), json_bytes(head))
     unfinished.tokenizer(str(output / "tokenizer"))
     for stage in unfinished.stages:
-        with pytest.raises(FarspanError, match="tasks are not done"):
+        with pytest.raises(FarspanError, match="tasks not done"):
             finalize(str(output))
         for task in stage.tasks:
             receipt = stage.work(task, lambda done: None)

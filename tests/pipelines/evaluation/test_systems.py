@@ -65,7 +65,7 @@ def test_predictions_of_another_split(made, tmp_path):
     ("change", "message"),
     [
         (lambda ids: ids[2:], r"no prediction for 2 of the 40 pairs in split validation of \S+: pair-2; pair-5; gen"),
-        (lambda ids: [*ids, "new"], "1 predictions of ids that split validation of .* does not have: new; leave them"),
+        (lambda ids: [*ids, "new"], "1 prediction of ids that split validation of .* does not have: new; leave them"),
     ],
 )
 def test_missing_and_redundant_ids(made, tmp_path, change, message):

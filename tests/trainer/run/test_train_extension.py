@@ -81,7 +81,7 @@ def test_epochs_are_counted_in_the_sequences_of_the_data(tmp_path):
     by_steps = toy_recipe(tmp_path, steps=6, dry_run=False)
     by_epochs = replace(by_steps, run=replace(by_steps.run, steps=None, epochs=0.7))
     _, said = run(by_epochs, until=5)
-    assert "0.7 epochs of 50 sequences are 6 updates of 6" in said
+    assert "0.7 epochs of 50 sequences: 6 updates of 6" in said
     outcome, said = run(by_steps)
     assert outcome.finished
     assert "continuing after step 5" in said

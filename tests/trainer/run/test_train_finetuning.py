@@ -73,7 +73,7 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
     length = {"batch_size": 6, "steps": None, "epochs": 0.9}
     straight = tuning(tmp_path / "straight", **given, **length)
     outcome, said = stopped_run(World.alone(), straight)
-    assert "0.9 epochs of 32 sequences are 5 updates of 6" in said
+    assert "0.9 epochs of 32 sequences: 5 updates of 6" in said
     assert "loss.r3f passes every batch twice" in said
     assert outcome.finished
     broken = tuning(tmp_path / "broken", FSDP, **given, **length)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.printing import counted
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME, manifest_sha256
 from trainer.kept_recipe import kept_recipe
@@ -34,7 +35,8 @@ def training_section(source: Path) -> str:
 def _recipe(recipe: Recipe, name: str) -> list[str]:
     stages = recipe.curriculum
     told = f"Recipe `{name}`: " if name else ""
-    length = f"{recipe.run.epochs:g} epochs" if recipe.run.steps is None else f"{stages[-1].last_step:,} updates"
+    epochs = recipe.run.epochs if recipe.run.steps is None else None
+    length = counted(stages[-1].last_step, "update") if epochs is None else counted(epochs, "epoch")
     optimizer = f"{recipe.optimizer.name}, learning rate {recipe.optimizer.learning_rate:g}"
     return [
         "## Training\n",
