@@ -147,7 +147,7 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
         ):
             console = Console(file=io.StringIO(), width=10_000)
             show(artefact, 1, choice=choice, console=console)
-            seen.append(console.file.getvalue().partition("tokens asked")[2])
+            seen.append(console.file.getvalue().partition("tokens in the target")[2])
     assert seen[0] == seen[1] != seen[2] == seen[3]
     with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
         show(folder, 1, choice=Choice(draw=2))

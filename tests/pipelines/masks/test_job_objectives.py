@@ -259,4 +259,4 @@ def test_stored_candidates_take_another_density(folder, mask_sets):
     fewer = MaskSet(mask_sets["model_based"], {"density": 0.02}).masks(batch, np.array([1]))
     asked = int(fewer.span_lengths[0][fewer.span_flags[0] & IN_TARGET != 0].sum())
     assert asked == round(0.02 * len(batch.tokens[0]))
-    assert f"with {asked} tokens asked" in text.getvalue()
+    assert f"with {asked} tokens in the target" in text.getvalue()
