@@ -107,7 +107,7 @@ def print_parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | N
 
 
 def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
-    """Print the text of a batch of one row with its spans in colour, and the reason for each span, in the order of choice."""
+    """Print the text of a batch of one row, its spans in colour, and the reasons for them in the order of choice."""
     heading = Text(f"\ntext, {target_spans(masks)}", style="bold")
     brackets = brackets_of(console)
     for kind in kinds_of(masks):
