@@ -1,6 +1,6 @@
 """Random `kill -9` of the processes of a job, on each engine: nothing may be lost, repeated or left behind.
 
-    python -m benchmarks.engine_kills [--kills 25] [--engines embedded cooperative slurm flink] [--seed 0]
+    python -m benchmarks.engine_kills [--kills 25] [--engines alone workers beam-workers cooperative slurm flink]
 
 A job of small tasks (`farspan documents`) is started and one of its processes is killed at a random moment, again and
 again, with a new start after each kill where the engine needs one, until the job is finished; then the next job begins.
@@ -126,16 +126,23 @@ class Engine:
         pass
 
 
-class Embedded(Engine):
+class Alone(Engine):
     """The driver, which works itself."""
 
     flags = ("--workers=1",)
 
 
-class EmbeddedWorkers(Engine):
+class Workers(Engine):
     """The driver, or one of its two workers."""
 
     flags = ("--workers=2",)
+    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.cooperative.worker"}
+
+
+class BeamWorkers(Engine):
+    """The driver, or one of its two workers on Beam's embedded runner."""
+
+    flags = ("--workers=2", "--engine=beam")
     kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.beam.worker"}
 
 
@@ -212,7 +219,7 @@ class Flink(Engine):
         self.cluster.__exit__(*error)
 
 
-ENGINES = {"embedded": Embedded, "embedded-workers": EmbeddedWorkers, "cooperative": Cooperative, "slurm": Slurm,
+ENGINES = {"alone": Alone, "workers": Workers, "beam-workers": BeamWorkers, "cooperative": Cooperative, "slurm": Slurm,
            "flink": Flink}  # fmt: skip
 
 
