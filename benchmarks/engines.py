@@ -1,4 +1,4 @@
-"""Start-up of an engine, and what a task costs on it, against worker processes of the embedded engine.
+"""Start-up of an engine, and what a task costs on it, against worker processes of this machine, with and without Beam.
 
     python benchmarks/engines.py --tasks 40,240 --rounds 3 -- --runner=FlinkRunner --flink_master=localhost:8081 ...
 
@@ -29,12 +29,11 @@ def main() -> None:
     split = words.index("--") if "--" in words else len(words)
     parser = arguments(__doc__.partition("\n")[0], rounds=3)
     parser.add_argument("--tasks", default="40,240", help="of the small and of the large job")
-    parser.add_argument(
-        "--workers", type=int, default=2, help="processes of the embedded engine; give as many elsewhere"
-    )
+    parser.add_argument("--workers", type=int, default=2, help="processes of this machine; give as many elsewhere")
     options = parser.parse_args(words[:split])
     few, many = sorted(int(number) for number in options.tasks.split(","))
-    engines = {"embedded": [f"--workers={options.workers}"]}
+    workers = [f"--workers={options.workers}"]
+    engines = {"this machine": workers, "Beam's embedded runner": [*workers, "--engine=beam"]}
     if words[split + 1 :]:
         engines["the other engine"] = words[split + 1 :]
     with tempfile.TemporaryDirectory() as folder:

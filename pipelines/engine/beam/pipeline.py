@@ -1,6 +1,7 @@
 """A job as a pipeline of Beam: its stages one after the other, with tasks distributed over the workers.
 
-A job for one process on this machine needs no pipeline: its tasks run in a plain loop, and Beam is not imported.
+A job on this machine needs no pipeline, and Beam is not imported: one process does the tasks in a plain loop, several
+share them (``pipelines/engine/cooperative/local.py``).
 """
 
 from __future__ import annotations
