@@ -28,7 +28,7 @@ class Flag:
         positional: True for an argument without dashes.
         several: True for a flag that takes one or more values at once; a repeated one adds to them.
         choices: words that the field accepts, if they are computed; otherwise a ``Literal`` type lists them.
-        hidden: True to leave the flag out of the help.
+        hidden: True to leave the flag out of the help and of the Python function's keywords.
         without: fields of a nested dataclass that get no flag.
         group: title under which the help lists the flags of a nested dataclass, with the field's meaning.
     """
