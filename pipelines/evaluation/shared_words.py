@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from pipelines.inspect.pieces import Piece
+from pipelines.pieces.piece import Piece
 
 _WORD = re.compile(r"\w+")
 

@@ -14,23 +14,18 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
-from pipelines.inspect.pieces import (
-    BRACKETS,
-    KINDS,
-    Kind,
-    Piece,
+from pipelines.pieces.piece import BRACKETS, KINDS, Kind, Piece, plain_pieces
+from pipelines.pieces.row import (
     Reason,
     cluster_of,
     kinds_of,
     parts_of,
-    plain_pieces,
     reasons_of,
     row_pieces,
-    seen_pieces,
-    sides_of,
     span_pieces,
     target_spans,
 )
+from pipelines.pieces.sides import seen_pieces, sides_of
 
 _STYLES: Mapping[Kind, str] = {
     "text": "",

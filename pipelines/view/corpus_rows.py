@@ -14,22 +14,9 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.masks import MaskBatch
-from pipelines.inspect.pieces import (
-    Kind,
-    Part,
-    Piece,
-    Side,
-    cluster_of,
-    kinds_of,
-    parts_of,
-    plain_pieces,
-    reasons_of,
-    seen_pieces,
-    sides_of,
-    span_pieces,
-    target_spans,
-    treatment,
-)
+from pipelines.pieces.piece import Kind, Piece, plain_pieces
+from pipelines.pieces.row import Part, cluster_of, kinds_of, parts_of, reasons_of, span_pieces, target_spans, treatment
+from pipelines.pieces.sides import Side, seen_pieces, sides_of
 from pipelines.view.filters import Filter, document_matches, within
 from pipelines.view.links import Links
 from pipelines.view.maskers import Masker, described, hidden_shares

@@ -12,7 +12,7 @@ from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.inspect.pieces import plain_pieces
+from pipelines.pieces.piece import plain_pieces
 from pipelines.view.filters import Filter, within
 from pipelines.view.page import FIRST, MORE, Block, Column, PageOptions, RowPage, bounds, no_block
 

@@ -19,7 +19,7 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
 from pipelines.engine.paths import numbered
-from pipelines.inspect.pieces import Part
+from pipelines.pieces.row import Part
 from pipelines.view.page import Link
 
 _READ = 64 << 20  # maximum bytes of lists of near-duplicates to read for a row without a cluster

@@ -14,7 +14,8 @@ from urllib.parse import quote, urlencode
 from corpora.errors import from_extra
 from corpora.printing import counted, printable
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.inspect.pieces import BRACKETS, KINDS, Kind, Piece, Reason, token_pieces
+from pipelines.pieces.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
+from pipelines.pieces.row import Reason
 from pipelines.view.page import Block, Column, RowPage
 
 with from_extra("view", "viewing artefacts"):

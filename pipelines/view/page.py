@@ -13,7 +13,8 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.inspect.pieces import Kind, Part, Piece, Reason
+from pipelines.pieces.piece import Kind, Piece
+from pipelines.pieces.row import Part, Reason
 from pipelines.view.filters import Filter
 
 FIRST = 1_000  # maximum tokens or characters of a block in a new page

@@ -19,8 +19,9 @@ from objectives.api.special_tokens import SpecialTokens
 from objectives.metrics.load import load_metric
 from objectives.tasks.protocol import NO_TARGET, Rendered
 from pipelines.evaluation.shared_words import nearest_reference, shared_words
-from pipelines.inspect.pieces import Piece, Side, seen_pieces, sides_of
 from pipelines.inspect.task_text import ChosenTask, cut_in_words
+from pipelines.pieces.piece import Piece
+from pipelines.pieces.sides import Side, seen_pieces, sides_of
 from pipelines.view.document_rows import document_block, document_tokens
 from pipelines.view.filters import Filter, within
 from pipelines.view.page import (

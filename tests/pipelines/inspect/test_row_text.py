@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.inspect.pieces import BRACKETS, KINDS, Piece
 from pipelines.inspect.row_text import as_seen, as_text, brackets_of
+from pipelines.pieces.piece import BRACKETS, KINDS, Piece
 from tests.artefacts import small_tokenizer
 
 

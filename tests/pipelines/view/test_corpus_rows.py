@@ -14,8 +14,8 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_TARGET
-from pipelines.inspect.pieces import row_pieces
 from pipelines.inspect.show import show
+from pipelines.pieces.row import row_pieces
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.filters import Filter
 from pipelines.view.maskers import Stored

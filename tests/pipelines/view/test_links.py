@@ -21,7 +21,7 @@ from pipelines.corpus.linked import plan
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.inspect.pieces import cluster_of, parts_of
+from pipelines.pieces.row import cluster_of, parts_of
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.links import Links
 from pipelines.view.page import PageOptions

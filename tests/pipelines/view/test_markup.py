@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
-from pipelines.inspect.pieces import BRACKETS, KINDS, Piece, Reason, parts_of, plain_pieces
+from pipelines.pieces.piece import BRACKETS, KINDS, Piece, plain_pieces
+from pipelines.pieces.row import Reason, parts_of
 from pipelines.view.filters import Filter
 from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
 from pipelines.view.page import Block, Column, PageOptions, RowPage

@@ -1,0 +1,149 @@
+"""A corpus row for display: its parts, its text cut at the spans of a mask row, and the reasons for the spans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpora.printing import counted
+from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
+from corpora.tokenizers.protocol import Tokenizer
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from pipelines.pieces.piece import KINDS, Kind, Piece, cut_pieces, plain_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The piece of a document that lies in a row.
+
+    Attributes:
+        document_id: ``source:path:record``.
+        start, stop: first and last + 1 token in the row.
+        offset: first token in the document.
+        document_length: tokens of the whole document.
+    """
+
+    document_id: str
+    start: int
+    stop: int
+    offset: int
+    document_length: int
+
+    @property
+    def source(self) -> str:
+        """Name of the document's source."""
+        return self.document_id.partition(":")[0]
+
+    @property
+    def described(self) -> str:
+        """Place of the part in its document, in words."""
+        return f"tokens {self.offset} to {self.offset + self.stop - self.start} of {self.document_length}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason for the choice of a span: its rank, score and label, each None if the objective records none.
+
+    Attributes:
+        span: number of the span in the mask row.
+        rank: order of selection, from 0.
+        start, stop: first and last + 1 token in the row.
+        kind: treatment of the span.
+    """
+
+    span: int
+    rank: int | None
+    score: float | None
+    label: str | None
+    start: int
+    stop: int
+    kind: Kind
+
+
+def treatment(flag: int) -> Kind:
+    """The kind of a span with ``span_flags`` ``flag``."""
+    if flag & REPLACED:
+        return "replaced"
+    if flag & VISIBLE:
+        return "shown"
+    return "hidden" if flag & (IN_SOURCE | IN_TARGET) else "candidate"
+
+
+def parts_of(batch: SequenceBatch, row: int = 0) -> list[Part]:
+    """The parts of a row, in order."""
+    starts = batch.document_starts[row].tolist()
+    stops = [*starts[1:], len(batch.tokens[row])]
+    columns = (batch.document_offsets[row].tolist(), batch.document_lengths[row].tolist())
+    return [Part(*values) for values in zip(batch.document_ids[row].as_py(), starts, stops, *columns, strict=True)]
+
+
+def cluster_of(batch: SequenceBatch, row: int = 0) -> int | None:
+    """The cluster of a row's documents; None if there is none."""
+    number = int(batch.cluster_ids[row])
+    return None if number == NO_CLUSTER else number
+
+
+def span_pieces(
+    tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch, start: int, stop: int, row: int = 0
+) -> list[Piece]:
+    """Tokens ``start:stop`` of a row, which lie in one part, cut at its spans."""
+    starts, sizes, flags = masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row]
+    edges: list[int] = [start]
+    kinds: list[tuple[Kind, int]] = []
+    for span in range(int(np.searchsorted(starts + sizes, start, side="right")), len(starts)):
+        begin, end = max(int(starts[span]), start), min(int(starts[span] + sizes[span]), stop)
+        if begin >= stop:
+            break
+        edges += [begin, end]
+        kinds += [("text", -1), (treatment(int(flags[span])), span)]
+    part_starts, tokens = batch.document_starts[row], batch.tokens[row]
+    part = int(np.searchsorted(part_starts, start, side="right")) - 1
+    ends = int(part_starts[part + 1]) if part + 1 < len(part_starts) else len(tokens)
+    return list(cut_pieces(tokenizer, tokens, [*edges, stop], [*kinds, ("text", -1)], (int(part_starts[part]), ends)))
+
+
+def row_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch | None, row: int = 0) -> list[Piece]:
+    """The whole text of a row, part after part, cut at its spans."""
+    pieces: list[Piece] = []
+    for part in parts_of(batch, row):
+        if masks is None:
+            pieces += plain_pieces(tokenizer, batch.tokens[row], part.start, part.stop, (part.start, part.stop))
+        else:
+            pieces += span_pieces(tokenizer, batch, masks, part.start, part.stop, row)
+    return pieces
+
+
+def kinds_of(masks: MaskBatch, row: int = 0) -> list[Kind]:
+    """The treatments that the spans of a row have, in the order of the legend."""
+    present = {treatment(int(flag)) for flag in np.unique(masks.span_flags[row])}
+    return [kind for kind in KINDS if kind in present]
+
+
+def target_spans(masks: MaskBatch, row: int = 0) -> str:
+    """The number of spans in the target, and of their tokens, in words."""
+    in_target = masks.span_flags[row] & IN_TARGET != 0
+    spans, tokens = int(in_target.sum()), int(masks.span_lengths[row][in_target].sum())
+    return f"{counted(spans, 'span')} with {counted(tokens, 'token')} in the target"
+
+
+def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
+    """The reason for each span, by rank if there are ranks; empty if there are no ranks, scores or labels."""
+    columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
+    ranks, scores, labels = (None if column is None else column[row] for column in columns)
+    if ranks is None and scores is None and labels is None:
+        return []
+    starts, stops = masks.span_starts[row], masks.span_starts[row] + masks.span_lengths[row]
+    order = range(len(starts)) if ranks is None else np.argsort(ranks, kind="stable").tolist()
+    return [
+        Reason(
+            span,
+            None if ranks is None else int(ranks[span]),
+            None if scores is None else float(scores[span]),
+            None if labels is None else labels[span].as_py() or None,
+            int(starts[span]),
+            int(stops[span]),
+            treatment(int(masks.span_flags[row][span])),
+        )
+        for span in order
+    ]
