@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import IO, NamedTuple
@@ -116,29 +116,31 @@ class _Worker(NamedTuple):
 @contextmanager
 def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
     """Workers, which are ended in the end."""
-    search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
-    # -P: the current folder is not searched, as it may hold a `secrets.py` or the like
-    command = [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())]
-    environment = {**os.environ, "PYTHONPATH": search}
-    data = pickle.dumps(tasks)
-    workers: list[_Worker] = []
-    try:
-        for _ in range(number):
-            errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in the end)
-            process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
-            )
-            workers.append(_Worker(process, errors))
-            assert process.stdin
-            process.stdin.write(data)
-            process.stdin.close()
-        yield [*workers]
-    finally:
-        for worker in workers:
-            worker.process.terminate()
-        for worker in workers:
+    with ExitStack() as stack:
+        data = pickle.dumps(tasks)
+        yield [stack.enter_context(_worker(data)) for _ in range(number)]
+
+
+@contextmanager
+def _worker(data: bytes) -> Iterator[_Worker]:
+    # Files, because a pipe would make each worker wait until the one before has imported what it needs.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+        given.write(data)
+        given.seek(0)
+        process = subprocess.Popen(
+            # -P: the current folder is not searched, as it may hold a `secrets.py` or the like
+            [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)},
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        try:
+            yield _Worker(process, errors)
+        finally:
+            process.terminate()
             try:
-                worker.process.wait(_PATIENCE)
+                process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
-                worker.process.kill()
-            worker.errors.close()
+                process.kill()
+                process.wait()

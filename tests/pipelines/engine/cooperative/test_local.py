@@ -112,8 +112,8 @@ def test_a_deleted_folder_ends_the_job(tmp_path):
 
 
 def test_what_a_worker_cannot_do_is_said(tmp_path, monkeypatch):
-    """Here: to import the module of its work."""
-    job = shared_job(str(tmp_path / "out"), SIZES)
+    """Here: to import the module of its work; with more tasks than fit into a pipe."""
+    job = shared_job(str(tmp_path / "out"), {f"write-{index:04d}": 1 for index in range(3000)})
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "tests").exists()])
     with pytest.raises(FarspanError, match=r"the runner stopped: .*No module named 'tests"):
         run_job(job, TWO)
