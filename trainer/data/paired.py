@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
+from corpora.schemas.pair_lengths import PairLengths
 from corpora.schemas.pairs import PairSet
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
@@ -291,62 +291,17 @@ class PairedSource:
         if measure is None:
             return
         sizes, last = self._sizes, len(self) if rows is None else min(rows, len(self))
+        sampled = self.task.samples == "sampled"
         for begin in range(0, last, _BLOCK):
             places, targets = self._places(np.arange(begin, min(begin + _BLOCK, last)))
             pairs = self._rows[places]
-            about = sizes.about.take(pairs)
-            documents = Ragged(sizes.documents[about.values], about.offsets)
-            if self.task.samples == "sampled":
-                target_lengths = sizes.longest_targets[pairs]
-            else:
-                target_lengths = sizes.targets[sizes.target_starts[pairs] + targets]
+            documents = sizes.documents_of(pairs)
+            target_lengths = sizes.targets_of(pairs, None if sampled else targets)
             yield begin, measure(sizes.queries[pairs], documents, target_lengths), _row_sums(documents)
 
     @cached_property
-    def _sizes(self) -> _Sizes:
-        return _Sizes.of(self._pairs)
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """The lengths of all pairs and documents of an artefact, in tokens.
-
-    Attributes:
-        queries: ``(pairs,)`` int64.
-        about: rows of the documents of each pair.
-        targets: int64, targets of all pairs one after the other.
-        target_starts: ``(pairs,)`` int64, index of each pair's first target in ``targets``.
-        longest_targets: ``(pairs,)`` int64, 0 for a pair without targets.
-        documents: ``(documents,)`` int64.
-    """
-
-    queries: np.ndarray
-    about: Ragged
-    targets: np.ndarray
-    target_starts: np.ndarray
-    longest_targets: np.ndarray
-    documents: np.ndarray
-
-    @classmethod
-    def of(cls, pairs: PairSet) -> _Sizes:
-        # Opened again without comparing checksums, because little of the files is read.
-        rows = PairSet(pairs.folder, pairs.documents.folder)
-        batches, counts = list(rows.batches()), rows.target_counts
-        targets = _joined(batch.column("targets").flatten().value_lengths() for batch in batches)
-        longest = np.zeros(len(counts), np.int64)
-        np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), targets)
-        return cls(
-            queries=_joined(batch.column("query").value_lengths() for batch in batches),
-            about=Ragged.concatenate([Ragged.from_arrow(batch.column("document_rows")).compact() for batch in batches]),
-            targets=targets,
-            target_starts=np.cumsum(counts) - counts,
-            longest_targets=longest,
-            documents=_joined(batch.column("tokens").value_lengths() for batch in rows.documents.batches()),
-        )
-
-
-def _joined(parts: Iterable[pa.Array]) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.int64), *(part.to_numpy() for part in parts)]).astype(np.int64)
+    def _sizes(self) -> PairLengths:
+        return PairLengths.of(self._pairs)
 
 
 def _row_sums(rows: Ragged) -> np.ndarray:
