@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from corpora.tokenizers.byte_level import (
     tiktoken_engine,
 )
 from corpora.tokenizers.decoding import piece_tables
+from corpora.tokenizers.fingerprint import fingerprint_of
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
@@ -84,7 +84,7 @@ class HuggingFaceTokenizer:
         if sealed is not config:
             self._tokenizer, _, _ = _load(sealed)
             config = sealed
-        self.fingerprint = _fingerprint(config)
+        self.fingerprint = fingerprint_of(config)
         self._config, self._vocab = config, vocab
         decoder = config.get("decoder")
         self._pieces = None if _is_byte_level(decoder) else piece_tables(decoder, self._tokens)
@@ -275,32 +275,3 @@ def _filled_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mappi
 def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
     steps = (decoder or {}).get("decoders", [decoder])
     return [step and step["type"] for step in steps] == ["ByteLevel"]
-
-
-def _fingerprint(config: dict[str, Any]) -> str:
-    """Hash the parts of a tokenizer.json that affect text -> id, independent of the library version that wrote it."""
-    model = {key: value for key, value in config["model"].items() if value not in (None, False)}
-    added = config["added_tokens"]
-    if all(token["special"] for token in added):
-        added = []  # special tokens are never matched in text
-    parts = {"model": model, "added_tokens": added}
-    parts |= {name: _without_offsets(config[name]) for name in ("normalizer", "pre_tokenizer")}
-    return hashlib.sha256(json.dumps(_with_sorted_keys(parts)).encode()).hexdigest()
-
-
-def _with_sorted_keys(part: Any) -> Any:
-    """Sort the keys of all mappings; ``json.dumps`` takes twice as long to do so."""
-    if isinstance(part, dict):
-        return {key: _with_sorted_keys(part[key]) for key in sorted(part)}
-    if isinstance(part, list) and part and isinstance(part[0], dict):  # merges hold no mappings
-        return [_with_sorted_keys(item) for item in part]
-    return part
-
-
-def _without_offsets(part: Any) -> Any:
-    """Drop ``trim_offsets``, which affects offsets but not ids."""
-    if isinstance(part, list):
-        return [_without_offsets(item) for item in part]
-    if isinstance(part, dict):
-        return {key: _without_offsets(value) for key, value in part.items() if key != "trim_offsets"}
-    return part

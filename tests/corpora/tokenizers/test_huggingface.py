@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import huggingface
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import SpecialTokens
@@ -139,15 +137,6 @@ def test_dropout_is_refused(byte_level):
     model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
     with pytest.raises(FarspanError, match="dropout"):
         changed(byte_level, model=model | {"dropout": 0.1})
-
-
-def test_fingerprint_is_the_sha256_of_sorted_json(byte_level, word_piece, metaspace):
-    for tokenizer in (byte_level, word_piece, metaspace):
-        config = tokenizer._config
-        model = {key: value for key, value in config["model"].items() if value not in (None, False)}
-        parts = {"model": model, "added_tokens": [], "normalizer": config["normalizer"]}
-        parts["pre_tokenizer"] = huggingface._without_offsets(config["pre_tokenizer"])
-        assert tokenizer.fingerprint == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def test_starts_of_merges_that_only_hugging_face_encodes(byte_level):
