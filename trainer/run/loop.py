@@ -18,6 +18,7 @@ from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut, describe
 from trainer.run.logs import MetricsLogs
 from trainer.run.profile import Profile
+from trainer.run.skipped import SkippedUpdates
 from trainer.run.step import Trainer, Update
 
 
@@ -52,6 +53,7 @@ class Loop:
         self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
         self._validation, self._profile = validation, profile
         self._unlogged: Update | None = None
+        self._skipped = SkippedUpdates(trainer.recipe.run)
         self._saved, self._selected = trainer.step, checkpoints.selection
 
     def run(self, last: int, asked: Callable[[], bool]) -> bool:
@@ -97,7 +99,7 @@ class Loop:
             self._metrics.write(record)
             self._display.update(record)
             with raised_alike():
-                self._trainer.count_skipped(record)
+                self._skipped.count(record)
 
     def _evaluate(self, asked: Callable[[], bool]) -> bool:
         """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""

@@ -20,7 +20,6 @@ from trainer.data.curriculum import Stage
 from trainer.metrics import Counts, derive
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, R3FConfig
 from trainer.model.seq2seq import Seq2Seq
-from trainer.optim.optimizer import calmer
 from trainer.parallel.device import Timing, memory_in_use, start_timing
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import (
@@ -99,7 +98,6 @@ class Trainer:
         self.optimizer = unit.build_optimizer(self.model)
         self.step = 0
         self._attention = recipe.model.encoder.attention
-        self._skipped = 0
 
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
         """Queue the next update.
@@ -197,30 +195,6 @@ class Trainer:
             counted = _counted(r3f, self.unit.stage_at(update.step - 1), update.counts.target_tokens)
             record["r3f_divergence"] = divergence[0] / counted
         return record if finite else {**record, "skipped": self._suspects(update)}
-
-    def count_skipped(self, record: dict[str, Any]) -> None:
-        """Count consecutive skipped updates.
-
-        Raises:
-            FarspanError: more than ``run.max_skipped`` of them, or one if ``run.non_finite`` is ``abort``.
-        """
-        run, step = self.recipe.run, record["step"]
-        if "skipped" not in record:
-            self._skipped = 0
-            return
-        self._skipped += 1
-        named = [" ".join(map(str, sample.values())) for sample in record["skipped"][:4]]
-        ids = "; ".join(named) + ("; ..." if len(record["skipped"]) > 4 else "")
-        cure = f"look at these sequences in the corpus, or {calmer(run.precision)}"
-        if run.non_finite == "abort":
-            raise FarspanError(
-                f"step {step}: loss or gradient is not finite (samples {ids}); {cure}, or set run.non_finite to skip"
-            )
-        if self._skipped >= run.max_skipped:
-            raise FarspanError(
-                f"{self._skipped} updates in a row, up to step {step}, had a loss or gradient that is not finite; "
-                f"metrics.jsonl names their samples (the last ones: {ids}); {cure}"
-            )
 
     def loss(self, batch: Batch) -> Tensor:
         """Sum the cross-entropy over the target tokens of a batch, ``()``; dropout depends on the model's mode."""

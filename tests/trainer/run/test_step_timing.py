@@ -12,6 +12,7 @@ from trainer.model.build import build_model
 from trainer.parallel import device
 from trainer.parallel.distributed import World
 from trainer.run import step
+from trainer.run.skipped import SkippedUpdates
 from trainer.run.step import Trainer
 from trainer.run.units.seq2seq import Seq2SeqUnit
 
@@ -27,10 +28,10 @@ def batches_of(recipe, source=None) -> Loader:
 
 
 def updated(trainer: Trainer, count: int = 1) -> list[dict]:
-    records, batches = [], batches_of(trainer.recipe)
+    records, batches, skipped = [], batches_of(trainer.recipe), SkippedUpdates(trainer.recipe.run)
     for _ in range(count):
         records.append(trainer.record(trainer.update(batches)))
-        trainer.count_skipped(records[-1])
+        skipped.count(records[-1])
     return records
 
 
