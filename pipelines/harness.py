@@ -81,10 +81,10 @@ def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
     from apache_beam.portability.api import endpoints_pb2
     from google.protobuf import json_format, text_format
 
-    def descriptor(said: Any, argument: str) -> str:
-        return text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=said.url or argument))
+    def descriptor(endpoint: Any, argument: str) -> str:
+        return text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=endpoint.url or argument))
 
-    found = {
+    variables = {
         "WORKER_ID": typed.id,
         "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
         "CONTROL_API_SERVICE_DESCRIPTOR": descriptor(info.control_endpoint, typed.control_endpoint),
@@ -92,8 +92,8 @@ def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
     }
     if info.status_endpoint.url:
-        found["STATUS_API_SERVICE_DESCRIPTOR"] = descriptor(info.status_endpoint, "")
-    return found
+        variables["STATUS_API_SERVICE_DESCRIPTOR"] = descriptor(info.status_endpoint, "")
+    return variables
 
 
 def refuse_packages(info: Any) -> None:

@@ -66,14 +66,14 @@ class Target(NamedTuple):
         """Parse ``hf://[datasets/]OWNER/NAME[@BRANCH][/FOLDER]``.
 
         Raises:
-            FarspanError: anything else.
+            FarspanError: the text has another form.
         """
-        found = _TARGET.fullmatch(text)
-        if found is None or found[2].startswith("datasets/"):
+        match = _TARGET.fullmatch(text)
+        if match is None or match[2].startswith("datasets/"):
             raise FarspanError(
                 f"{text}: not a place on the hub; give hf://datasets/OWNER/NAME, or hf://OWNER/NAME (model)"
             )
-        return cls("dataset" if found[1] else "model", found[2], found[3] or "main", found[4] or "")
+        return cls("dataset" if match[1] else "model", match[2], match[3] or "main", match[4] or "")
 
 
 class Local(NamedTuple):
@@ -145,27 +145,27 @@ def push(
     from huggingface_hub import HfApi
 
     folder, to = os.fspath(artefact).rstrip("/"), Target.parse(target)
-    found = _artefact_files(folder) if to.kind == "dataset" else _model_files(folder)
+    local = _artefact_files(folder) if to.kind == "dataset" else _model_files(folder)
     with _explained(target):
         api = HfApi()
         api.create_repo(to.name, repo_type=to.kind, private=private or None, exist_ok=True)
         if to.branch != "main":
             api.create_branch(to.name, repo_type=to.kind, branch=to.branch, exist_ok=True)
-        there = _remote_files(api, to)
-        missing = [file for file in found if not file.equals(there.get(file.name))]
-        stale = _stale(found, there)
+        remote = _remote_files(api, to)
+        missing = [file for file in local if not file.equals(remote.get(file.name))]
+        stale = _stale(local, remote)
         commits = 0
-        again = [file for file in found if file.name == "manifest.json"] if "manifest.json" in there else []
+        again = [file for file in local if file.name == "manifest.json"] if "manifest.json" in remote else []
         for batch, gone in _commits(missing, again, stale):
             _commit(api, to, batch, gone, message or f"Add {os.path.basename(folder)}")
             commits += 1
             size = sum(file.bytes for file in batch)
             report(f"{target}: commit {commits}, {counted(len(batch), 'file')}, {counted(size, 'byte')}")
-    return Pushed(len(missing), sum(file.bytes for file in missing), len(found) - len(missing), commits)
+    return Pushed(len(missing), sum(file.bytes for file in missing), len(local) - len(missing), commits)
 
 
 def _artefact_files(folder: str) -> list[Local]:
-    """The files of a finished artefact, compared with the checksums of its manifest.
+    """List the files of a finished artefact, compared with the checksums of its manifest.
 
     Raises:
         FarspanError: it is unfinished, or a file is missing or damaged.
@@ -173,13 +173,13 @@ def _artefact_files(folder: str) -> list[Local]:
     manifest = read_manifest(folder)
     known = {f"shards/{shard.name}": shard.sha256 for shard in manifest.shards}
     known |= {name: info.sha256 for name, info in manifest.files.items()}
-    found = [_local(folder, name) for name in sorted({*known, *_LAST}) if files.exists(os.path.join(folder, name))]
-    sums = {file.name: file.sha256 for file in found}
+    listed = [_local(folder, name) for name in sorted({*known, *_LAST}) if files.exists(os.path.join(folder, name))]
+    sums = {file.name: file.sha256 for file in listed}
     for name, sha256 in known.items():
         # the card may be edited by hand, as the hub itself does
         if sums.get(name) != sha256 and name != "README.md":
             raise FarspanError(f"{folder}/{name}: not as the manifest says; `farspan verify {folder}` lists all faults")
-    return found
+    return listed
 
 
 def _model_files(folder: str) -> list[Local]:
@@ -225,11 +225,11 @@ def _remote_files(api: HfApi, to: Target) -> dict[str, RepoFile]:
     return {entry.path.removeprefix(prefix): entry for entry in tree if isinstance(entry, RepoFile)}
 
 
-def _stale(found: Sequence[Local], there: Mapping[str, RepoFile]) -> list[str]:
+def _stale(local: Sequence[Local], remote: Mapping[str, RepoFile]) -> list[str]:
     """List files of an earlier push in the folders of the artefact that are no longer part of it."""
-    names = {file.name for file in found}
+    names = {file.name for file in local}
     folders = {name.split("/")[0] for name in names if "/" in name}
-    return sorted(name for name in there if name not in names and "/" in name and name.split("/")[0] in folders)
+    return sorted(name for name in remote if name not in names and "/" in name and name.split("/")[0] in folders)
 
 
 def _commits(
@@ -290,10 +290,10 @@ def _explained(target: str) -> Iterator[None]:
             cure = "log in with `hf auth login`, or set HF_TOKEN to a token that may write there"
         raise FarspanError(f"{target}: the hub refuses ({_first_line(error)}); {cure}") from error
     except Exception as error:
-        told = _first_line(error.__cause__ or error)
+        reason = _first_line(error.__cause__ or error)
         if is_network_error(error):
-            told = f"the hub cannot be reached ({told})"
-        raise FarspanError(f"{target}: {told}; run the command again to resume") from error
+            reason = f"the hub cannot be reached ({reason})"
+        raise FarspanError(f"{target}: {reason}; run the command again to resume") from error
 
 
 def _first_line(error: BaseException) -> str:

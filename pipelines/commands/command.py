@@ -30,7 +30,7 @@ class Command:
             ``module:Class``. The docstring of the last one has further explanation and examples.
         flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``beam`` for Beam's, ``s3`` for
             Beam's ``--s3_*``, without Beam. All others are errors.
-        declare: adds arguments to a parser that only print something.
+        declare: function that adds arguments to a parser that print something and stop.
     """
 
     name: str
@@ -56,10 +56,10 @@ class Command:
         for kind in kinds:
             add_flags(parser, kind)
         self.declare(parser)
-        if told := explanation(kinds[-1]):
-            parser.description = f"{self.summary}\n\n{told}"
-        if shown := examples(kinds[-1]):
-            parser.epilog = "\n  ".join(["examples:", *shown.splitlines()])
+        if further := explanation(kinds[-1]):
+            parser.description = f"{self.summary}\n\n{further}"
+        if lines := examples(kinds[-1]):
+            parser.epilog = "\n  ".join(["examples:", *lines.splitlines()])
         if self.job:
             from pipelines.engine.options import Engine
 

@@ -138,24 +138,24 @@ class SearchShard:
         ):
             for first, last in shard.clusters:
                 lengths = shard.norms(first, last)
-                found = search(shard.vectors[first:last], self.search, _part_of(report, first, last))
-                self._write(writer, shard, found, first, last, lengths)
-                totals["neighbours"] += int(found.counts.sum())
+                result = search(shard.vectors[first:last], self.search, _part_of(report, first, last))
+                self._write(writer, shard, result, first, last, lengths)
+                totals["neighbours"] += int(result.counts.sum())
                 totals["documents_searched_exactly"] += (last - first) * (list_count(self.search, last - first) == 1)
                 rows = np.flatnonzero(sampled[first:last])
-                queries.append(sampled_queries(shard, found, first, rows, k))
+                queries.append(sampled_queries(shard, result, first, rows, k))
                 report(last)
         write_array(task.payload["queries"], np.concatenate([no_queries(self.dimension, k), *queries]))
         return Receipt(task.name, tuple(info), totals)
 
     def _write(
-        self, writer: ShardWriter, shard: ClusterShard, found: Neighbours, first: int, last: int, lengths: np.ndarray
+        self, writer: ShardWriter, shard: ClusterShard, result: Neighbours, first: int, last: int, lengths: np.ndarray
     ) -> None:
         schema = neighbours_schema()
         sketches = shard.sketches(first, last)
         for start in range(0, last - first, _BLOCK):
             end = min(start + _BLOCK, last - first)
-            rows, products = found.ragged(start, end)
+            rows, products = result.ragged(start, end)
             owners = np.repeat(np.arange(start, end), rows.lengths)
             shares = jaccard(sketches, owners, rows.values)
             columns = [

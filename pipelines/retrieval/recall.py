@@ -30,18 +30,28 @@ def _queries(dimension: int, k: int) -> np.dtype:
 
 
 def no_queries(dimension: int, k: int) -> np.ndarray:
+    """Return an empty array of queries."""
     return np.empty(0, _queries(dimension, k))
 
 
-def sampled_queries(shard: ClusterShard, found: Neighbours, first: int, rows: np.ndarray, k: int) -> np.ndarray:
+def sampled_queries(shard: ClusterShard, result: Neighbours, first: int, rows: np.ndarray, k: int) -> np.ndarray:
+    """Describe the sampled ``(q,)`` rows of a cluster and their neighbours, ``(q,)``, for the search in all clusters.
+
+    Args:
+        shard: shard of the cluster.
+        result: neighbours of all documents of the cluster.
+        first: first row of the cluster in the shard.
+        rows: ``(q,)`` sampled rows of the cluster.
+        k: maximum number of neighbours.
+    """
     queries = np.empty(len(rows), _queries(shard.vectors.dimension, k))
     queries["row"] = first + rows
     queries["cluster"] = shard.cluster_ids[first + rows]
     queries["vector"] = shard.vectors.floats(first + rows)
     queries["neighbours"] = -1
-    width = found.rows.shape[1]
-    given = np.arange(width) < found.counts[rows, None]
-    queries["neighbours"][:, :width] = np.where(given, first + found.rows[rows], -1)
+    width = result.rows.shape[1]
+    exists = np.arange(width) < result.counts[rows, None]
+    queries["neighbours"][:, :width] = np.where(exists, first + result.rows[rows], -1)
     return queries
 
 
@@ -61,11 +71,11 @@ class SampleShard:
         homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
         own = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
         with threadpool_limits(self.threads):
-            found = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, own)
-        missing = np.arange(self.depth) >= found.counts[:, None]
-        exact = np.empty(found.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
-        exact["product"] = np.where(missing, -np.inf, found.products)
-        exact["row"] = np.where(missing, -1, found.rows)
+            nearest_rows = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, own)
+        missing = np.arange(self.depth) >= nearest_rows.counts[:, None]
+        exact = np.empty(nearest_rows.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
+        exact["product"] = np.where(missing, -np.inf, nearest_rows.products)
+        exact["row"] = np.where(missing, -1, nearest_rows.rows)
         exact["cluster"] = shard.cluster_ids[exact["row"]] if len(shard) else -1
         write_array(task.payload["exact"], exact)
         return Receipt(task.name)
