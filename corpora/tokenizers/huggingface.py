@@ -36,6 +36,7 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<mask>": ("mask_token",),
 }
 _FIRST = 1 << 17  # characters that are encoded before another engine is loaded, which takes about as long
+_FEW = 1 << 12  # ids that are decoded before the bytes of the whole vocabulary are made
 _MOST_GAPS = 100  # maximum ids per token; with a damaged file's, tables by id would not fit into memory
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
@@ -84,12 +85,15 @@ class HuggingFaceTokenizer:
         if sealed is not config:
             self._tokenizer, _, _ = _load(sealed)
             config = sealed
-        self.fingerprint = fingerprint_of(config)
         self._config, self._vocab = config, vocab
         decoder = config.get("decoder")
         self._pieces = None if _is_byte_level(decoder) else piece_tables(decoder, self._tokens)
         self._split = byte_level_split(config)
-        self._encoded = 0  # characters
+        self._encoded, self._decoded = 0, 0  # characters, ids
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self._config)
 
     @cached_property
     def _engine(self) -> TiktokenEngine | None:
@@ -162,9 +166,14 @@ class HuggingFaceTokenizer:
         ids = checked_ids(ids, self.vocab_size)
         if self._pieces:
             return self._pieces.decode(ids)
-        lengths = self._byte_lengths[ids]
-        data = b"".join(map(self._token_bytes.__getitem__, ids.tolist()))
-        return decode_utf8(data, np.cumsum(lengths) - lengths)
+        self._decoded += len(ids)
+        if self._decoded <= _FEW:
+            pieces = bytes_of_tokens([self._tokens[number] for number in ids.tolist()])
+            lengths = np.array([len(piece) for piece in pieces], np.int64)
+        else:
+            pieces = list(map(self._token_bytes.__getitem__, ids.tolist()))
+            lengths = self._byte_lengths[ids]
+        return decode_utf8(b"".join(pieces), np.cumsum(lengths) - lengths)
 
     def serialized(self) -> dict[str, bytes]:
         names = json.dumps(self._special_names(), indent=1, sort_keys=True).encode()

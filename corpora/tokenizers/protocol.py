@@ -23,8 +23,10 @@ class Tokenizer(Protocol):
     """
 
     vocab_size: int
-    fingerprint: str
     owned_tokens: dict[str, int]
+
+    @property
+    def fingerprint(self) -> str: ...
 
     @property
     def engine(self) -> str: ...

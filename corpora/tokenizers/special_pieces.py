@@ -30,10 +30,11 @@ def ordinary_pieces(model: Mapping[str, Any]) -> set[str]:
     """
     prefix = model.get("continuing_subword_prefix") or ""
     suffix = model.get("end_of_word_suffix") or ""
+    longest = 1 + len(prefix) + len(suffix)
     return _byte_pieces(model) | {
         piece
         for piece in _pieces(model)
-        if len(piece) == 1 or len(piece.removeprefix(prefix).removesuffix(suffix)) == 1
+        if len(piece) == 1 or (len(piece) <= longest and len(piece.removeprefix(prefix).removesuffix(suffix)) == 1)
     }
 
 
@@ -81,7 +82,14 @@ def _reachable(model: Mapping[str, Any], names: Collection[str]) -> set[str]:
     if model["type"] != "BPE" or model.get("ignore_merges"):
         return present
     prefix = len(model.get("continuing_subword_prefix") or "")
+    if not prefix and not any(_has_two_parts(name, model["vocab"]) for name in present):
+        return set()  # spares a pass over the merges
     return present & {left + right[prefix:] for left, right in model["merges"]}
+
+
+def _has_two_parts(name: str, vocab: Collection[str]) -> bool:
+    """Return True if two pieces spell ``name``."""
+    return any(name[:cut] in vocab and name[cut:] in vocab for cut in range(1, len(name)))
 
 
 def _renamed(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def row_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch | No
 
 def kinds_of(masks: MaskBatch, row: int = 0) -> list[Kind]:
     """The treatments that the spans of a row have, in the order of the legend."""
-    present = {treatment(int(flag)) for flag in np.unique(masks.span_flags[row])}
+    present = {treatment(flag) for flag in set(masks.span_flags[row].tolist())}  # np.unique would import numpy.ma
     return [kind for kind in KINDS if kind in present]
 
 
