@@ -29,6 +29,7 @@ from pipelines.functions import generate as generate
 from pipelines.functions import mask as mask
 from pipelines.functions import neighbours as neighbours
 from pipelines.functions import pairs as pairs
+from pipelines.functions import plot as plot
 from pipelines.functions import show as show
 from pipelines.functions import tokenizer_train as tokenizer_train
 from pipelines.inspect.stats import stats as stats

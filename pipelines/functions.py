@@ -142,5 +142,6 @@ mask = _function("mask", "mask", _manifest_of)
 generate = _function("generate", "generate", _manifest_of)
 finalize = _function("finalize", "finalize", _manifest_of)
 convert = _function("convert", "convert", _folder_of)
+plot = _function("plot", "plot", lambda options: Path(options.figure))
 show = _function("show", "show", lambda options: None)  # it prints
 check_objective = _function("check_objective", "check-objective", lambda options: None)

@@ -35,14 +35,17 @@ class Plot:
     Attributes:
         run: runs of ``farspan train``.
         figure: file to draw.
+        metric: metric to draw; repeat it for several (default: all).
         over: horizontal axis: updates, or source tokens seen.
         smooth: number of updates that the smoothed line averages.
 
     Examples:
         farspan plot runs/a runs/b --over tokens --figure curves.svg
+        farspan plot runs/a --metric loss --metric held_out_loss
     """
 
     run: Annotated[tuple[str, ...], Flag(positional=True)]
     figure: Annotated[str, Flag(metavar="FILE.svg")] = "curves.svg"
+    metric: tuple[str, ...] = ()
     over: Literal["steps", "tokens"] = "steps"
     smooth: int = 25

@@ -15,13 +15,13 @@ from pipelines.inspect.figure import check_figure
 from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
 from pipelines.runs.options import Plot
 
-_PANELS = (
-    ("loss", "loss"),
-    ("held_out_loss", "held-out loss"),
-    ("learning_rate", "learning rate"),
-    ("grad_norm", "gradient norm"),
-    ("source_tokens_per_second", "source tokens/s"),
-)
+_PANELS = {
+    "loss": "loss",
+    "held_out_loss": "held-out loss",
+    "learning_rate": "learning rate",
+    "grad_norm": "gradient norm",
+    "source_tokens_per_second": "source tokens/s",
+}
 _LABEL = 50  # maximum characters of a command beside its mark
 _STACKED = 3  # number of heights at which the labels of neighbouring marks are written
 
@@ -30,13 +30,14 @@ def command(options: Plot) -> None:
     """Run ``farspan plot``.
 
     Raises:
-        FarspanError: a folder is no run.
+        FarspanError: a folder is no run, or no run has a metric that was asked for.
     """
     if options.smooth < 1:
         raise FarspanError(f"--smooth {options.smooth}: give a number of updates from 1")
     check_figure(options.figure)
     all_logs = [read_logs(run) for run in options.run]
-    draw(all_logs, options.figure, options.over, options.smooth)
+    _check_metrics(all_logs, options.metric)
+    draw(all_logs, options.figure, options.over, options.smooth, options.metric)
     for run, logs in zip(options.run, all_logs, strict=True):
         for step in spikes(*logs.curve("loss")):
             result(f"the loss rose at step {step:,}: {show_command(run, step)}", run=run, step=step)
@@ -48,7 +49,16 @@ def show_command(run: str, step: int) -> str:
     return f"farspan show {shlex.quote(run)} --step {step}"
 
 
-def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25) -> None:
+def _check_metrics(runs: Sequence[Logs], metrics: Sequence[str]) -> None:
+    for name in metrics:
+        if name not in _PANELS:
+            raise FarspanError(f"--metric {name}: choose one of {', '.join(_PANELS)}")
+        if not any(_curves(logs, name) for logs in runs):
+            folders = ", ".join(str(logs.folder) for logs in runs)
+            raise FarspanError(f"--metric {name}: {folders} did not record it; leave it out")
+
+
+def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25, metrics: Sequence[str] = ()) -> None:
     """Draw a panel for each metric that any run has, with a line for each run.
 
     Args:
@@ -56,9 +66,11 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
         path: file to write, in the format of its suffix.
         over: ``steps`` or ``tokens``.
         smooth: number of updates that a smoothed line averages.
+        metrics: the metrics to draw, of those in ``_PANELS``; empty for all.
     """
     names = short_names([logs.folder.resolve() for logs in runs])
-    panels = [(key, title) for key, title in _PANELS if any(len(_curves(logs, key)) for logs in runs)]
+    shown = [(key, title) for key, title in _PANELS.items() if not metrics or key in metrics]
+    panels = [(key, title) for key, title in shown if any(_curves(logs, key) for logs in runs)]
     last = max(float(_places(logs, np.array([step]), over)[0]) for logs in runs for step in _last(logs))
     with styled() as plt:
         figure, axes = grid(plt, len(panels))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import farspan
 from tests.pipelines.runs.folders import make_run
 
 
@@ -37,6 +38,22 @@ def test_each_mark_names_its_command_in_full_view(tmp_path, run, monkeypatch):
     commands = [f"farspan show runs/a --step {step}" for step in (100, 150, 190)]
     assert [line.partition(": ")[2] for line in out.splitlines()[:-1]] == commands
     assert set(commands) <= set(texts((tmp_path / "curves.svg").read_text()))
+
+
+def test_only_the_metrics_that_were_asked_for(tmp_path, run):
+    one, path = make_run(tmp_path / "one"), tmp_path / "curves.svg"
+    assert run("plot", one, "--metric", "held_out_loss", "--metric", "loss", "--figure", path)[0] == 0
+    titles = {"loss", "held-out loss", "learning rate", "gradient norm", "source tokens/s"}
+    assert titles & set(texts(path.read_text())) == {"loss", "held-out loss"}
+    assert "--metric losses: choose one of loss, held_out_loss," in run("plot", one, "--metric", "losses")[2]
+    short = make_run(tmp_path / "short", steps=3)
+    _, _, errors = run("plot", short, "--metric", "held_out_loss")
+    assert errors.endswith(f"--metric held_out_loss: {short} did not record it; leave it out\n")
+
+
+def test_the_python_function_returns_the_figure(tmp_path):
+    path = tmp_path / "loss.svg"
+    assert farspan.plot([make_run(tmp_path / "one")], metric="loss", figure=path) == path
 
 
 def test_a_png_of_a_single_short_run(tmp_path, run):
