@@ -7,6 +7,12 @@ import re
 # C0, DEL and C1 controls (among them ESC, which starts terminal commands) except tab and line feed; Unicode's
 # direction marks, embeddings, overrides and isolates, which change the order in which text is shown.
 _PLURAL = re.compile(r"s\b")  # the end of the noun in the name of a total
+_UNITS = {
+    "first_level": "documents before it was split",
+    "padding": "positions of padding",
+    "source_length": "source positions",
+    "target_length": "target positions",
+}  # totals whose names lack a unit
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -22,6 +28,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def total(count: int, name: str) -> str:
-    """Return a total of a manifest in words: ``1 document`` for 1 and ``documents``, ``2 max tokens`` for 2."""
-    words = name.replace("_", " ")
+    """Return a total of a manifest in words: ``1 document`` for ``documents``, ``2 tokens`` for ``max_tokens``."""
+    name = name.removeprefix("max_")
+    words = _UNITS.get(name, name.replace("held_out", "held-out").replace("_", " "))
     return f"{count:,} {_PLURAL.sub('', words, count=1) if count == 1 else words}"

@@ -6,13 +6,20 @@ from corpora.printing import counted, total
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest
 
+_MAXIMA_OF = {
+    "farspan.documents": "document",
+    "farspan.corpus": "sequence",
+    "farspan.masks": "sequence",
+    "farspan.clusters": "cluster",
+    "farspan.pairs": "pair",
+    "farspan.predictions": "text",
+}
+"""Format -> what the totals ``max_...`` are maxima over."""
+
 
 def summary(manifest: Manifest) -> str:
     """Describe a finished artefact in one line: its totals, and the documents that were left out."""
-    if not any(shard.rows for shard in manifest.shards):
-        totals = "EMPTY, no row was written"
-    else:
-        totals = ", ".join(total(value, name) for name, value in manifest.totals.items() if value)
+    totals = _totals(manifest) if any(shard.rows for shard in manifest.shards) else "EMPTY, no row was written"
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
     totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
@@ -25,6 +32,15 @@ def summary(manifest: Manifest) -> str:
         totals += f"; {reason}"
     rejected = sum(manifest.rejects.values())
     return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
+
+
+def _totals(manifest: Manifest) -> str:
+    """Describe all totals but zeros: first the sums, then the maxima."""
+    shown = {name: total(value, name) for name, value in manifest.totals.items() if value}
+    sums = [words for name, words in shown.items() if not name.startswith("max_")]
+    maxima = [words for name, words in shown.items() if name.startswith("max_")]
+    each = _MAXIMA_OF.get(manifest.format, "row")
+    return ", ".join(sums) + (f"; at most {' and '.join(maxima)} in a {each}" if maxima else "")
 
 
 def _filtered(manifest: Manifest) -> str:

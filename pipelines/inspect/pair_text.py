@@ -31,7 +31,8 @@ def print_pair(console: Console, pairs: PairSet, row: int, width: int) -> None:
     (values,) = pairs.table([row]).to_pylist()
     batch = pairs.take([row])
     console.print(Text.assemble((f"row {row}", "bold"), f" of {printable(pairs.folder)}, pair {values['pair_id']!r}"))
-    console.print(Text(f"split {values['split']}, attributes {printable(values['attributes'])}", style="dim"))
+    attributes = f", attributes {printable(values['attributes'])}" if values["attributes"] != "{}" else ""
+    console.print(Text(f"split {values['split']}{attributes}", style="dim"))
     if values["query"]:
         _heading(console, f"query, {counted(len(values['query']), 'token')}")
         console.print(_cut(tokenizer.decode(values["query"]), width))

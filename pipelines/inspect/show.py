@@ -130,12 +130,13 @@ def show(
         console = recording_console(figure)
     console = console or Console(highlight=False, soft_wrap=True)
     format = read_manifest(folder).format
-    if format == "farspan.pairs":
-        _show_pair(console, PairSet(folder, documents_folder), row, width, choice)
-    elif format == "farspan.predictions":
-        print_prediction(console, PredictionSet(folder), row, width, documents_folder)
-    else:
-        _show_sequence(console, folder, corpus_folder, row, width, choice)
+    with console:  # a notebook shows one output, not one for each line
+        if format == "farspan.pairs":
+            _show_pair(console, PairSet(folder, documents_folder), row, width, choice)
+        elif format == "farspan.predictions":
+            print_prediction(console, PredictionSet(folder), row, width, documents_folder)
+        else:
+            _show_sequence(console, folder, corpus_folder, row, width, choice)
     if figure:
         save_figure(console, figure)
 

@@ -30,9 +30,11 @@ def test_a_count_of_one_has_a_singular_noun():
     ("name", "one", "several"),
     [
         ("documents", "1 document", "3,000 documents"),
-        ("max_tokens", "1 max token", "3,000 max tokens"),
+        ("max_tokens", "1 token", "3,000 tokens"),
+        ("max_source_length", "1 source position", "3,000 source positions"),
+        ("held_out_documents", "1 held-out document", "3,000 held-out documents"),
         ("documents_searched_exactly", "1 document searched exactly", "3,000 documents searched exactly"),
-        ("padding", "1 padding", "3,000 padding"),
+        ("padding", "1 position of padding", "3,000 positions of padding"),
     ],
 )
 def test_a_total_of_one_has_a_singular_noun(name, one, several):

@@ -38,6 +38,15 @@ def test_documents_are_left_out_when_too_short(tmp_path):
     )
 
 
+def test_sums_come_first_and_maxima_name_their_unit(corpus):
+    totals = {"max_documents": 3, "max_tokens": 1020, "held_out_tokens": 5, "padding": 957, "parts": 1, "tokens": 0}
+    words = summary(replace(read_manifest(corpus), totals={**totals, "sequences": 2}))
+    assert words.startswith(
+        "5 held-out tokens, 957 positions of padding, 1 part, 2 sequences; at most 3 documents and 1,020 tokens in a "
+        "sequence; "
+    )
+
+
 def test_empty_artefacts_and_equal_draws_are_pointed_out(corpus):
     manifest = read_manifest(corpus)
     assert summary(replace(manifest, shards=())).startswith("EMPTY, no row was written")

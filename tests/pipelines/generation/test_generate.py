@@ -219,7 +219,7 @@ def test_the_command(made, tmp_path, capsys):
     output = str(tmp_path / "predictions")
     flags = ["--pairs", pairs, "--output", output, "--checkpoint", "best", "--generation", "beams=2"]
     cli.main(["generate", run, *flags, "--device", "cpu"])
-    assert "max tokens, 8 predictions" in capsys.readouterr().out
+    assert "8 predictions" in capsys.readouterr().out
     best = json.loads(Path(run, "checkpoints/best.json").read_text())["step"]
     assert read_manifest(output).config["model"]["checkpoint"] == f"step-{best:08d}"
     manifest = farspan.generate(
