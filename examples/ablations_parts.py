@@ -55,7 +55,7 @@ class Experiment:
 
     def cells(self) -> Iterator[tuple[Model, str, int]]:
         """Every model, task and seed."""
-        return ((model, task, seed) for seed in self.seeds for task in self.tasks for model in self.models_of(task))
+        return ((model, task, seed) for task in self.tasks for seed in self.seeds for model in self.models_of(task))
 
     def predictions(self, model: Model, task: str, seed: int) -> Path:
         """Folder of the predictions of a fine-tuned model for the test split."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from downstream_tasks import FACTS, Chains, Size
 
-SHORT = 512
+SHORT = 256
 """Positions of the short model, and of a block."""
 RECIPES = {"block": "tiny_block", "overlap": "tiny_overlap", "global": "tiny_global", "pooling": "tiny"}
 TOKENS = '{name="cross_document", preset="paper", options={global_attention="none"}}'
@@ -109,25 +109,25 @@ class Scale:
         facts: of task ``chains``.
     """
 
-    length: int = 4096
+    length: int = 2048
     sections: int = 10_033
-    short_steps: int = 500
-    long_steps: int = 60
+    short_steps: int = 600
+    long_steps: int = 100
     tunings: Mapping[str, Tuning] = field(
         default_factory=lambda: {
             "wiki-what": Tuning(
-                size=Size(train_documents=128, documents=16, words=2600, questions=16),
+                size=Size(train_documents=256, documents=16, words=1300, questions=16),
                 rendering=ABOUT_TITLES,
-                length=4096,
+                length=2048,
                 target=32,
-                steps=50,
+                steps=80,
             ),
             "wiki-lead": Tuning(
-                size=Size(train_documents=256, documents=64, words=900),
+                size=Size(train_documents=256, documents=64, words=500),
                 rendering=LEADS,
-                length=2048,
-                target=512,
-                steps=50,
+                length=1024,
+                target=256,
+                steps=80,
             ),
             "chains": Tuning(
                 size=Size(train_documents=8_000, documents=64, words=70, questions=16),
