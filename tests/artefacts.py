@@ -64,6 +64,7 @@ def make_documents(
     sources: Sequence[str] = ("made",),
     clusters: int = 0,
     max_tokens: int = 119,
+    titles: Sequence[str | None] = (),
 ) -> str:
     """A documents artefact of random tokens.
 
@@ -72,10 +73,11 @@ def make_documents(
         held_out: every so-many-th document is held out.
         clusters: row r of a shard is in cluster r modulo this, or in none where r is a multiple of 7.
         max_tokens: of a document.
+        titles: row r of a shard has title r modulo their number; empty for documents read without titles.
     """
     rng = np.random.default_rng(seed)
     tokenizer = small_tokenizer()
-    schema = documents_schema(tokenizer.vocab_size)
+    schema = documents_schema(tokenizer.vocab_size, bool(titles))
     receipts = []
     for shard in range(shards):
         lengths = rng.integers(1, max_tokens + 1, documents)
@@ -96,6 +98,7 @@ def make_documents(
                 pa.array(held),
                 tokens.to_arrow(schema.field("tokens").type),
                 sentences.to_arrow(pa.list_(pa.int32())),
+                *([pa.array([titles[row % len(titles)] for row in range(documents)])] if titles else []),
             ],
             schema=schema,
         )
@@ -125,7 +128,7 @@ def make_documents(
     tokenizer.save(os.path.join(folder, "tokenizer"))
     head = Manifest(
         "farspan.documents",
-        {"builder": "documents"},
+        {"builder": "documents", **({"read": {sources[0]: {"title_field": "title"}}} if titles else {})},
         0,
         16,
         tokenizer_entry(),

@@ -63,7 +63,7 @@ def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("format", "schema"),
     [
-        ("`farspan.documents`", documents_schema(300)),
+        ("`farspan.documents`", documents_schema(300, titles=True)),
         ("`farspan.corpus`", corpus_schema(300)),
         ("`farspan.vectors`, `farspan.clusters`", vectors_schema(8)),
         ("`farspan.vectors`, `farspan.clusters`", clusters_schema(8)),

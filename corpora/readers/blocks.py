@@ -5,12 +5,20 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, ReadOptions, RecordBlock, Reject
 from corpora.text.preprocessing import STEPS
 
 _RECORD_BYTES = 100  # memory of a record in addition to its text
+
+
+class _Named(NamedTuple):
+    """Id, cluster and title that a record states, each None if it states none."""
+
+    id: str | None
+    cluster: str | None
+    title: str | None
 
 
 @dataclass
@@ -30,6 +38,7 @@ class BlockBuilder:
     _keys: list[str] = field(default_factory=list)
     _ids: list[str] = field(default_factory=list)
     _clusters: list[str | None] = field(default_factory=list)
+    _titles: list[str | None] = field(default_factory=list)
     _rejects: list[Reject] = field(default_factory=list)
     _filtered: int = 0
     _damaged: int = 0
@@ -46,7 +55,7 @@ class BlockBuilder:
         try:
             if name not in record:
                 raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
-            own, cluster = self._own_id(record), self._own_cluster(record)
+            named = _Named(self._own_id(record), self._own_cluster(record), self._own_title(record))
         except BadRecord as bad:
             self.reject(key, bad.reason, raw, str(bad))
             return
@@ -54,24 +63,22 @@ class BlockBuilder:
         if self.split and isinstance(text, str) and text:
             text = self.split(text)
         if isinstance(text, list):
-            self._add_cluster(key, text, own, cluster, raw)
+            self._add_cluster(key, text, named, raw)
         else:
-            self._judge(str(key), text, own, cluster, raw)
+            self._judge(str(key), text, named, raw)
 
-    def _add_cluster(
-        self, key: int | str, texts: Sequence[Any], own: str | None, cluster: str | None, raw: bytes
-    ) -> None:
+    def _add_cluster(self, key: int | str, texts: Sequence[Any], named: _Named, raw: bytes) -> None:
         """Check each of the texts separately, so that a bad one does not affect its neighbours."""
         if not texts:
             self.reject(key, "empty_cluster", raw, f"{self.options.text_field!r} is a list without texts")
         if self.options.cluster_field is None:
-            cluster = f"{self.prefix}{key}"
+            named = named._replace(cluster=f"{self.prefix}{key}")
         for number, text in enumerate(texts):
             piece = text if isinstance(text, str) else reprlib.repr(text)
-            document = None if own is None else f"{own}.{number}"
-            self._judge(f"{key}.{number}", text, document, cluster, piece[:RAW_BYTES].encode(errors="backslashreplace"))
+            document = named if named.id is None else named._replace(id=f"{named.id}.{number}")
+            self._judge(f"{key}.{number}", text, document, piece[:RAW_BYTES].encode(errors="backslashreplace"))
 
-    def _judge(self, key: str, text: Any, own: str | None, cluster: str | None, raw: bytes) -> None:
+    def _judge(self, key: str, text: Any, named: _Named, raw: bytes) -> None:
         name = self.options.text_field
         if text is None:
             self.reject(key, "null_text", raw, f"{name!r} is null")
@@ -82,9 +89,9 @@ class BlockBuilder:
         elif half := _half_pair(text):
             self.reject(key, "invalid_utf8", raw, f"{name!r} holds {half}, half of a surrogate pair")
         else:
-            self._keep(key, text, own, cluster)
+            self._keep(key, text, named)
 
-    def _keep(self, key: str, text: str, own: str | None, cluster: str | None) -> None:
+    def _keep(self, key: str, text: str, named: _Named) -> None:
         for step in self.options.preprocess:
             text = STEPS[step](text)
         if not text or text.isspace() or len(text) < self.options.min_characters:
@@ -92,10 +99,11 @@ class BlockBuilder:
             return
         self._texts.append(text)
         self._keys.append(self.prefix + key)
-        if own is not None:
-            self._ids.append(own)
-        self._clusters.append(cluster)
-        self._bytes += len(text) + _RECORD_BYTES
+        if named.id is not None:
+            self._ids.append(named.id)
+        self._clusters.append(named.cluster)
+        self._titles.append(named.title)
+        self._bytes += len(text) + len(named.title or "") + _RECORD_BYTES
 
     def _own_id(self, record: Mapping[str, Any]) -> str | None:
         name = self.options.id_field
@@ -104,6 +112,18 @@ class BlockBuilder:
     def _own_cluster(self, record: Mapping[str, Any]) -> str | None:
         name = self.options.cluster_field
         return None if name is None or record.get(name) is None else _name_of(record, name, "missing_cluster")
+
+    def _own_title(self, record: Mapping[str, Any]) -> str | None:
+        """The title on one line: each run of white space is one space; None if there is none, or a blank one."""
+        name = self.options.title_field
+        title = None if name is None else record.get(name)
+        if title is None:
+            return None
+        if not isinstance(title, str):
+            raise BadRecord("not_a_string", f"{name!r} is of type {type(title).__name__}")
+        if half := _half_pair(title):
+            raise BadRecord("invalid_utf8", f"{name!r} holds {half}, half of a surrogate pair")
+        return " ".join(title.split()) or None
 
     def leave_out(self) -> None:
         """Count a good record that is left out."""
@@ -133,8 +153,9 @@ class BlockBuilder:
             position,
             self._damaged,
             self._lost,
+            None if self.options.title_field is None else self._titles,
         )
-        self._texts, self._keys, self._ids, self._clusters, self._rejects = [], [], [], [], []
+        self._texts, self._keys, self._ids, self._clusters, self._titles, self._rejects = [], [], [], [], [], []
         self._filtered = self._damaged = self._lost = self._bytes = 0
         return block
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, ReadOptions
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, ReadOptions
 
 _MOST_ROWS = 4096
 _ITEM_BYTES = 16
@@ -17,8 +17,9 @@ _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.t
 
 
 def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
-    """Return the names of those columns of a file that hold the text, the id or the cluster."""
-    return [name for name in schema.names if name in (options.text_field, options.id_field, options.cluster_field)]
+    """Return the names of those columns of a file that hold the text, the id, the cluster or the title."""
+    named = {options.text_field, *(name for _, name in options.named_fields)}
+    return [name for name in schema.names if name in named]
 
 
 def fields(schema: pa.Schema) -> dict[str, int]:
@@ -157,23 +158,38 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 
 def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schema) -> None:
     options = block.options
-    text = record.get(options.text_field)
-    if isinstance(text, bytes):
-        raw = text
+    for name, meaning in ((options.text_field, "the text"), (options.title_field, "the title")):
+        if name is None or name not in record:
+            continue
+        value = record[name]
         try:
-            text = record[options.text_field] = raw.decode()
-        except UnicodeDecodeError as error:
-            block.reject(row, "invalid_utf8", raw, f"byte {error.start} of the text: {error.reason}")
+            record[name] = _decoded(value, meaning, options.max_record_bytes)
+        except BadRecord as bad:
+            head = value[:RAW_BYTES]
+            block.reject(row, bad.reason, head if isinstance(head, bytes) else head.encode(), str(bad))
             return
-    limit = options.max_record_bytes
-    # a character has at most 4 bytes, so most texts need not be encoded to check their size
-    if isinstance(text, str) and 4 * len(text) > limit and (size := len(text.encode())) > limit:
-        head = text[:RAW_BYTES].encode()
-        block.reject(row, "too_long", head, f"{size:,} bytes, more than --max-record-bytes {limit:,}")
-    elif options.text_field not in record:
+    if options.text_field not in record:
         block.reject(row, "missing_text", b"", f"no column {options.text_field!r}; it has {', '.join(schema.names)}")
     else:
+        text = record[options.text_field]
         block.add(row, record, b"" if text is None else str(text)[:RAW_BYTES].encode())
+
+
+def _decoded(value: Any, meaning: str, limit: int) -> Any:
+    """Decode a value that Arrow gives as bytes, and check the length of text.
+
+    Raises:
+        BadRecord: it is not UTF-8, or has more than ``limit`` bytes.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError as error:
+            raise BadRecord("invalid_utf8", f"byte {error.start} of {meaning}: {error.reason}") from error
+    # a character has at most 4 bytes, so most texts need not be encoded to check their size
+    if isinstance(value, str) and 4 * len(value) > limit and (size := len(value.encode())) > limit:
+        raise BadRecord("too_long", f"{size:,} bytes, more than --max-record-bytes {limit:,}")
+    return value
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -79,7 +79,7 @@ def read(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlo
 def encode_block(block: RecordBlock) -> bytes:
     """Encode a block as JSON."""
     rejects = [(one.path, one.key, one.reason, one.raw.decode("latin-1"), one.detail) for one in block.rejects]
-    names = ("texts", "keys", "ids", "clusters", "filtered", "position", "damaged", "lost")
+    names = ("texts", "keys", "ids", "clusters", "filtered", "position", "damaged", "lost", "titles")
     values = {name: getattr(block, name) for name in names}
     return json.dumps({**values, "rejects": rejects}, ensure_ascii=False).encode()
 

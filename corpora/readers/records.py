@@ -95,6 +95,7 @@ class ReadOptions:
         id_field: field or column with an id of your own (default: the record's place).
         max_record_bytes: longer records are rejected; no more than this of a line is held in memory.
         cluster_field: field or column that names a record's cluster of related documents; null for none.
+        title_field: field or column with a title, which is stored beside the text; null for none.
         min_characters: texts with fewer characters, once preprocessed, are left out.
         min_tokens: texts with fewer tokens are left out.
         preprocess: steps applied to each text, in order; repeatable.
@@ -108,6 +109,7 @@ class ReadOptions:
     id_field: Annotated[str | None, Flag(convert=utf8)] = None
     max_record_bytes: int = 64 << 20
     cluster_field: Annotated[str | None, Flag(convert=utf8)] = None
+    title_field: Annotated[str | None, Flag(convert=utf8)] = None
     min_characters: int = 0
     min_tokens: int = 0
     preprocess: Annotated[tuple[str, ...], Flag(metavar="STEP", help=_PREPROCESS_HELP)] = ()
@@ -127,8 +129,8 @@ class ReadOptions:
             raise FarspanError(f"--format {self.format}: unknown; give one of {known}")
         if self.max_record_bytes < 1:
             raise FarspanError(f"--max-record-bytes {self.max_record_bytes}: give a positive number of bytes")
-        if not self.text_field or self.id_field == "" or self.cluster_field == "":
-            raise FarspanError("--text-field, --id-field, --cluster-field: give the name of a field")
+        if "" in (self.text_field, self.id_field, self.cluster_field, self.title_field):
+            raise FarspanError("--text-field, --id-field, --cluster-field, --title-field: give the name of a field")
         for flag, least in (("--min-characters", self.min_characters), ("--min-tokens", self.min_tokens)):
             if least < 0:
                 raise FarspanError(f"{flag} {least}: give 0 or more")
@@ -142,7 +144,11 @@ class ReadOptions:
     @property
     def named_fields(self) -> list[tuple[str, str]]:
         """(flag, name) of the fields that the options name in addition to the text."""
-        fields = (("--id-field", self.id_field), ("--cluster-field", self.cluster_field))
+        fields = (
+            ("--id-field", self.id_field),
+            ("--cluster-field", self.cluster_field),
+            ("--title-field", self.title_field),
+        )
         return [(flag, name) for flag, name in fields if name is not None]
 
 
@@ -186,6 +192,8 @@ class RecordBlock:
         damaged: number of places where the file is truncated or damaged, each with a reject of its own.
         lost: bytes of the file that were therefore not read or not trusted, not counting the missing end of a truncated
             file.
+        titles: title of each record, on one line; None for a record without a title, and as a whole without
+            ``title_field``.
     """
 
     texts: list[str]
@@ -197,6 +205,7 @@ class RecordBlock:
     position: int
     damaged: int = 0
     lost: int = 0
+    titles: list[str | None] | None = None
 
     @property
     def read(self) -> int:

@@ -98,6 +98,8 @@ def format_of(path: str, options: ReadOptions) -> str:
     if reader(format).fields is None:
         for flag, name in options.named_fields:
             raise FarspanError(f"{path}: format {format} has no field {name!r}; leave {flag} out")
+    if options.title_field and reader(format).own_ids:
+        raise FarspanError(f"{path}: format {format} gives no titles; leave --title-field out")
     return format
 
 

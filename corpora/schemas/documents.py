@@ -14,15 +14,20 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers.protocol import Tokenizer, special_ids
 
 
-def documents_schema(vocab_size: int) -> pa.Schema:
-    """Return the columns of ``farspan.documents`` (docs/formats.md)."""
-    return pa.schema(
+def documents_schema(vocab_size: int, titles: bool = False) -> pa.Schema:
+    """Return the columns of ``farspan.documents`` (docs/formats.md).
+
+    Args:
+        titles: True for documents read with ``title_field``, which have one column more.
+    """
+    schema = pa.schema(
         [
             pa.field("document_id", pa.string(), nullable=False),
             pa.field("source", pa.string(), nullable=False),
@@ -32,6 +37,14 @@ def documents_schema(vocab_size: int) -> pa.Schema:
             pa.field("sentence_starts", pa.list_(pa.int32()), nullable=False),
         ]
     )
+    return schema.append(pa.field("title", pa.string())) if titles else schema
+
+
+def has_titles(manifest: Manifest) -> bool:
+    """Return True if documents have the column ``title``: a source was read with ``title_field``."""
+    reads = manifest.config.get("read")
+    found = reads.values() if isinstance(reads, Mapping) else ()  # it may have been edited
+    return any(isinstance(read, Mapping) and bool(read.get("title_field")) for read in found)
 
 
 class DocumentSet(ShardedRows):
@@ -41,7 +54,19 @@ class DocumentSet(ShardedRows):
         self, folder: str, format: str = "farspan.documents", verify: bool = False, cache: ShardCache | None = None
     ) -> None:
         super().__init__(folder, format, verify, cache)
-        self.schema = documents_schema(self.manifest.tokenizer["vocab_size"])
+        self.schema = documents_schema(self.manifest.tokenizer["vocab_size"], has_titles(self.manifest))
+
+    def title(self, row: int) -> str | None:
+        """Return the title of a document; None if the input states none.
+
+        Raises:
+            IndexError: a row outside ``[0, len)``.
+        """
+        if not has_titles(self.manifest):
+            return None
+        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        found: str | None = self.batch(shard, batch).column("title")[inside].as_py()
+        return found
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
         """Return the given documents, in the given order, with the columns of ``documents_schema``.
@@ -153,6 +178,7 @@ def tokenize_documents(
     splitter: SentenceSplitter,
     held_out: HeldOut,
     clusters: Sequence[str | None] | None = None,
+    titles: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
     """Turn a block of n texts into n rows of ``documents_schema``.
 
@@ -161,21 +187,22 @@ def tokenize_documents(
 
     Args:
         clusters: name of the cluster of related documents of each text; None for a text without one.
+        titles: title of each text, None for a text without one; None for rows without the column.
     """
     # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token starts
     tokens, starts = tokenizer.encode_with_starts(texts)
     sentences = sentence_token_starts(starts, splitter.byte_boundaries(texts))
-    schema = documents_schema(tokenizer.vocab_size)
+    schema = documents_schema(tokenizer.vocab_size, titles is not None)
     kind = schema.field("tokens").type
     numbers = cluster_numbers(clusters or [None] * len(texts))
-    return pa.record_batch(
-        [
-            pa.array(document_ids, pa.string()),
-            pa.array([source] * len(texts), pa.string()),
-            numbers,
-            pa.array(held_out.select(document_ids, numbers)),
-            Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
-            sentences.to_arrow(pa.list_(pa.int32())),
-        ],
-        schema=schema,
-    )
+    columns = [
+        pa.array(document_ids, pa.string()),
+        pa.array([source] * len(texts), pa.string()),
+        numbers,
+        pa.array(held_out.select(document_ids, numbers)),
+        Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
+        sentences.to_arrow(pa.list_(pa.int32())),
+    ]
+    if titles is not None:
+        columns.append(pa.array(titles, pa.string()))
+    return pa.record_batch(columns, schema=schema)

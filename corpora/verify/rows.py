@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.document_use import DocumentUse
-from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
+from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema, has_titles
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.arrow_views import items, numbers
 from corpora.storage.manifest import Manifest
@@ -45,7 +45,7 @@ class DocumentsCheck:
     """Check of rows of documents."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self.schema = documents_schema(manifest.tokenizer["vocab_size"])
+        self.schema = documents_schema(manifest.tokenizer["vocab_size"], has_titles(manifest))
         self.counted = dict.fromkeys(DOCUMENT_TOTALS, 0)
         self._keys: set[bytes] = set()  # hashes of ids, which are much smaller than ids
 

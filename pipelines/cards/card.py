@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from corpora.printing import counted, printable
+from corpora.schemas.documents import has_titles
 from corpora.storage.manifest import Manifest
 from pipelines.cards.columns import COLUMNS, ROWS
 from pipelines.cards.made_by import command_of
@@ -145,8 +146,11 @@ def _numbers(manifest: Manifest) -> str:
 
 def _columns(manifest: Manifest) -> str:
     columns = COLUMNS.get(manifest.format, {})
-    if manifest.format == "farspan.vectors":
-        columns = {name: meaning for name, meaning in columns.items() if name != "cluster_id"}
+    absent = {
+        "farspan.vectors": ("cluster_id",),
+        "farspan.documents": () if has_titles(manifest) else ("title",),
+    }.get(manifest.format, ())
+    columns = {name: meaning for name, meaning in columns.items() if name not in absent}
     lines = [f"| `{name}` | {meaning} |" for name, meaning in columns.items()]
     return "\n".join(["## Columns", "", "| column | meaning |", "|---|---|", *lines]) if lines else ""
 

@@ -36,6 +36,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "held_out": "true: kept apart for evaluation",
         "tokens": "token ids of the text, without special tokens",
         "sentence_starts": "first token of each sentence",
+        "title": "title that the input states, or null",
     },
     "farspan.corpus": {
         "sequence_id": "16 bytes, unique",

@@ -123,10 +123,11 @@ def _stages(
         ({"shard": path, "ranges": group.payload}, group.bytes >> 10)
         for group, path in zip(groups, waiting if own_ids else shards, strict=True)
     ]
-    work = TokenizeRanges(output, replace(options, inputs=()), reads, own_ids)
+    titles = any(read.title_field for read in reads.values())
+    work = TokenizeRanges(output, replace(options, inputs=()), reads, own_ids, titles)
     stages = [sharded_stage("documents", payloads, work, "KiB")]
     if own_ids:
-        stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, _repeating(reads))
+        stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, _repeating(reads), titles)
     return stages
 
 
@@ -141,5 +142,6 @@ def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:
 
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
-    """The options of reading that affect the bytes of documents, for the manifest."""
-    return recorded(read, without=["pairs"] if read.subset else ["pairs", "subset"])
+    """The options of reading that affect the bytes of documents, for the manifest; those added later only if given."""
+    unset = [name for name in ("subset", "title_field") if not getattr(read, name)]
+    return recorded(read, without=["pairs", *unset])

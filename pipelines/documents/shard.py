@@ -35,8 +35,10 @@ class DocumentsShard:
 
     ROWS_PER_BATCH = 1024
 
-    def __init__(self, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False) -> None:
-        self._place = (path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
+    def __init__(
+        self, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False, titles: bool = False
+    ) -> None:
+        self._place = (path, documents_schema(vocab_size, titles), self.ROWS_PER_BATCH, compression)
         self._keep_ids = keep_ids
         self._stack = ExitStack()
         self.totals = dict.fromkeys(DOCUMENT_TOTALS, 0)

@@ -37,12 +37,14 @@ class TokenizeRanges:
         options: options of the job, without the inputs.
         reads: read options of each source.
         own_ids: True if ids may repeat; then the shard waits until the ids of all tasks have been compared.
+        titles: True if a source has titles.
     """
 
     output: str
     options: Documents
     reads: Mapping[str, ReadOptions]
     own_ids: bool
+    titles: bool
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)
@@ -53,11 +55,12 @@ class TokenizeRanges:
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
             RejectsShard(dead) as rejects,
-            DocumentsShard(path, tokenizer.vocab_size, self.options.compression, self.own_ids) as shard,
+            DocumentsShard(path, tokenizer.vocab_size, self.options.compression, self.own_ids, self.titles) as shard,
         ):
             for block in _merged(self._blocks(task, counts, damage, rejects, report)):
+                titles = block.titles if self.titles else None
                 batch = tokenize_documents(
-                    block.ids, block.texts, block.source, tokenizer, splitter, held_out, block.clusters
+                    block.ids, block.texts, block.source, tokenizer, splitter, held_out, block.clusters, titles
                 )
                 tokens = Ragged.from_arrow(batch.column("tokens"))
                 special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
@@ -99,7 +102,8 @@ class TokenizeRanges:
                     damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
                 if block.texts:
                     ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
-                    texts = _Texts(source, ids, block.texts, clusters)
+                    titles = block.titles or [None] * len(ids)
+                    texts = _Texts(source, ids, block.texts, clusters, titles)
                     if gives_ids(read):
                         texts = _without(texts, seen)
                         count["filtered"] += len(ids) - len(texts.ids)
@@ -119,19 +123,21 @@ def _special_rejects(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
 
 
 class _Texts(NamedTuple):
-    """Texts of one source, each with its id and the name of its cluster."""
+    """Texts of one source, each with its id, the name of its cluster and its title."""
 
     source: str
     ids: list[str]
     texts: list[str]
     clusters: list[str | None]
+    titles: list[str | None]
 
 
 def _without(block: _Texts, seen: set[str]) -> _Texts:
     """Leave out texts whose ids have been seen before."""
     kept = [row for row, name in enumerate(block.ids) if name not in seen]
     ids, texts = ([column[row] for row in kept] for column in (block.ids, block.texts))
-    return _Texts(block.source, ids, texts, [block.clusters[row] for row in kept])
+    clusters, titles = ([column[row] for row in kept] for column in (block.clusters, block.titles))
+    return _Texts(block.source, ids, texts, clusters, titles)
 
 
 def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
@@ -148,7 +154,8 @@ def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
             held.ids.extend(block.ids)
             held.texts.extend(block.texts)
             held.clusters.extend(block.clusters)
-        size += sum(map(len, block.texts))
+            held.titles.extend(block.titles)
+        size += sum(map(len, block.texts)) + sum(map(len, filter(None, block.titles)))
     if held:
         yield held
 

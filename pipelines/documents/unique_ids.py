@@ -52,13 +52,14 @@ def stages(
     vocab_size: int,
     compression: str | None,
     repeating: frozenset[str] = frozenset(),
+    titles: bool = False,
 ) -> list[Stage]:
     """Declare the two stages that write the final ``shards`` from the ``waiting`` ones.
 
     Args:
         output: folder of the artefact.
         waiting, shards: one path per task.
-        vocab_size, compression: properties of the shards.
+        vocab_size, compression, titles: properties of the shards.
         repeating: sources whose repeated documents are left out; those of others are rejected.
     """
     ranges = -(-len(waiting) // _TASKS_PER_RANGE)
@@ -69,9 +70,10 @@ def stages(
         ({"index": index, "waiting": waiting[index], "shard": shard, "rejects": rejects}, 1)
         for index, shard in enumerate(shards)
     ]
+    write = WriteUnique(duplicates, vocab_size, compression, repeating, titles)
     return [
         sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
-        sharded_stage("unique", to_write, WriteUnique(duplicates, vocab_size, compression, repeating), "shards"),
+        sharded_stage("unique", to_write, write, "shards"),
     ]
 
 
@@ -122,6 +124,7 @@ class WriteUnique:
     vocab_size: int
     compression: str | None
     repeating: frozenset[str]
+    titles: bool = False
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, waiting = task.payload["shard"], task.payload["waiting"]
@@ -131,7 +134,7 @@ class WriteUnique:
         dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
         with (
             RejectsShard(dead) as rejects,
-            DocumentsShard(path, self.vocab_size, self.compression) as shard,
+            DocumentsShard(path, self.vocab_size, self.compression, titles=self.titles) as shard,
         ):
             first = 0
             for batch in StoredShard(waiting, 0, read_bytes(_checksum_path(waiting)).decode()).batches():

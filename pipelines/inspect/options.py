@@ -26,6 +26,7 @@ class Choice(ObjectiveOptions):
 
 _CORPUS = Flag(help="folder of a mask set's corpus (default: the one it was made from)")
 _DOCUMENTS = Flag(help="folder of the documents of pairs (default: those they were made from)")
+_TITLED = Flag(help="folder of the documents of pairs, or of a corpus with titles (default: those they were made from)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Show:
     artefact: Annotated[str, Flag(positional=True)]
     row: int | None = None
     corpus: Annotated[str | None, _CORPUS] = None
-    documents: Annotated[str | None, _DOCUMENTS] = None
+    documents: Annotated[str | None, _TITLED] = None
     width: int = 0
     figure: Annotated[str | None, Flag(metavar="FILE.svg")] = None
     step: Annotated[int | None, Flag(metavar="N")] = None

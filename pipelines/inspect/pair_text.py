@@ -12,6 +12,7 @@ from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
+from pipelines.pieces.titles import named
 
 _BEGINNING = 300  # characters of each document, unless --width is given
 
@@ -43,9 +44,11 @@ def print_pair(console: Console, pairs: PairSet, row: int, width: int) -> None:
     for number, reference in enumerate(values["references"]):
         _heading(console, f"reference {number}")
         console.print(_cut(reference, width))
-    for name, document in zip(values["document_ids"], batch.pair_documents[0].tolist(), strict=True):
+    columns = (values["document_ids"], values["document_rows"], batch.pair_documents[0].tolist())
+    for name, own, document in zip(*columns, strict=True):
         tokens = batch.document_tokens[document]
-        _heading(console, f"document {printable(name)}, {counted(len(tokens), 'token')}")
+        title = pairs.documents.title(own)
+        _heading(console, f"document {named(name, title)}, {counted(len(tokens), 'token')}")
         console.print(_beginning(tokens, width or _BEGINNING, tokenizer))
 
 

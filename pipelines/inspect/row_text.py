@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 import numpy as np
 from rich.console import Console
@@ -26,6 +25,7 @@ from pipelines.pieces.row import (
     target_spans,
 )
 from pipelines.pieces.sides import seen_pieces, sides_of
+from pipelines.pieces.titles import Titles, named
 
 _STYLES: Mapping[Kind, str] = {
     "text": "",
@@ -86,19 +86,28 @@ def print_rendered(
         console.print(_cut(text, width))
 
 
-def print_parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None = None, width: int = 0) -> None:
-    """Print the parts of a batch of one row, and with a tokenizer their texts."""
+def print_parts(
+    console: Console,
+    batch: SequenceBatch,
+    tokenizer: Tokenizer | None = None,
+    width: int = 0,
+    titles: Titles | None = None,
+) -> None:
+    """Print the parts of a batch of one row, with the titles that are known, and with a tokenizer their texts."""
     parts, cluster = parts_of(batch), cluster_of(batch)
     in_cluster = "" if cluster is None else f", cluster {cluster}"
     _heading(console, f"{counted(len(parts), 'part')}, {counted(len(batch.tokens[0]), 'token')}{in_cluster}")
     lines = len(parts) if tokenizer else _lines(len(parts), width)
-    for part in islice(parts, lines):
+    shown = parts[:lines]
+    for part in titles.with_titles(shown) if titles else shown:
         style = "bold cyan" if tokenizer else ""
-        console.print(Text(f"  {printable(part.document_id)}: {part.described}", style=style))
+        console.print(Text(f"  {named(part.document_id, part.title)}: {part.described}", style=style))
         if tokenizer:
             tokens = batch.tokens[0][part.start : part.stop]
             console.print(_cut(as_text(plain_pieces(tokenizer, tokens, 0, len(tokens))), width))
     _more(console, len(parts) - lines)
+    if titles and titles.missing:
+        console.print(Text(f"  {printable(titles.missing)}", style="dim"))
 
 
 def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:

@@ -28,6 +28,7 @@ from pipelines.inspect.pair_text import print_pair, print_prediction
 from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
 from pipelines.inspect.task_text import chosen_task, print_task
 from pipelines.masks.job import equipped_objective
+from pipelines.pieces.titles import find_titles
 
 _RECIPE = "recipe.json"  # file of a run; written by trainer.recipe, whose import brings torch
 
@@ -119,7 +120,7 @@ def show(
         corpus_folder: folder of a mask set's corpus, if it has moved since the masks were made.
         width: maximum characters of each text; 0 for all.
         figure: SVG file to draw the row into, instead of printing it.
-        documents_folder: folder of the documents of pairs, if it has moved since the pairs were made.
+        documents_folder: folder of the documents of pairs, or of a corpus with titles, if it has moved since.
 
     Raises:
         FarspanError: no such row, masks of another corpus, or a choice that does not fit.
@@ -136,13 +137,19 @@ def show(
         elif format == "farspan.predictions":
             print_prediction(console, PredictionSet(folder), row, width, documents_folder)
         else:
-            _show_sequence(console, folder, corpus_folder, row, width, choice)
+            _show_sequence(console, folder, corpus_folder, row, width, choice, documents_folder)
     if figure:
         save_figure(console, figure)
 
 
 def _show_sequence(
-    console: Console, folder: str, corpus_folder: str | None, row: int, width: int, choice: Choice
+    console: Console,
+    folder: str,
+    corpus_folder: str | None,
+    row: int,
+    width: int,
+    choice: Choice,
+    documents_folder: str | None,
 ) -> None:
     """Print a row of a corpus or mask set."""
     if choice.task:
@@ -165,7 +172,8 @@ def _show_sequence(
         masked = _draw(corpus, batch, choice)
     place = f" of {printable(folder)}, sequence {batch.sequence_id(0).hex()}"
     console.print(Text.assemble((f"row {row}", "bold"), place))
-    print_parts(console, batch, None if masked else tokenizer, width)
+    titles = find_titles(corpus, documents_folder)
+    print_parts(console, batch, None if masked else tokenizer, width, titles)
     if masked:
         print_spans(console, batch, masked.masks, tokenizer, width)
         examples = masked.objective.render(batch, masked.masks, masked.special)

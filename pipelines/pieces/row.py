@@ -22,6 +22,7 @@ class Part:
         start, stop: first and last + 1 token in the row.
         offset: first token in the document.
         document_length: tokens of the whole document.
+        title: title of the document; None if it has none or is not looked up.
     """
 
     document_id: str
@@ -29,6 +30,7 @@ class Part:
     stop: int
     offset: int
     document_length: int
+    title: str | None = None
 
     @property
     def source(self) -> str:

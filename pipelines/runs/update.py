@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,13 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from pipelines.inspect.pair_text import print_pair
 from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
+from pipelines.pieces.titles import Titles, find_titles
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
@@ -169,8 +172,9 @@ def show_update(
     console = console or Console(highlight=False, soft_wrap=True)
     tokenizer = load_tokenizer(str(Path(folder) / "tokenizer"))
     _print_list(console, folder, update)
+    titles_of = cache(find_titles)
     for number in range(len(update.rows)) if row is None else [row]:
-        _print_row(console, number, update, tokenizer, width)
+        _print_row(console, number, update, tokenizer, width, titles_of)
 
 
 def _processes(folder: Path, step: int) -> int:
@@ -186,14 +190,21 @@ def _print_list(console: Console, folder: str, update: UpdateRows) -> None:
         console.print(Text(f"  row {number}: {order}, {printable(seen.place)}"))
 
 
-def _print_row(console: Console, number: int, update: UpdateRows, tokenizer: Tokenizer, width: int) -> None:
+def _print_row(
+    console: Console,
+    number: int,
+    update: UpdateRows,
+    tokenizer: Tokenizer,
+    width: int,
+    titles_of: Callable[[Corpus], Titles | None],
+) -> None:
     """Print a row with its documents, its spans, source and target."""
     seen = update.rows[number]
     console.print(Text(f"\nrow {number}: {printable(seen.place)}", style="bold reverse"))
     source = update.mixture.parts[seen.part].source
     if isinstance(source, MaskedCorpus):
         batch, masks = source.rows(np.array([seen.row]), np.array([seen.epoch]))
-        print_parts(console, batch, None, width)
+        print_parts(console, batch, None, width, titles_of(source.corpus))
         print_spans(console, batch, masks, tokenizer, width)
     elif isinstance(source, PairedSource):
         pairs, row = source.pair_of(seen.row)

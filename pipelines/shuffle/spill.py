@@ -129,7 +129,8 @@ class Spill:
     def __call__(self, task: Task, report: Report) -> Receipt:
         shard: StoredShard = task.payload["shard"]
         spill = task.payload["spill"]
-        batch = _whole(list(shard.batches()), documents_schema(self.vocab_size))
+        schema = documents_schema(self.vocab_size)
+        batch = _whole([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
         pieces = self.place(task.payload["index"], batch)
         write_batches(
             spill,

@@ -17,6 +17,7 @@ from objectives.api.masks import MaskBatch
 from pipelines.pieces.piece import Kind, Piece, plain_pieces
 from pipelines.pieces.row import Part, cluster_of, kinds_of, parts_of, reasons_of, span_pieces, target_spans, treatment
 from pipelines.pieces.sides import Side, seen_pieces, sides_of
+from pipelines.pieces.titles import Titles, shortened
 from pipelines.view.filters import Filter, document_matches, within
 from pipelines.view.links import Links
 from pipelines.view.maskers import Masker, described, hidden_shares
@@ -54,9 +55,16 @@ class CorpusRows:
 
     kind = "corpus"
 
-    def __init__(self, name: str, corpus: Corpus, maskers: Sequence[Masker] = (), links: Links | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        maskers: Sequence[Masker] = (),
+        links: Links | None = None,
+        titles: Titles | None = None,
+    ) -> None:
         self.name, self.folder = name, corpus.folder
-        self._corpus, self._maskers, self._links = corpus, tuple(maskers), links
+        self._corpus, self._maskers, self._links, self._titles = corpus, tuple(maskers), links, titles
         self.tokenizer = load_tokenizer_of(corpus.folder)
         self.sources = sorted(corpus.manifest.counts)
         self.mask_sets = [masker.name for masker in maskers]
@@ -77,7 +85,8 @@ class CorpusRows:
             masker.objective.render(batch, hidden, masker.special)
             for masker, hidden in zip(self._maskers, masks, strict=True)
         )
-        return _Row(batch, parts_of(batch), masks, tuple(sides_of(examples) for examples in rendered))
+        parts = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
+        return _Row(batch, parts, masks, tuple(sides_of(examples) for examples in rendered))
 
     def page(self, row: int, options: PageOptions) -> RowPage:
         read = self._row(row, options.draw)
@@ -108,7 +117,7 @@ class CorpusRows:
             first_part=first,
             all_parts=len(read.parts),
             links=tuple(links),
-            missing=(self._links.missing,) if self._links and self._links.missing else (),
+            missing=tuple(each.missing for each in (self._links, self._titles) if each and each.missing),
         )
 
     def _column(self, read: _Row, number: int, first_part: int, options: PageOptions) -> Column:
@@ -179,6 +188,7 @@ class CorpusRows:
             total=part.stop - part.start,
             part=place,
             ids=tokens[in_row[0] : in_row[1]],
+            title=shortened(part.title),
         )
 
     def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:

@@ -13,6 +13,7 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pieces.piece import plain_pieces
+from pipelines.pieces.titles import shortened
 from pipelines.view.filters import Filter, within
 from pipelines.view.page import FIRST, MORE, Block, Column, PageOptions, RowPage, bounds, no_block
 
@@ -54,7 +55,8 @@ class DocumentRows:
 
     def _text(self, row: int, start: int, size: int) -> Block:
         name = self._documents.take([row]).column("document_id")[0].as_py()
-        return document_block("document", name, self.tokenizer, document_tokens(self._documents, row), start, size)
+        tokens, title = document_tokens(self._documents, row), self._documents.title(row)
+        return document_block("document", name, self.tokenizer, tokens, start, size, title=title)
 
     def batch_of(self, row: int) -> tuple[int, int]:
         shard, _, inside = (int(column[0]) for column in self._documents.locate(np.array([row])))
@@ -87,10 +89,18 @@ def document_tokens(documents: DocumentSet, row: int) -> np.ndarray:
 
 
 def document_block(
-    address: str, name: str, tokenizer: Tokenizer, tokens: np.ndarray, start: int, size: int, part: int | None = 0
+    address: str,
+    name: str,
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    start: int,
+    size: int,
+    part: int | None = 0,
+    title: str | None = None,
 ) -> Block:
     """A range of a document's ``(n,)`` tokens as a block."""
     start, stop = bounds(start, len(tokens), size)
     pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
     note = counted(len(tokens), "token")
-    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=tokens[start:stop])
+    ids = tokens[start:stop]
+    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shortened(title))

@@ -16,6 +16,7 @@ from corpora.printing import counted, printable
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pieces.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
 from pipelines.pieces.row import Reason
+from pipelines.pieces.titles import shortened
 from pipelines.view.page import Block, Column, RowPage
 
 with from_extra("view", "viewing artefacts"):
@@ -122,6 +123,7 @@ def environment() -> Environment:
         "reason_words": reason_words,
         "reasons_by_span": reasons_by_span,
         "runs": runs,
+        "shortened": shortened,
         "query": query,
         "counted": counted,
         "KINDS": KINDS,

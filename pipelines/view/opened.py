@@ -18,6 +18,7 @@ from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import names_update
 from pipelines.inspect.task_text import ChosenTask, chosen_task
+from pipelines.pieces.titles import find_titles
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.document_rows import DocumentRows
 from pipelines.view.links import Links
@@ -86,7 +87,7 @@ def _check_options(options: View, folders: dict[str, list[str]]) -> None:
         ("--corpus", options.corpus, folders["farspan.masks"], "mask set"),
         ("--neighbours", options.neighbours, sequences, "corpus"),
         ("--task", options.task, pairs, "pairs"),
-        ("--documents", options.documents, pairs, "pairs"),
+        ("--documents", options.documents, sequences + pairs, "corpus and no pairs"),
     ):
         if value and not fitting:
             given = value if isinstance(value, str) else value[0]
@@ -106,6 +107,8 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
             corpora[made_from], beside[made_from] = corpus, []
         masks.check_parent(corpora[made_from])
         beside[made_from].append(Stored(_name(folder), masks))
+    of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
+    documents = None if of_pairs else options.documents
     for key, corpus in corpora.items():
         beside[key] += [Drawn.of(corpus, name, options.seed) for name in options.objective]
         links = None
@@ -113,7 +116,7 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
             links = Links(corpus.folder, corpus.manifest, options.neighbours)
         elif options.neighbours:
             raise FarspanError(f"--neighbours {options.neighbours}: {corpus.folder} was not linked; leave the flag out")
-        yield CorpusRows(names.new(corpus.folder), corpus, beside[key], links)
+        yield CorpusRows(names.new(corpus.folder), corpus, beside[key], links, find_titles(corpus, documents))
 
 
 def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRows:

@@ -26,7 +26,7 @@ class View:
         seed: seed of drawn masks.
         task: for pairs: also the source and target that this task, or one of the presets, makes of them.
         corpus: folder of the mask sets' corpus (default: the one they were made from).
-        documents: folder of the documents of pairs (default: those they were made from).
+        documents: folder of the documents of pairs, or of a corpus with titles (default: those they were made from).
         neighbours: folder of the neighbours of a linked corpus (default: those it was made from).
         step: of a run: the rows that this update saw, as the model saw them.
         rank: of a run: only the rows of this process.

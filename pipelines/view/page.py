@@ -49,6 +49,7 @@ class Block:
         look: ``prose``, or ``model`` for the input of a model.
         part: number of the part if the text is a part of the row, from 0; else None.
         ids: ``(stop - start,)`` token ids of the range; None if the unit is characters.
+        title: title of the document, at most a few hundred characters; empty if there is none.
     """
 
     address: str
@@ -62,6 +63,7 @@ class Block:
     look: str = "prose"
     part: int | None = None
     ids: np.ndarray | None = None
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

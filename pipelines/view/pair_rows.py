@@ -209,7 +209,8 @@ class PairRows:
             if what == "document":
                 name, own = (pair.values[column][number] for column in ("document_ids", "document_rows"))
                 tokens = document_tokens(self._pairs.documents, own)
-                return document_block(address, name, self.tokenizer, tokens, start, size, number)
+                title = self._pairs.documents.title(own)
+                return document_block(address, name, self.tokenizer, tokens, start, size, number, title)
             if what == "seen":
                 return self._seen(address, pair.sides[number], start, size)
             if what == "reference":

@@ -16,6 +16,7 @@ from objectives.api.masks import MaskBatch
 from objectives.api.protocol import Objective
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import Rendered
+from pipelines.pieces.titles import find_titles
 from pipelines.runs.update import Seen, UpdateRows, open_update
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.filters import Filter
@@ -126,7 +127,8 @@ def _places(update: UpdateRows) -> Sequence[_Place]:
             continue
         source = part.source
         if isinstance(source, MaskedCorpus):
-            subject: Subject = CorpusRows(part.name, source.corpus, [Trained(part.name, source)])
+            masker, titles = Trained(part.name, source), find_titles(source.corpus)
+            subject: Subject = CorpusRows(part.name, source.corpus, [masker], titles=titles)
             for place, seen in own:
                 places[place] = _Place(seen, subject, seen.row, seen.epoch)
         elif isinstance(source, PairedSource):

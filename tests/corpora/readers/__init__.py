@@ -13,7 +13,7 @@ from corpora.storage import files
 
 def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> RecordBlock:  # noqa: B008
     """All blocks of all ranges as one; every range goes through JSON, as a task's payload does."""
-    texts, keys, ids, clusters, rejects = [], [], [], [], []
+    texts, keys, ids, clusters, titles, rejects = [], [], [], [], [], []
     filtered = damaged = lost = 0
     for piece in plan_ranges(str(path), files, options, target_bytes):
         piece = Range(**json.loads(json.dumps(asdict(piece))))
@@ -31,9 +31,23 @@ def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> 
             lost += block.lost
             assert (block.ids is None) == (options.id_field is None)
             ids += block.ids or []
+            assert (block.titles is None) == (options.title_field is None)
+            titles += block.titles or []
     assert len(texts) == len(keys) == len(clusters)
+    assert len(titles) == (len(texts) if options.title_field else 0)
     assert not ids or len(ids) == len(texts)
-    return RecordBlock(texts, keys, ids if options.id_field else None, clusters, rejects, filtered, 0, damaged, lost)
+    return RecordBlock(
+        texts,
+        keys,
+        ids if options.id_field else None,
+        clusters,
+        rejects,
+        filtered,
+        0,
+        damaged,
+        lost,
+        titles if options.title_field else None,
+    )
 
 
 def reasons(block: RecordBlock) -> list[tuple[str, str]]:

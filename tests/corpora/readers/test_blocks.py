@@ -47,6 +47,26 @@ def test_ids_of_the_users_own():
     assert [reason for _, reason in reasons(block)] == ["empty_text", "missing_id"]
 
 
+def test_a_field_has_the_title():
+    """On one line; a missing, null or blank title is none, and one that is no text rejects its record."""
+    rows = [
+        {"text": "One.", "title": " Of \n\tships\u00a0and  tides "},
+        {"text": "Two."},
+        {"text": "Three.", "title": None},
+        {"text": "Four.", "title": " \n"},
+        {"text": ["Five.", "", "Six."], "title": "Both"},
+        {"text": "x", "title": 7},
+        {"text": "x", "title": ["a"]},
+        {"text": "x", "title": "half \ud83d"},
+    ]
+    block = read_all("a.jsonl", ReadOptions(title_field="title"), files=jsonl(rows))
+    assert block.texts == ["One.", "Two.", "Three.", "Four.", "Five.", "Six."]
+    assert block.titles == ["Of ships and tides", None, None, None, "Both", "Both"]
+    assert [reason for _, reason in reasons(block)] == ["empty_text", "not_a_string", "not_a_string", "invalid_utf8"]
+    assert "'title' is of type int" in block.rejects[1].detail
+    assert read_all("a.jsonl", files=jsonl(rows)).titles is None
+
+
 def test_a_field_names_the_cluster():
     rows = [
         {"text": "One.", "topic": "a"},

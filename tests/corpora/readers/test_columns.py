@@ -146,6 +146,23 @@ def test_a_list_of_references_is_measured_before_it_is_expanded(tmp_path):
     assert reasons(block) == [("1", "too_long")]
 
 
+def test_titles_in_tables(tmp_path):
+    path = tmp_path / "a.arrow"
+    titles = pa.array([b"One", b"\xff", None, b"long" * 10, b"Five"]).view(pa.string())
+    table = pa.table({"text": ["1.", "2.", "3.", "4.", "5."], "title": titles, "number": [1, 2, 3, 4, 5]})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    options = ReadOptions(title_field="title", max_record_bytes=30)
+    check_fields(str(path), files, options)
+    block = read_all(path, options)
+    assert (block.texts, block.titles) == (["1.", "3.", "5."], ["One", None, "Five"])
+    assert reasons(block) == [("1", "invalid_utf8"), ("3", "too_long")]
+    assert (block.rejects[0].raw, block.rejects[0].detail) == (b"\xff", "byte 0 of the title: invalid start byte")
+    assert {reason for _, reason in reasons(read_all(path, ReadOptions(title_field="number")))} == {"not_a_string"}
+    with pytest.raises(FarspanError, match=r"no field 'name' .*give --title-field NAME"):
+        check_fields(str(path), files, ReadOptions(title_field="name"))
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_lists_and_cluster_names_in_tables(tmp_path, kind):
     path = tmp_path / f"a.{kind}"

@@ -23,6 +23,7 @@ from corpora.storage.stores.local_disk import DanglingLink, NotAFile
         ({"text_field": ""}, "--text-field"),
         ({"id_field": ""}, "--id-field"),
         ({"cluster_field": ""}, "--cluster-field"),
+        ({"title_field": ""}, "--title-field"),
         ({"min_characters": -1}, "--min-characters -1"),
         ({"min_tokens": -1}, "--min-tokens -1"),
         ({"preprocess": ("join-lines", "shout")}, "--preprocess shout: unknown; give names among strip-gutenberg"),

@@ -77,6 +77,8 @@ def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
         plan_ranges("a.txt", files, ReadOptions(id_field="id"), 1)
     with pytest.raises(FarspanError, match=r"a\.txt: format lines has no field 'c'; leave --cluster-field out"):
         plan_ranges("a.txt", files, ReadOptions(format="lines", cluster_field="c"), 1)
+    with pytest.raises(FarspanError, match=r"a\.txt: format quality gives no titles; leave --title-field out"):
+        plan_ranges("a.txt", files, ReadOptions(format="quality", title_field="title"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
         plan_ranges("a.parquet.gz", files, ReadOptions(), 1)
     with pytest.raises(FarspanError, match="ranges of 0 bytes"):

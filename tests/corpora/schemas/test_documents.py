@@ -1,12 +1,13 @@
 """Documents opened for reading."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.schemas.documents import documents_schema, open_documents
+from corpora.schemas.documents import documents_schema, has_titles, open_documents
 from tests.artefacts import all_rows, make_corpus, make_documents
 
 
@@ -33,3 +34,21 @@ def test_rows_outside_and_other_artefacts_are_refused(folder: Path, tmp_path: Pa
         open_documents(folder).take([-1])
     with pytest.raises(FarspanError, match=r"farspan\.corpus"):
         open_documents(make_corpus(str(tmp_path / "corpus")))
+
+
+def test_titles_are_a_column_of_documents_read_with_them(folder: Path, tmp_path: Path):
+    titled = open_documents(make_documents(str(tmp_path / "titled"), titles=("One", None, "Three")))
+    assert [titled.title(row) for row in (0, 1, 2, len(titled) - 1)] == ["One", None, "Three", "One"]
+    assert titled.take([0, 2]).column("title").to_pylist() == ["One", "Three"]
+    without = open_documents(folder)
+    assert without.title(0) is None
+    assert "title" not in without.take([0]).schema.names
+    with pytest.raises(IndexError):
+        titled.title(len(titled))
+
+
+@pytest.mark.parametrize("read", [None, [], "x", {"a": None}, {"a": {}}, {"a": {"title_field": None}}])
+def test_without_a_field_of_titles_there_are_none(folder: Path, read):
+    manifest = open_documents(folder).manifest
+    assert not has_titles(replace(manifest, config={**manifest.config, "read": read}))
+    assert has_titles(replace(manifest, config={"read": {"a": {}, "b": {"title_field": "name"}}}))

@@ -55,6 +55,13 @@ def test_numbers_and_checksums_are_those_of_the_manifest(manifest):
     assert manifest.tokenizer["fingerprint"] in text
 
 
+def test_titles_are_a_column_only_of_documents_with_titles(manifest):
+    titled = replace(manifest, config={**manifest.config, "read": {"made": {"title_field": "name"}}})
+    assert "| `title` |" in card(titled)
+    assert "--title-field name" in card(titled)
+    assert "title" not in card(manifest)
+
+
 def test_texts_and_names_cannot_leave_their_place(manifest):
     count = next(iter(manifest.counts.values()))
     hostile = replace(manifest, counts={"a|<script>\n# b": count})

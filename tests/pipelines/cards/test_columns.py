@@ -13,7 +13,7 @@ from objectives.api.masks import MASK_SCHEMA
 from pipelines.cards.columns import COLUMNS, ROWS
 
 SCHEMAS = {
-    "farspan.documents": documents_schema(300),
+    "farspan.documents": documents_schema(300, titles=True),
     "farspan.corpus": corpus_schema(300),
     "farspan.masks": MASK_SCHEMA,
     "farspan.vectors": vectors_schema(8),

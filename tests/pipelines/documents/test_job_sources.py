@@ -113,3 +113,36 @@ def test_one_source_is_read_in_one_way(raw, tokenizer, tmp_path):
     other = Input.parse(f"c4={raw}/b.jsonl", ReadOptions(min_tokens=3))
     with pytest.raises(FarspanError, match="source 'c4' has two different read options"):
         plan(Documents(inputs=(one, other), output=str(tmp_path / "documents"), tokenizer=tokenizer))
+
+
+def _written(rows, path) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("own_ids", [False, True])
+def test_titles_are_a_column_beside_the_same_rows(own_ids, tokenizer, tmp_path):
+    """Without the option neither column nor key of the manifest appears; a source without titles has nulls."""
+    tales = [{"text": f"Tale {n}.", "title": [f"Of  {n}", None, " "][n % 3], "id": n % 8} for n in range(10)]
+    raw = {"tales": _written(tales, tmp_path / "tales.jsonl"), "notes": _written(tales, tmp_path / "notes.jsonl")}
+    ids = ReadOptions(id_field="id" if own_ids else None)
+    reads = {"plain": {"tales": ids}, "titled": {"tales": replace(ids, title_field="title")}}
+    manifests = {}
+    for name, read in reads.items():
+        inputs = tuple(Input.parse(f"{source}={path}", read.get(source, ids)) for source, path in raw.items())
+        options = Documents(
+            inputs=inputs, output=str(tmp_path / name), tokenizer=tokenizer, error_budget=1, task_bytes=100
+        )
+        manifests[name] = run_job(plan(options), Engine(workers=1))
+        assert verify(str(tmp_path / name)) == []
+    plain, titled = (all_rows(tmp_path / name) for name in reads)
+    assert [{**row, "title": kept["title"]} for row, kept in zip(plain, titled, strict=True)] == titled
+    assert list(plain[0]) == ["document_id", "source", "cluster", "held_out", "tokens", "sentence_starts"]
+    of_tales = [row["title"] for row in titled if row["source"] == "tales"]
+    assert of_tales == [f"Of {n}" if n % 3 == 0 else None for n in range(8 if own_ids else 10)]
+    assert {row["title"] for row in titled if row["source"] == "notes"} == {None}
+    assert "title_field" not in json.dumps(manifests["plain"].config)
+    expected = json.loads(json.dumps(manifests["plain"].config))
+    expected["read"]["tales"]["title_field"] = "title"
+    assert manifests["titled"].config == expected
+    assert manifests["plain"].totals == manifests["titled"].totals

@@ -11,6 +11,7 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from objectives.api.mask_set import MaskSet
+from pipelines import functions
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.inspect.options import Choice
@@ -18,7 +19,7 @@ from pipelines.inspect.row_text import as_seen
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import make_corpus, small_tokenizer
+from tests.artefacts import make_corpus, make_documents, make_pairs, small_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +138,14 @@ def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
 def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
     with pytest.raises(FarspanError, match=message):
         shown(corpus, 0, **named)
+
+
+def test_documents_with_titles_are_shown_by_them(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=20, titles=("The \x1b[31mOne", None))
+    corpus, pairs = str(tmp_path / "corpus"), make_pairs(str(tmp_path / "pairs"), documents)
+    functions.corpus_random(documents=documents, sequence_length=2048, output=corpus, workers=1, quiet=True)
+    for lines in (shown(corpus, 0), shown(corpus, 0, choice=Choice(objective="span"))):
+        assert "  The \\x1b[31mOne (made:0:6): tokens 0 to " in lines
+        assert "  made:0:7: tokens 0 to " in lines
+    assert "document The \\x1b[31mOne (made:0:0), " in shown(pairs, 0)
+    assert "document made:0:1, " in shown(pairs, 1)

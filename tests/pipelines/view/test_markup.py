@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
 from pipelines.pieces.piece import BRACKETS, KINDS, Piece, plain_pieces
-from pipelines.pieces.row import Reason, parts_of
+from pipelines.pieces.row import Part, Reason, parts_of
 from pipelines.view.filters import Filter
 from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
-from pipelines.view.page import Block, Column, PageOptions, RowPage
+from pipelines.view.page import Block, Column, Link, PageOptions, RowPage
 from tests.artefacts import small_tokenizer
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"
@@ -43,9 +43,20 @@ class Seen(HTMLParser):
 
 
 def hostile_page(row: int = 0) -> RowPage:
-    block = Block("text-0", HOSTILE, HOSTILE, (Piece(HOSTILE, "hidden", span=0),), 0, 5, 9, part=0)
+    block = Block("text-0", HOSTILE, HOSTILE, (Piece(HOSTILE, "hidden", span=0),), 0, 5, 9, part=0, title=HOSTILE)
     column = Column(HOSTILE, HOSTILE, (block,), options=HOSTILE, number=0, kinds=("hidden",))
-    return RowPage(row, "row", ((HOSTILE, HOSTILE),), ((column,),), missing=(HOSTILE,))
+    part = Part(HOSTILE, 0, 9, 0, 9, title=HOSTILE)
+    return RowPage(
+        row,
+        "row",
+        ((HOSTILE, HOSTILE),),
+        ((column,),),
+        tokens=9,
+        parts=(part,),
+        all_parts=1,
+        links=(Link(near_duplicates=((HOSTILE, 0.5),)),),
+        missing=(HOSTILE,),
+    )
 
 
 def test_text_is_escaped_and_controls_are_spelled():
@@ -64,6 +75,9 @@ def test_no_tag_or_handler_comes_from_a_text():
     assert not any(name.startswith("on") or name == "style" for name, _ in seen.attributes)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", saved)
     assert {value for name, value in seen.attributes if name == "id"} >= {"row-3", "row-4"}
+    titles = [value for name, value in seen.attributes if name == "title" and str(value).startswith("<script>")]
+    assert len(titles) == 2  # of the block, on each page
+    assert saved.count('<bdi class="title"') == 4  # there, and in the chain
 
 
 def test_pages_and_their_documentation_have_the_brackets_of_the_terminal():

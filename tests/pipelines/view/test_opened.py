@@ -9,10 +9,11 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
+from pipelines import functions
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
 from pipelines.view.page import PageOptions
-from tests.artefacts import make_corpus
+from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 
 
@@ -90,3 +91,26 @@ def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
         assert len(here) == len(there)
         for row in (0, len(here) - 1):
             assert repr(there.page(row, PageOptions())) == expected[here.name, row]
+
+
+def test_titles_reach_the_documents_corpora_and_pairs(tmp_path):
+    titles = ("<script>One", None, "Three")
+    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=20, titles=titles)
+    corpus = str(tmp_path / "corpus")
+    functions.corpus_random(documents=documents, sequence_length=128, output=corpus, workers=1, quiet=True)
+    pairs = make_pairs(str(tmp_path / "pairs"), documents, pairs=3)
+    of_corpus, of_documents, of_pairs = open_subjects(View(artefact=(corpus, documents, pairs), objective=("t5",)))
+    for row in range(3):
+        for subject in (of_documents, of_pairs):
+            block = subject.page(row, PageOptions()).bands[-1][-1].blocks[0]
+            assert (block.heading, block.title) == (f"made:0:{row}", titles[row] or "")
+            assert subject.block(row, block.address, 1, 2, PageOptions()).title == block.title
+    page = of_corpus.page(0, PageOptions())
+    shown = {block.heading: block.title for block in page.bands[0][0].blocks}
+    assert shown == {name: titles[int(name.rpartition(":")[2]) % 3] or "" for name in shown}
+    assert {part.title for part in page.parts} == set(titles)
+    moved = shutil.move(documents, str(tmp_path / "moved"))
+    (unknown,) = open_subjects(View(artefact=(corpus,)))
+    assert {block.title for block in unknown.page(0, PageOptions()).bands[0][0].blocks} == {""}
+    (known,) = open_subjects(View(artefact=(corpus,), documents=moved))
+    assert {part.title for part in known.page(0, PageOptions()).parts} == set(titles)
