@@ -46,6 +46,7 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
     Raises:
         FarspanError: another process or thread holds it, or it cannot be made.
     """
+    _refuse_address(folder)
     key = (threading.get_ident(), os.path.realpath(folder) if is_local(folder) else folder.rstrip("/"))
     if key in _held:
         yield
@@ -65,8 +66,19 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
 @contextmanager
 def shared(folder: str) -> Iterator[None]:
     """Work in a folder together with others that do the same: no process on this machine can lock it meanwhile."""
+    _refuse_address(folder)
     with _locked_here(folder, fcntl.LOCK_SH) if is_local(folder) else nullcontext():
         yield
+
+
+def _refuse_address(folder: str) -> None:
+    """Refuse the address of a local folder, through which nothing can be locked.
+
+    Raises:
+        FarspanError: with its path.
+    """
+    if folder.startswith("file://"):
+        raise FarspanError(f"--output {folder}: give the path, {folder.removeprefix('file://')}")
 
 
 def refuse_drivers(member: Member, folder: str) -> None:

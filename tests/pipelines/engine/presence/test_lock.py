@@ -21,7 +21,7 @@ from pipelines.engine.finalize import finalize
 from pipelines.engine.paths import claims_folder, processes_folder
 from pipelines.engine.presence.claims import Claims
 from pipelines.engine.presence.identity import DRIVER, Identity
-from pipelines.engine.presence.lock import locked
+from pipelines.engine.presence.lock import locked, shared
 from pipelines.engine.presence.member import Member
 from tests.pipelines.engine.test_run import finished
 
@@ -77,6 +77,13 @@ def test_a_file_is_no_output(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(FarspanError, match="cannot be used as a folder"), locked(str(path)):
             pass
+
+
+@pytest.mark.parametrize("hold", [locked, shared])
+def test_the_address_of_a_local_folder_is_refused(tmp_path, hold):
+    told = f"--output file://{tmp_path}: give the path, {tmp_path}$"
+    with pytest.raises(FarspanError, match=told), hold(f"file://{tmp_path}"):
+        pass
 
 
 def test_a_second_job_is_refused_before_it_plans(tmp_path, run, monkeypatch):
