@@ -74,9 +74,10 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
 
 def leave(status: int) -> None:
     """Exit at once, because threads of a runner or other processes of a run may wait forever for dead ones."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError, AttributeError):  # None where the output was closed
         sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(AttributeError):
+        sys.stderr.flush()
     os._exit(status) if "apache_beam" in sys.modules or _has_peers() else sys.exit(status)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from unittest.mock import ANY
@@ -12,6 +13,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.manifest import farspan_version
 from corpora.storage.manifest_file import read_manifest
+from pipelines.cli import leave
 from pipelines.commands import build_parser
 from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine
@@ -162,3 +164,12 @@ def test_the_parser_holds_no_surprise_abbreviations():
     options, rest = build_parser().parse_known_args(["verify", "x", "--corp", "y"])
     assert rest == ["--corp", "y"]
     assert options.corpus is None
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_an_error_ends_the_command_where_an_output_is_closed(monkeypatch, closed):
+    monkeypatch.setattr(sys, closed, None)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        leave(1)
+    assert end.value.code == 1
