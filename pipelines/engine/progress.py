@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -39,7 +39,7 @@ class Reporter:
             rejects: records that the task rejected, told once it is finished.
         """
         if self.port:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(json.dumps([stage, task, done, rejects]).encode(), ("127.0.0.1", self.port))
 
     def working(self, stage: str, task: str) -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """Progress without a terminal: bars in a notebook's cell, lines in a log."""
 
 import json
+import socket
 import sys
 import types
 
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from corpora.reporting import Reporting, reporting
-from pipelines.engine.progress import ProgressBars
+from pipelines.engine.progress import ProgressBars, Reporter
 
 STAGES = {"tokenise": (2000, "bytes"), "pack": (3, "tasks")}
 
@@ -63,6 +64,14 @@ def test_reports_of_workers_arrive(clock: Clock, monkeypatch):
                 break
             bars._thread.join(0.01)
     assert found == [("tokenise", "a", 700, 0)]
+
+
+def test_a_report_that_cannot_be_sent_costs_nothing(monkeypatch):
+    def refuse(*arguments):
+        raise OSError("no sockets here")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    Reporter(1)("tokenise", "a", 700)
 
 
 def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, capsys):
