@@ -46,11 +46,11 @@ class RunTask:
         try:
             report = partial(self.reporter, self.stage, task.name)
             made = perform(task, self.work, self.output, report, looked=self.looked)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plug-in that exits with status 0 would end the job as done
             text = _told(error, self.output)
             with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
                 require_begun(self.output)
-                write_bytes(f"{place}.failed", text.encode())
+                write_bytes(f"{place}.failed", told_bytes(text))
             raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
         finally:
             pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
@@ -145,7 +145,12 @@ class _Attempt:
         return files.published(self.require_open, self.give_way)
 
 
-def _told(error: Exception, output: str) -> str:
+def told_bytes(text: str) -> bytes:
+    """Encode a message, in which a file's name may have bytes that are no text, as lone surrogates."""
+    return text.encode(errors="backslashreplace")
+
+
+def _told(error: BaseException, output: str) -> str:
     """Make the message to the user for a task's exception, with the cure."""
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {REPEAT}"

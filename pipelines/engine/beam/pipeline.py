@@ -53,6 +53,7 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
             except EngineStopped:
                 raise
             except Exception as error:
+                require_begun(job.output)
                 raise explain(os.path.join(job.output, WORK), error) from error
     require_begun(job.output)
     return finalize(job.output, job.error_budget)

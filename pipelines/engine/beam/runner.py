@@ -22,11 +22,15 @@ class WorkerDied(EngineStopped):
     """A worker process was killed or crashed; the runner alone would wait for it forever."""
 
     @classmethod
-    def here(cls) -> WorkerDied:
-        """The error for a process of this machine."""
+    def here(cls, how: str = "was killed or crashed (out of memory is the usual reason)") -> WorkerDied:
+        """The error for a process of this machine.
+
+        Args:
+            how: it ended.
+        """
         return cls(
-            "a worker process was killed or crashed (out of memory is the usual reason); finished work is kept: "
-            "run the same command again to resume, with fewer --workers if memory is short"
+            f"a worker process {how}; finished work is kept: run the same command again to resume, with fewer "
+            "--workers if memory is short"
         )
 
 
@@ -90,15 +94,19 @@ def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> N
         raise failure[0]
 
 
-def worker_command() -> str:
-    """The shell command of a worker process, with the module search path of this process.
+def search_path() -> str:
+    """The module search path of this process, as ``PYTHONPATH`` of a worker process.
 
-    The current folder is not searched (``-P``), as it may hold a ``secrets.py`` or the like.
+    The current folder, which a notebook searches first, comes last: it may hold a plug-in, but also a ``secrets.py``.
     """
-    search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
-    return shlex.join(
-        ["env", f"PYTHONPATH={search}", sys.executable, "-P", "-m", "pipelines.engine.beam.worker", str(os.getpid())]
-    )
+    folders = [path for path in sys.path if path] + [os.curdir] * ("" in sys.path)
+    return os.pathsep.join(map(os.path.abspath, folders))
+
+
+def worker_command() -> str:
+    """The shell command of a worker process; ``-P`` does not put the current folder first."""
+    search = f"PYTHONPATH={search_path()}"
+    return shlex.join(["env", search, sys.executable, "-P", "-m", "pipelines.engine.beam.worker", str(os.getpid())])
 
 
 def _embedded_runner(options: Any, workers: int) -> Any:

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import IO, NamedTuple
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_os_error
 from corpora.storage import files
-from pipelines.engine.beam.runner import WorkerDied
+from pipelines.engine.beam.runner import EngineStopped, WorkerDied, search_path
 from pipelines.engine.beginning import require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts
 from pipelines.engine.cooperative.stage import JobGone, SharedStage
-from pipelines.engine.job import Job, Stage
-from pipelines.engine.paths import claims_folder
+from pipelines.engine.job import REPEAT, Job, Stage
+from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.presence.identity import WORKER, Identity
 from pipelines.engine.presence.member import FAILED, Member
-from pipelines.engine.tasks import RunTask, without_prefix
+from pipelines.engine.tasks import RunTask, told_bytes, without_prefix
 
 _LOOK = 0.02  # seconds between two looks at the workers
 _LOOKS_AT_FOLDER = 50  # looks at the workers between two looks at the folder
@@ -67,12 +68,13 @@ def work(tasks: SharedTasks) -> None:
             for number, stage in enumerate(tasks.stages):
                 run = RunTask(stage.name, stage.work, tasks.output, tasks.reporter, looked=True)
                 SharedStage(tasks.output, number, stage.tasks, member, default, run).finish()
-        except (JobGone, FileNotFoundError):
+        except (JobGone, FileNotFoundError) as error:
             require_begun(tasks.output)
-            raise
+            work = os.path.join(tasks.output, WORK)
+            raise FarspanError(f"{work}: files in it were deleted while the job ran; {REPEAT}") from error
         except FarspanError as error:
             if member.failure() is None:
-                member.mark(FAILED, without_prefix(error).encode())  # the others stop as well
+                member.mark(FAILED, told_bytes(without_prefix(error)))  # the others stop as well
             raise
     member.disappear()
 
@@ -81,12 +83,14 @@ def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int,
     """Do the tasks of a job that are not done, on ``workers`` processes; the caller holds the lock.
 
     Raises:
-        WorkerDied: a worker was killed or crashed.
+        WorkerDied: a worker was killed or crashed, or ended in the middle.
+        EngineStopped: a worker cannot be started.
         FarspanError: a worker's reason to end.
     """
     left = [replace(stage, tasks=[task for task in stage.tasks if task.name not in done]) for stage in job.stages]
     claims = os.path.join(claims_folder(job.output), "")  # of tasks, in a folder a stage, left by an earlier start
     files.delete([path for path in files.walk(claims) if "/" in path.removeprefix(claims)])
+    names = [task.name for stage in left for task in stage.tasks]
     with _started(SharedTasks(job.output, left, lease, reporter), workers) as running:
         for look in count():
             if not running:
@@ -96,11 +100,36 @@ def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int,
                 require_begun(job.output)
             for worker in [*running]:
                 status = worker.process.poll()
-                if status:
+                if status == FAILURE and (reason := worker.last_line()):
+                    raise FarspanError(reason)
+                if status or (status == 0 and _some_missing(job.output, names)):
                     require_begun(job.output)
-                    raise FarspanError(worker.last_line()) if status == FAILURE else WorkerDied.here()
+                    raise WorkerDied.here(f"{_ended_by(status)}{_at_task(job.output, worker.process.pid)}")
                 if status == 0:
                     running.remove(worker)
+
+
+def _some_missing(output: str, tasks: Iterable[str]) -> bool:
+    """True if a task has no receipt."""
+    return not {*files.names(os.path.join(output, WORK))}.issuperset(f"{task}.json" for task in tasks)
+
+
+def _ended_by(status: int) -> str:
+    """The end of a worker in words, from its exit status."""
+    if status == -signal.SIGKILL:
+        return "was killed (out of memory is the usual reason)"
+    return f"ended with status {status}" if status >= 0 else f"crashed ({signal.strsignal(-status)})"
+
+
+def _at_task(output: str, worker: int) -> str:
+    """The unfinished task that a worker has claimed, for a message; empty if there is none."""
+    for path in files.walk(claims_folder(output)):
+        task = os.path.basename(path).rpartition(".")[0]
+        with suppress(FileNotFoundError):  # given back by another worker meanwhile
+            owner = Identity.parse(files.read_bytes(path).decode())
+            if owner and owner.kind == WORKER and owner.pid == worker and _some_missing(output, [task]):
+                return f" at task {task}"
+    return ""
 
 
 class _Worker(NamedTuple):
@@ -115,26 +144,38 @@ class _Worker(NamedTuple):
 
 @contextmanager
 def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
-    """Workers, which are ended in the end."""
+    """Workers, which are ended in the end.
+
+    Raises:
+        EngineStopped: one cannot be started.
+    """
     with ExitStack() as stack:
         data = pickle.dumps(tasks)
-        yield [stack.enter_context(_worker(data)) for _ in range(number)]
+        try:
+            workers = [stack.enter_context(_worker(data)) for _ in range(number)]
+        except OSError as error:  # too many files or processes, or no room for temporary files
+            told = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
+            raise EngineStopped(
+                f"a worker process cannot be started: {told}; {REPEAT}, with fewer --workers"
+            ) from error
+        yield workers
 
 
 @contextmanager
 def _worker(data: bytes) -> Iterator[_Worker]:
     # Files, because a pipe would make each worker wait until the one before has imported what it needs.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write(data)
-        given.seek(0)
-        process = subprocess.Popen(
-            # -P: the current folder is not searched, as it may hold a `secrets.py` or the like
-            [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)},
-            stdin=given,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )
+    with tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as given:
+            given.write(data)
+            given.seek(0)
+            process = subprocess.Popen(
+                # -P: the current folder is not searched first
+                [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())],
+                env={**os.environ, "PYTHONPATH": search_path()},
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
         try:
             yield _Worker(process, errors)
         finally:

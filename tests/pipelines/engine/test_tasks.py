@@ -135,6 +135,25 @@ def test_nothing_is_written_into_an_artefact_that_was_finished_meanwhile(output)
     assert files.walk(output) == [f"{output}/manifest.json", f"{output}/shards/part"]
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (FarspanError("b\udcffd.txt: empty; fill it"), "b\\udcffd.txt: empty; fill it"),
+        (ValueError("b\udcffd"), "b\\udcffd"),
+        (SystemExit(0), "SystemExit: 0"),
+    ],
+)
+def test_whatever_a_task_raises_is_its_failure(output, error, told):
+    """Also a name with bytes that are no text, and the exit of a plug-in."""
+
+    def fail(task, report):
+        raise error
+
+    with pytest.raises(FarspanError, match="task embed-00000 failed: "):
+        RunTask("embed", fail, output, Reporter(0))(TASK)
+    assert told in str(explain(os.path.join(output, "_work"), RuntimeError("the runner's own")))
+
+
 def test_a_failure_that_was_repeated_well_is_not_shown(output):
     def fail(task, report):
         raise FarspanError("row 3: no number; mend it")

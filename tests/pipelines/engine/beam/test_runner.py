@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import apache_beam as beam
 import pytest
 
-from pipelines.engine.beam.runner import run_pipeline, worker_command
+from pipelines.engine.beam.runner import run_pipeline, search_path, worker_command
 from pipelines.engine.options import Engine
 
 
@@ -31,3 +32,12 @@ def test_workers_search_modules_where_this_process_does():
     command = worker_command()
     assert " -P -m pipelines.engine.beam.worker " in command
     assert command.endswith(str(os.getpid()))
+
+
+def test_workers_search_the_current_folder_last(tmp_path, monkeypatch):
+    """A notebook or ``python -c`` searches it first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/one", "/two"])
+    assert search_path().split(os.pathsep) == ["/one", "/two", str(tmp_path)]
+    monkeypatch.setattr(sys, "path", ["/one", "/two"])
+    assert search_path().split(os.pathsep) == ["/one", "/two"]

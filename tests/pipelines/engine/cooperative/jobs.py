@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -50,6 +51,10 @@ def _first(task: Task, report: Any) -> Receipt:
     time.sleep(payload.get("sleep", 0))
     if payload.get("fail"):
         raise FarspanError(payload["fail"])
+    if "exit" in payload:
+        os._exit(payload["exit"])
+    if payload.get("forget"):
+        shutil.rmtree(f"{output}/_work/claims")
     if payload.get("die") and (payload["die"] == "always" or not os.path.exists(payload["die"])):
         if payload["die"] != "always":
             Path(payload["die"]).touch()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from pipelines.engine.beam.runner import WorkerDied
+from pipelines.engine.beginning import begin
+from pipelines.engine.cooperative.local import SharedTasks, work
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.pipelines.engine.cooperative.jobs import end_of, launch, shared_job
@@ -83,7 +87,9 @@ def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
     """Claims of dead workers count for nothing: after each death the command may be repeated."""
     trouble = {"write-04": {"die": "always"}}
     for _ in range(5):
-        with pytest.raises(WorkerDied, match="with fewer --workers if memory is short"):
+        with pytest.raises(
+            WorkerDied, match=r"was killed \(.*\) at task write-04; .* fewer --workers if memory is short"
+        ):
             run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
     run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
     assert contents(tmp_path / "out") == expected
@@ -108,7 +114,34 @@ def test_a_deleted_folder_ends_the_job(tmp_path):
     wait_for(lambda: len(list((tmp_path / "out" / "_work").glob("write-*.json"))) >= 11)
     shutil.rmtree(tmp_path / "out")
     assert end_of(driver) == [1]
-    assert "was deleted while the job ran" in (tmp_path / "errors").read_text()
+    errors = (tmp_path / "errors").read_text()
+    assert errors.startswith(f"farspan: {tmp_path / 'out'}: was deleted while the job ran")
+    assert "tasks are kept" not in errors
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_worker_that_ends_in_the_middle_is_said(tmp_path, status):
+    """Also with the status of success, or with that of a failure and without a message."""
+    trouble = {"write-04": {"exit": status}}
+    with pytest.raises(WorkerDied, match=f"worker process ended with status {status} at task write-04; finished"):
+        run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+
+
+def test_a_worker_that_cannot_be_started_is_said(tmp_path, monkeypatch):
+    def refuse():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(FarspanError, match=r"^a worker process cannot be started: .*; raise the limit of open files"):
+        run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
+
+
+def test_files_of_the_job_that_others_delete(tmp_path):
+    output = str(tmp_path / "out")
+    job = shared_job(output, SIZES, {"write-04": {"forget": True}})
+    begin(job)
+    with pytest.raises(FarspanError, match="_work: files in it were deleted while the job ran; finished tasks"):
+        work(SharedTasks(output, job.stages, 60, lambda *report: None))
 
 
 def test_what_a_worker_cannot_do_is_said(tmp_path, monkeypatch):
