@@ -52,9 +52,9 @@ def test_a_folder_is_read_by_its_shards_whatever_the_tasks(folder):
     sizes = [(folder / "data" / f"train-{shard}.jsonl").stat().st_size for shard in range(3)]
     assert [piece.bytes for piece in pieces] == sizes
     assert {piece.size for piece in pieces} == {sum(sizes)}
-    alone = read_all(split.path, ReadOptions(id_field="name"), target_bytes=1)
+    alone = read_all(split.path, ReadOptions(id_field="name", title_field="name"), target_bytes=1)
     assert (alone.texts, alone.keys) == (whole.texts, whole.keys)
-    assert alone.ids == [f"n{number}" for number in range(12)]
+    assert alone.ids == alone.titles == [f"n{number}" for number in range(12)]
 
 
 def test_builders_of_datasets_read_files_of_their_kind(tmp_path):

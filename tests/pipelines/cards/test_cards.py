@@ -21,22 +21,23 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents, a corpus, masks by the command, and pairs; all with cards."""
     folder = tmp_path_factory.mktemp("artefacts")
     documents = make_documents(str(folder / "documents"))
+    make_documents(str(folder / "titled"), shards=2, titles=("One", None))
     make_corpus(str(folder / "corpus"))
     make_pairs(str(folder / "pairs"), documents)
-    for name in ("documents", "corpus", "pairs"):
+    for name in ("documents", "titled", "corpus", "pairs"):
         write_card(str(folder / name), read_manifest(str(folder / name)))
     main(["mask", "span", "--preset", "t5", "--corpus", str(folder / "corpus"), "--output", str(folder / "masks")])
     return folder
 
 
-@pytest.mark.parametrize("name", ["documents", "corpus", "masks", "pairs"])
+@pytest.mark.parametrize("name", ["documents", "titled", "corpus", "masks", "pairs"])
 def test_datasets_opens_every_row_by_the_card(name: str, artefacts: Path, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     import datasets
 
     datasets.disable_progress_bars()
-    expected = all_rows(artefacts / name, f"farspan.{name}")
+    expected = all_rows(artefacts / name, read_manifest(str(artefacts / name)).format)
     loaded = datasets.load_dataset(str(artefacts / name), split="train", cache_dir=str(tmp_path))
     assert loaded.to_list() == expected
     streamed = datasets.load_dataset(str(artefacts / name), split="train", cache_dir=str(tmp_path), streaming=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,11 @@ def test_a_bad_interview_is_one_reject_and_its_neighbours_are_kept(bad, reason, 
     assert (reject.key, reject.reason) == (str(data.index(bad, len(first))), reason)
     assert reject.raw == bad[: 64 << 10]
     assert detail in reject.detail
+
+
+def test_the_title_of_an_interview_is_read_by_its_field():
+    found = read_all("a.json", replace(MEDIASUM, title_field="title"), files=InMemory(json.dumps(INTERVIEWS).encode()))
+    assert found.titles == [INTERVIEWS[0]["title"]] * 40
 
 
 def test_speakers_without_a_name_and_turns_without_a_word():

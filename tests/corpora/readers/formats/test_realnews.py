@@ -54,7 +54,8 @@ def test_the_archive_and_its_file_hold_the_same(tmp_path, suffix):
     block = read_all(path, REALNEWS, 1000)
     assert block.texts == expected.texts == [row["text"] for row in ROWS]
     assert block.keys == [f"realnews/realnews.jsonl:{key}" for key in expected.keys]
-    assert read_all(path, ReadOptions(format="realnews", id_field="url")).ids == [row["url"] for row in ROWS]
+    named = read_all(path, ReadOptions(format="realnews", id_field="url", title_field="title"))
+    assert (named.ids, named.titles) == ([row["url"] for row in ROWS], [row["title"] for row in ROWS])
 
 
 def test_a_bad_line_in_an_archive_has_its_place_and_a_cut_too(tmp_path):
