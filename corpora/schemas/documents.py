@@ -40,6 +40,18 @@ def documents_schema(vocab_size: int, titles: bool = False) -> pa.Schema:
     return schema.append(pa.field("title", pa.string())) if titles else schema
 
 
+DOCUMENT_COLUMNS = {
+    "document_id": "`source:path:record`, unique",
+    "source": "name of the input",
+    "cluster": "cluster of related documents that the input states, or null",
+    "held_out": "true: kept apart for evaluation",
+    "tokens": "token ids of the text, without special tokens",
+    "sentence_starts": "first token of each sentence",
+    "title": "title that the input states, or null",
+}
+"""Meaning of the columns of ``documents_schema``, for cards."""
+
+
 def has_titles(manifest: Manifest) -> bool:
     """Return True if documents have the column ``title``: a source was read with ``title_field``."""
     reads = manifest.config.get("read")

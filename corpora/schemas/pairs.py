@@ -45,6 +45,20 @@ def pairs_schema(vocab_size: int) -> pa.Schema:
     )
 
 
+PAIR_COLUMNS = {
+    "pair_id": "id of the data set, unique",
+    "document_ids": "the documents, in order",
+    "document_rows": "rows of these documents in the documents artefact",
+    "query": "token ids of the question; empty if there is none",
+    "options": "token ids of the texts to choose from, or null",
+    "targets": "token ids of the texts to train on",
+    "references": "texts to compare predictions with",
+    "split": "`train`, `validation` or `test`",
+    "attributes": "further values of the data, as a JSON object",
+}
+"""Meaning of the columns of ``pairs_schema``, for cards."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairBatch:
     """``n`` pairs and the tokens of their documents, each document once.

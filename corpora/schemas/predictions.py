@@ -38,6 +38,15 @@ def predictions_schema(vocab_size: int) -> pa.Schema:
     )
 
 
+PREDICTION_COLUMNS = {
+    "pair_id": "the pair",
+    "text": "the generated text",
+    "tokens": "the generated ids",
+    "score": "log-probability of the text divided by the length penalty",
+}
+"""Meaning of the columns of ``predictions_schema``, for cards."""
+
+
 class PredictionSet(ShardedRows):
     """The predictions 0 .. len-1 of a ``farspan.predictions`` folder, in the order of the pairs of their split.
 

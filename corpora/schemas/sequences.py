@@ -32,6 +32,19 @@ def corpus_schema(vocab_size: int) -> pa.Schema:
     )
 
 
+CORPUS_COLUMNS = {
+    "sequence_id": "16 bytes, unique",
+    "tokens": "token ids of all parts, without separators and special tokens",
+    "document_starts": "first token of each part",
+    "document_ids": "document of each part",
+    "document_offsets": "first token of each part within its document",
+    "document_lengths": "number of tokens of each whole document",
+    "sentence_starts": "first token of each sentence and part",
+    "cluster_id": "cluster of the documents, or null",
+}
+"""Meaning of the columns of ``corpus_schema``, for cards."""
+
+
 def token_dtype(vocab_size: int) -> np.dtype:
     """Return uint16 if every id fits, else int32."""
     return np.dtype(np.uint16 if vocab_size < 65_536 else np.int32)

@@ -47,6 +47,29 @@ def _content(dimension: int) -> list[pa.Field]:
     ]
 
 
+_OF_DOCUMENT = {
+    "document_id": "`source:path:record`, unique",
+    "document_row": "row of the document in the documents artefact",
+    "document_tokens": "number of tokens of the document, by the tokenizer of the corpus",
+}
+_OF_CLUSTER = {"cluster_id": "cluster of the document"}
+_OF_CONTENT = {
+    "shingles": "smallest hashes of the document's word 5-grams, ascending",
+    "vector": "the document's vector",
+}
+VECTOR_COLUMNS = {**_OF_DOCUMENT, **_OF_CONTENT}
+CLUSTER_COLUMNS = {**_OF_DOCUMENT, **_OF_CLUSTER, **_OF_CONTENT}
+NEIGHBOUR_COLUMNS = {
+    **_OF_DOCUMENT,
+    **_OF_CLUSTER,
+    "norm": "norm of the document's vector",
+    "neighbours": "rows of this shard, most similar first",
+    "similarities": "inner product with each neighbour",
+    "jaccards": "shared word 5-grams with each neighbour, as an estimated Jaccard index",
+}
+"""Meaning of the columns of the three schemas, for cards."""
+
+
 def vector_column(vectors: np.ndarray) -> pa.FixedSizeListArray:
     """Convert ``vectors``, ``(n, d)``, to an Arrow column of float16."""
     flat = np.ascontiguousarray(vectors, np.float16).reshape(-1)

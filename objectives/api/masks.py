@@ -39,6 +39,21 @@ MASK_SCHEMA = pa.schema(
 )
 """The columns of ``farspan.masks`` (docs/formats.md); columns that an objective does not use are all null."""
 
+MASK_COLUMNS = {
+    "sequence_id": "that of the corpus row",
+    "span_starts": "first token of each span in the corpus row's `tokens`",
+    "span_lengths": "number of tokens of each span",
+    "span_flags": "sum of 1 marker in source, 2 text visible there, 4 text in target, 8 text replaced in source",
+    "span_scores": "score by which each span was chosen, or null",
+    "span_ranks": "order of selection from 0, or null",
+    "span_labels": "name of each span, such as an entity, or null",
+    "replacements": "ids that replace the text of spans with flag 8, or null",
+    "source_length": "positions of the rendered source",
+    "target_length": "positions of the rendered target",
+    "global_positions": "source positions with global attention, or null",
+}
+"""Meaning of the columns of ``MASK_SCHEMA``, for cards."""
+
 
 @dataclass(frozen=True, slots=True)
 class MaskBatch:

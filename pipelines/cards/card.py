@@ -146,11 +146,8 @@ def _numbers(manifest: Manifest) -> str:
 
 def _columns(manifest: Manifest) -> str:
     columns = COLUMNS.get(manifest.format, {})
-    absent = {
-        "farspan.vectors": ("cluster_id",),
-        "farspan.documents": () if has_titles(manifest) else ("title",),
-    }.get(manifest.format, ())
-    columns = {name: meaning for name, meaning in columns.items() if name not in absent}
+    if manifest.format == "farspan.documents" and not has_titles(manifest):
+        columns = {name: meaning for name, meaning in columns.items() if name != "title"}
     lines = [f"| `{name}` | {meaning} |" for name, meaning in columns.items()]
     return "\n".join(["## Columns", "", "| column | meaning |", "|---|---|", *lines]) if lines else ""
 
