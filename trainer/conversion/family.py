@@ -1,13 +1,15 @@
-"""The supported model families of Hugging Face, and the selection of one for export."""
+"""The interface of the model families of Hugging Face in ``families``, and the selection of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
 from corpora.errors import FarspanError
+from trainer.conversion import families
 from trainer.conversion.differences import differences
-from trainer.conversion.families import bart, bert, longformer, pegasus, roberta, t5
 from trainer.conversion.names import Tensors
 from trainer.model.config import ModelConfig
 
@@ -16,9 +18,10 @@ class Family(Protocol):
     """Interface of a family's module.
 
     Attributes:
-        MODEL_TYPES: values of ``model_type`` in ``config.json``.
+        MODEL_TYPES: values of ``model_type`` in ``config.json``, each of one family.
         IGNORED: patterns of stored names without information.
-        PATTERNS: names of the attention patterns that are exported to this family; may be empty.
+        PATTERNS: names of the attention patterns that are exported to this family, each to one; may be empty. With a
+            pattern, the module is an ``ExportableFamily``.
     """
 
     MODEL_TYPES: tuple[str, ...]
@@ -39,7 +42,9 @@ class ExportableFamily(Family, Protocol):
         """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
 
 
-FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer, t5))
+FAMILIES = tuple(
+    cast(Family, import_module(f"{families.__name__}.{module.name}")) for module in iter_modules(families.__path__)
+)
 _BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in FAMILIES for pattern in family.PATTERNS})
 
 

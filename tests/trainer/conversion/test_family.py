@@ -1,16 +1,31 @@
 """The family of a model, and models that no family of Hugging Face can hold."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
 from corpora.errors import FarspanError
 from tests.trainer.conversion.models import tiny_config, tiny_model
+from trainer.conversion.families import bart, bert, longformer, pegasus, roberta, t5
+from trainer.conversion.family import FAMILIES, family_of
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.patterns.block import Block
 from trainer.model.positions.absolute import Learned
+
+
+def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
+    assert {bart, bert, longformer, pegasus, roberta, t5} <= set(FAMILIES)
+    for family in FAMILIES:
+        wanted = ["MODEL_TYPES", "IGNORED", "PATTERNS", "read_config", "name_map"]
+        assert not {*wanted, *(["write_config"] if family.PATTERNS else [])} - set(vars(family))
+        assert family.MODEL_TYPES
+    for kind in ("MODEL_TYPES", "PATTERNS"):
+        names = list(chain.from_iterable(getattr(family, kind) for family in FAMILIES))
+        assert len(names) == len(set(names))
+    assert all(family_of(kind) is family for family in FAMILIES for kind in family.MODEL_TYPES)
 
 
 @pytest.mark.parametrize(

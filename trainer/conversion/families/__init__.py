@@ -1,1 +1,1 @@
-"""Hugging Face model families, one file per family: configuration and parameter names in both directions."""
+"""Hugging Face model families, one module each, with the members of ``trainer.conversion.family.Family``."""
