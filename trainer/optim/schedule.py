@@ -8,6 +8,8 @@ from typing import Literal
 
 from corpora.errors import FarspanError
 
+_ENDLESS = ("inverse_sqrt", "constant")  # shapes that do not depend on the length of the run
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
@@ -42,9 +44,9 @@ class ScheduleConfig:
             )
         if self.power != 1 and self.shape != "polynomial":
             raise FarspanError(f"schedule.power is {self.power}, but schedule.shape is {self.shape!r}; leave it out")
-        if self.end and self.shape in ("inverse_sqrt", "constant"):
+        if self.end and self.shape in _ENDLESS:
             raise FarspanError(f"schedule.end is {self.end}, but schedule.shape is {self.shape!r}; leave it out")
-        if self.steps is not None and self.shape in ("inverse_sqrt", "constant"):
+        if self.steps is not None and self.shape in _ENDLESS:
             raise FarspanError(f"schedule.steps is {self.steps}, but schedule.shape is {self.shape!r}; leave it out")
         if self.steps is not None and self.steps <= self.warmup_steps:
             raise FarspanError(
@@ -55,6 +57,11 @@ class ScheduleConfig:
             raise FarspanError(
                 "schedule.shape is 'inverse_sqrt' with warmup_steps 0, by which it is scaled; set it to at least 1"
             )
+
+    @property
+    def ends_with_run(self) -> bool:
+        """True if the rate falls until the end of the run, so that a longer run has another rate."""
+        return self.shape not in _ENDLESS and self.steps is None
 
 
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:

@@ -77,7 +77,7 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
     base = len(unit.curriculum) - len(recipe.run.extend)
     for before, stage in pairwise(unit.curriculum[base - 1 :]):
         schedule = stage.schedule
-        if schedule.shape in ("polynomial", "cosine") and schedule.steps is None:
+        if schedule.ends_with_run:
             meaning = f"is that of a run of {stage.schedule_steps:,} updates"
         else:
             length = f" of {schedule.steps:,} updates" if schedule.steps else ""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 import pytest
 import torch
 import transformers.optimization as hugging_face
@@ -91,3 +93,14 @@ def test_a_run_may_stop_before_its_schedule_does(shape):
 def test_lengths_of_a_schedule_that_mean_nothing_are_refused(options):
     with pytest.raises(FarspanError, match=r"schedule\.steps"):
         ScheduleConfig(**options)
+
+
+@pytest.mark.parametrize("shape", get_args(get_type_hints(ScheduleConfig)["shape"]))
+def test_a_schedule_ends_with_the_run_if_a_longer_run_has_other_rates(shape):
+    schedule = ScheduleConfig(shape=shape, warmup_steps=WARMUP)
+    rates, longer = ([learning_rate_factor(step, run, schedule) for step in range(STEPS)] for run in (STEPS, 2 * STEPS))
+    assert schedule.ends_with_run == (rates != longer)
+
+
+def test_a_schedule_with_a_length_of_its_own_does_not_end_with_the_run():
+    assert not ScheduleConfig(warmup_steps=WARMUP, steps=STEPS).ends_with_run
