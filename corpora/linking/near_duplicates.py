@@ -1,17 +1,13 @@
-"""Reading of the clusters of a neighbours shard, with their graphs and near-duplicates."""
+"""The rule that makes two documents of a cluster near-duplicates, and the table of the pairs that it kept apart."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from corpora.linking.clusters import Cluster
 from corpora.linking.graph import Graph
 from corpora.linking.options import Linking
-from corpora.storage.ragged import Ragged
 
 NEAR_DUPLICATES = pa.schema(
     [
@@ -24,66 +20,26 @@ NEAR_DUPLICATES = pa.schema(
 _BLOCK = 1 << 16  # documents whose edges are compared in one block
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The n documents of one cluster.
-
-    Attributes:
-        number: its ``cluster_id``.
-        rows: n rows of ``farspan.neighbours``.
-        neighbours: n rows of int32, numbers of documents inside this cluster, best first.
-    """
-
-    number: int
-    rows: pa.Table
-    neighbours: Ragged
-
-
-def clusters_of_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[Cluster]:
-    """Yield the clusters of one shard of neighbours; only one is in memory at a time."""
-    waiting: list[pa.RecordBatch] = []
-    first = 0  # row in the shard of the cluster's first document
-    for batch in batches:
-        numbers = batch.column("cluster_id").to_numpy()
-        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]):
-            piece = batch.slice(start, stop - start)
-            if waiting and waiting[0].column("cluster_id")[0] != piece.column("cluster_id")[0]:
-                yield _cluster(waiting, first)
-                first += sum(len(part) for part in waiting)
-                waiting = []
-            waiting.append(piece)
-    if waiting:
-        yield _cluster(waiting, first)
-
-
-def _cluster(batches: list[pa.RecordBatch], first: int) -> Cluster:
-    rows = pa.Table.from_batches(batches)
-    lengths = np.concatenate([np.diff(batch.column("neighbours").offsets) for batch in batches])
-    neighbours = _flat(rows.column("neighbours")) - np.int32(first)
-    return Cluster(rows.column("cluster_id")[0].as_py(), rows, Ragged.from_lengths(neighbours, lengths))
-
-
-def _flat(column: pa.ChunkedArray) -> np.ndarray:
-    return np.concatenate([chunk.flatten().to_numpy() for chunk in column.chunks])
-
-
 def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
-    """Make the graph of a cluster's documents; pairs above the limits of ``linking`` are near-duplicates."""
-    similarities = _flat(cluster.rows.column("similarities")).astype(np.float32)  # (edges,)
-    jaccards = _flat(cluster.rows.column("jaccards"))
+    """Make the graph of a cluster's documents."""
+    return Graph(cluster.neighbours, cluster.similarities, near_duplicate_edges(cluster, linking))
+
+
+def near_duplicate_edges(cluster: Cluster, linking: Linking) -> np.ndarray:
+    """Decide which edges join near-duplicates: those above ``max_jaccard`` or ``max_cosine``; ``(edges,)`` bool."""
     norms = cluster.rows.column("norm").to_numpy()
-    near = np.zeros(len(similarities), bool)
+    near = np.zeros(len(cluster.similarities), bool)
     offsets = cluster.neighbours.offsets
     for first in range(0, len(norms), _BLOCK):
         last = min(first + _BLOCK, len(norms))
         edges = slice(offsets[first], offsets[last])
         if linking.max_jaccard is not None:
-            near[edges] |= jaccards[edges].astype(np.float32) > linking.max_jaccard
+            near[edges] |= cluster.jaccards[edges].astype(np.float32) > linking.max_jaccard
         if linking.max_cosine is not None:
             own = np.repeat(norms[first:last], np.diff(offsets[first : last + 1]))
             scale = own * norms[cluster.neighbours.values[edges]]
-            near[edges] |= similarities[edges] > np.float32(linking.max_cosine) * scale
-    return Graph(cluster.neighbours, similarities, near)
+            near[edges] |= cluster.similarities[edges] > np.float32(linking.max_cosine) * scale
+    return near
 
 
 def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.RecordBatch:
@@ -99,7 +55,7 @@ def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.Rec
     edges, names = edges[order], names[order]
     ahead, back = pairs[:, 0] * count + pairs[:, 1], pairs[:, 1] * count + pairs[:, 0]
     values = []
-    for column in (graph.similarities, _flat(cluster.rows.column("jaccards"))):
+    for column in (graph.similarities, cluster.jaccards):
         found = np.full((2, len(pairs)), np.nan, np.float32)
         for row, wanted in zip(found, (ahead, back), strict=True):
             place = np.minimum(np.searchsorted(names, wanted), max(len(names) - 1, 0))

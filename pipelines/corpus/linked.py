@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.linking.near_duplicates import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
+from corpora.linking.clusters import clusters_of_shard
+from corpora.linking.near_duplicates import NEAR_DUPLICATES, edge_graph, near_duplicates
 from corpora.linking.options import Linking
 from corpora.linking.policies import Linked, link
 from corpora.options import recorded

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.linking.near_duplicates import Cluster, clusters_of_shard, edge_graph
+from corpora.linking.clusters import Cluster, clusters_of_shard
+from corpora.linking.near_duplicates import edge_graph
 from corpora.linking.options import Linking
 from corpora.options import recorded
 from corpora.packing.assemble import assemble_cuts
