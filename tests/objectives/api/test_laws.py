@@ -171,7 +171,10 @@ def test_no_draw_is_longer_than_an_objective_says(name, preset, batch, seed, tar
     objective = made(name, preset)
     if target_length is not None and "target_length" in objective.options:
         objective = replace(objective, target_length=target_length)
-    sources, targets = objective.longest(batch)
+    longest = objective.longest(batch)
+    if longest is None:
+        pytest.skip("the objective states no bound")
+    sources, targets = longest
     with suppress(FarspanError):  # a span's target that may not fit
         special = objective.validate(facts_of(batch))
         masks = objective.mask(batch, key_of(objective, seed))
