@@ -1,7 +1,8 @@
 """Plug-ins: objects that this and other packages register under an entry-point group.
 
 An entry point loads a class (or any callable) that takes the options as keyword arguments and may have ``presets``:
-name -> options.
+name -> options. Entry points are known from when their package is installed: after adding one, install it again
+(``pip install -e .``).
 """
 
 from __future__ import annotations
