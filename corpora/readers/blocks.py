@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, ReadOptions, RecordBlock, Reject
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject
 from corpora.text.preprocessing import STEPS
 
 _RECORD_BYTES = 100  # memory of a record in addition to its text

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord
 
 _MOST_ROWS = 4096
 _ITEM_BYTES = 16

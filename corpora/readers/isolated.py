@@ -13,7 +13,8 @@ from typing import Any, BinaryIO, cast
 from corpora.errors import FarspanError
 from corpora.readers import selection
 from corpora.readers.isolation import ask, encode_block, receive, send
-from corpora.readers.records import Range, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import Range
 
 _BUFFER = 1 << 16
 

@@ -31,7 +31,8 @@ from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
-from corpora.readers.records import CrashedReader, Cut, Range, ReadOptions, RecordBlock, Reject
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import CrashedReader, Cut, Range, RecordBlock, Reject
 from corpora.storage.files import Files
 
 _HEAD = struct.Struct("<cQ")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from corpora.readers.blocks import BlockBuilder
-    from corpora.readers.records import Cut, Range, ReadOptions
+    from corpora.readers.options import ReadOptions
+    from corpora.readers.records import Cut, Range
     from corpora.storage.files import Files
 
 DOCUMENT_ID = "document_id"  # field of a document's id in data sets of tasks

@@ -15,8 +15,9 @@ from corpora.errors import FarspanError
 from corpora.readers import isolation, load_dataset
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
+from corpora.readers.options import ReadOptions
 from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, DamagedFile, Range, ReadOptions, RecordBlock
+from corpora.readers.records import Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
 from corpora.readers.task_data.reader import task_reader
 from corpora.storage.files import Files

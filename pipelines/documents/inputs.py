@@ -14,7 +14,7 @@ from corpora.printing import counted
 from corpora.readers import ReadOptions
 from corpora.readers.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.selection import check_fields, holds_records, size_of
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME

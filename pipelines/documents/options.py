@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, UNRECORDED, Flag
-from corpora.readers.records import ReadOptions
+from corpora.readers.options import ReadOptions
 from corpora.tokenizers.kinds import KINDS
 from pipelines.options import Compression, ErrorBudget, Folder, Output, Seed
 

@@ -14,7 +14,7 @@ from typing import Any
 from corpora.errors import FarspanError, nearest
 from corpora.options import declared, recorded
 from corpora.readers import ReadOptions
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from pipelines.documents.inputs import Input, check_first, outside, read_options, refuse_equal_ids, repeated_links
 from pipelines.documents.ranges import Group, cut_files, grouped, listed, work_bytes
 from pipelines.engine.artefacts import absolute

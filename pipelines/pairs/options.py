@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from corpora.errors import FarspanError, nearest
 from corpora.options import NO_FLAG, UNRECORDED, Flag, utf8
 from corpora.readers.formats import FORMATS
-from corpora.readers.records import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
+from corpora.readers.options import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
 from corpora.readers.tasks import DATA_SETS
 from pipelines.options import Compression, DocumentsFolder, ErrorBudget, Output, Seed
 

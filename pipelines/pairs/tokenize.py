@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from corpora.keyed import id_keys, make_key
 from corpora.readers import RAW_BYTES, Range, ReadOptions, Reject
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.selection import read_records
 from corpora.readers.task_data.declaration import RawPair, split_named
 from corpora.readers.task_data.reader import data_set

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from corpora.readers.records import BadRecord, Cut, Range, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BadRecord, Cut, Range
 from corpora.storage.files import Files
 
 if TYPE_CHECKING:

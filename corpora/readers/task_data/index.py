@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BadRecord, Cut, DamagedFile, Range, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.task_data.declaration import Add, Place, RawTask, TaskData
 from corpora.readers.task_data.files import whole_file
 from corpora.storage.files import Files

@@ -9,8 +9,9 @@ from importlib import import_module
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.reader import Reader
-from corpora.readers.records import PAIRS_OF, Cut, Range
+from corpora.readers.records import Cut, Range
 from corpora.readers.task_data.declaration import Place, RawTask, TaskData, text_key
 from corpora.storage.files import Files
 

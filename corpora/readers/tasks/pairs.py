@@ -17,8 +17,9 @@ import pyarrow as pa
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import parquet
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.reader import DOCUMENT_ID
-from corpora.readers.records import PAIRS_OF, BadRecord, Range
+from corpora.readers.records import BadRecord, Range
 from corpora.readers.task_data.declaration import Add, Place, RawDocument, RawPair, RawTask, TaskData, text_key
 from corpora.readers.task_data.files import JSON_LINES, by_name, json_lines
 from corpora.storage.files import Files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from corpora.readers.records import PairFields
+from corpora.readers.options import PairFields
 from pipelines.documents.inputs import Input
 from pipelines.engine.job import Job
 from pipelines.engine.options import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from pipelines.pairs.options import Pairs, RawPairs
 from tests.pipelines.typed import typed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpora.readers import ReadOptions
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.task_data.declaration import RawPair
 from pipelines.pairs.tokenize import ReadPair, ReadPairs
 

@@ -10,7 +10,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BadRecord, DamagedFile, Range, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BadRecord, DamagedFile, Range
 from corpora.readers.task_data.declaration import RawDocument, RawTask
 from corpora.readers.task_data.files import (
     by_name,

@@ -7,7 +7,8 @@ import gzip
 import pytest
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BadRecord, Range, ReadOptions
+from corpora.readers.options import ReadOptions
+from corpora.readers.records import BadRecord, Range
 from corpora.readers.task_data.declaration import RawDocument, RawTask
 from corpora.readers.task_data.index import ENTRIES_A_RANGE, indexed
 from corpora.storage import files

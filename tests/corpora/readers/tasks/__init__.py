@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from corpora.readers import ReadOptions
-from corpora.readers.records import PAIRS_OF
+from corpora.readers.options import PAIRS_OF
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.readers.task_data.declaration import RawPair
 from corpora.storage import files

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpora.readers import ReadOptions
-from corpora.readers.records import PairFields
+from corpora.readers.options import PairFields
 from corpora.readers.task_data.declaration import text_key
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
