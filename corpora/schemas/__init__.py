@@ -1,1 +1,4 @@
-"""Row schemas of the artefacts (documents, sequences, vectors), and readers of corpora."""
+"""Rows of the artefacts, one module each: columns, their meaning, and rows as typed arrays.
+
+The rows of a corpus are those of ``sequences``; ``corpus`` opens a folder of them.
+"""

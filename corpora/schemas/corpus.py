@@ -1,4 +1,4 @@
-"""Random access to the rows of a finished corpus, memory-mapped."""
+"""Random access to the rows of a finished corpus, memory-mapped; ``sequences`` declares their columns."""
 
 from __future__ import annotations
 
