@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import tokenizers
 
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
@@ -24,6 +24,7 @@ from corpora.tokenizers.byte_level import (
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.fingerprint import fingerprint_of
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
+from corpora.tokenizers.tokenizer_json import load, parse
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -37,7 +38,6 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
 }
 _FIRST = 1 << 17  # characters that are encoded before another engine is loaded, which takes about as long
 _FEW = 1 << 12  # ids that are decoded before the bytes of the whole vocabulary are made
-_MOST_GAPS = 100  # maximum ids per token; with a damaged file's, tables by id would not fit into memory
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
@@ -68,12 +68,12 @@ class HuggingFaceTokenizer:
             FarspanError: it is not a tokenizer.json, uses dropout, or has an unsupported decoder.
         """
         self._data = data
-        config = _parse(data)
+        config = parse(data)
         # Padding, truncation and post-processing are not part of text -> id; rendering adds special tokens.
         config |= {"padding": None, "truncation": None, "post_processor": None}
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        self._tokenizer, vocab, config = _load(config)
+        self._tokenizer, vocab, config = load(config)
         self.vocab_size = max(vocab.values(), default=-1) + 1
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}
@@ -83,7 +83,7 @@ class HuggingFaceTokenizer:
         self._names = {number: token for token, number in vocab.items() if number in owned}
         sealed = seal(config, self._names.values())
         if sealed is not config:
-            self._tokenizer, _, _ = _load(sealed)
+            self._tokenizer, _, _ = load(sealed)
             config = sealed
         self._config, self._vocab = config, vocab
         decoder = config.get("decoder")
@@ -127,13 +127,15 @@ class HuggingFaceTokenizer:
     def encode(self, texts: Sequence[str]) -> Ragged:
         self._encoded += sum(map(len, texts))
         if self._encoded <= _FIRST or not self._engine:
-            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+            with _said():
+                encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
             return Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
         return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
         if not self._split:
-            encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+            with _said():
+                encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
             ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
             starts = [
                 byte_offsets(text, np.array([start for start, _ in encoding.offsets], np.int64))
@@ -225,38 +227,21 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
             file.write(data)
 
 
-def _load(config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
-    """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
-
-    Returns:
-        The tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
+@contextmanager
+def _said() -> Iterator[None]:
+    """Explain an error of the tokenizers library about a text.
 
     Raises:
-        FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
+        FarspanError: the model has no token for a part of the text.
     """
-    given = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     try:
-        loaded = tokenizers.Tokenizer.from_str(given)
+        yield
+    except TypeError:  # no text
+        raise
     except Exception as error:  # the library raises bare Exception
-        raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {one_line(error)}") from error
-    vocab = loaded.get_vocab(with_added_tokens=True)
-    if (largest := max(vocab.values(), default=-1)) > _MOST_GAPS * (len(vocab) + 1000):
-        raise FarspanError(f"tokenizer.json: {len(vocab):,} tokens with ids up to {largest:,}; restore the file")
-    loaded.encode_special_tokens = True
-    written = loaded.to_str()
-    return loaded, vocab, config if written == given else json.loads(written)
-
-
-def _parse(data: bytes) -> dict[str, Any]:
-    try:
-        config = json.loads(data)
-    except (ValueError, RecursionError) as error:
         raise FarspanError(
-            f"tokenizer.json: not JSON ({error}); give a file written by the tokenizers library"
-        ) from None
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
-        raise FarspanError('tokenizer.json: no "model"; give a file written by the tokenizers library')
-    return config
+            f"tokenizer.json: it cannot encode every text: {one_line(error)}; give its model an unknown token"
+        ) from error
 
 
 def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[str, int]:

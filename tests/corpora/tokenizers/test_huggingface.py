@@ -139,6 +139,15 @@ def test_dropout_is_refused(byte_level):
         changed(byte_level, model=model | {"dropout": 0.1})
 
 
+def test_a_text_without_token_is_an_error(metaspace):
+    model = json.loads(metaspace.serialized()["tokenizer.json"])["model"]
+    tokenizer = changed(metaspace, model=model | {"unk_id": None})
+    assert tokenizer.encode(["the river"]).values.tolist() == metaspace.encode(["the river"]).values.tolist()
+    for encode in (tokenizer.encode, tokenizer.encode_with_starts):
+        with pytest.raises(FarspanError, match=r"tokenizer.json: it cannot encode every text: .*unk.*; give its model"):
+            encode(["the \u2603"])
+
+
 def test_starts_of_merges_that_only_hugging_face_encodes(byte_level):
     """A token that starts inside a character starts at its own byte."""
     config = json.loads(byte_level.serialized()["tokenizer.json"])
