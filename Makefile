@@ -15,7 +15,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs bench clean clean-kernels
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs tutorial bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -27,6 +27,7 @@ help:
 	@echo "make test-browser   the pages of farspan view in Chromium, skipped where it is missing; make screenshots: the docs' pictures"
 	@echo "make lint   formatting, lint and types"
 	@echo "make docs   the site, in docs/_build/html; a warning is an error"
+	@echo "make tutorial   run the notebook of the tutorial, and store its outputs in it; three minutes"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
 	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
 
@@ -67,6 +68,9 @@ lint: $(VENV)/installed-dev
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+tutorial: $(VENV)/installed-dev
+	$(VENV)/bin/python docs/tutorial_outputs.py
 
 bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks

@@ -6,6 +6,7 @@ They are written to ``docs/generated/``, which is not committed.
 from __future__ import annotations
 
 import argparse
+import base64
 import html
 import json
 import re
@@ -31,20 +32,22 @@ MODULES = (
 
 def write_all(docs: Path) -> None:
     """Write all generated pages below ``docs``; pages that are equal keep their time, so Sphinx skips them."""
+    notebook = json.loads((docs / "tutorial.ipynb").read_text("utf-8"))
     pages = {
         "commands.md": commands_page(),
         "api.md": api_page(),
-        "tutorial.md": notebook_page(json.loads((docs / "tutorial.ipynb").read_text("utf-8"))),
+        "tutorial.md": notebook_page(notebook),
         **recipe_pages(docs.parent / "trainer" / "recipes"),
     }
+    files = {name: text.encode() for name, text in pages.items()} | notebook_pictures(notebook)
     folder = docs / "generated"
-    for name, text in pages.items():
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, "utf-8")
-    for path in folder.rglob("*.md"):
-        if path.relative_to(folder).as_posix() not in pages:
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+    for path in [*folder.rglob("*.md"), *folder.rglob("*.png")]:
+        if path.relative_to(folder).as_posix() not in files:
             path.unlink()
 
 
@@ -145,9 +148,38 @@ def api_page() -> str:
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
-    """A notebook as Markdown: its code in blocks."""
+    """A notebook as Markdown: its code in blocks, each followed by its outputs."""
     parts = []
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
-        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+        else:
+            parts.append(f"```python\n{text}\n```")
+            parts += [_output(output, _picture(cell, number)) for number, output in enumerate(cell["outputs"])]
     return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any], picture: str) -> str:
+    """An output of a cell as Markdown: a picture, HTML or text."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        return f"```{{image}} {picture}\n:alt: {output['metadata']['image/png']['alt']}\n:class: output\n```"
+    if "text/html" in data:
+        return f'```{{raw}} html\n<div class="output">{"".join(data["text/html"])}</div>\n```'
+    return f"```{{code-block}} text\n:class: output\n\n{''.join(output['text']).rstrip()}\n```"
+
+
+def notebook_pictures(notebook: dict[str, Any]) -> dict[str, bytes]:
+    """The pictures among a notebook's outputs: name beside its page -> PNG."""
+    return {
+        _picture(cell, number): base64.b64decode(output["data"]["image/png"])
+        for cell in notebook["cells"]
+        for number, output in enumerate(cell.get("outputs", ()))
+        if "image/png" in output.get("data", {})
+    }
+
+
+def _picture(cell: dict[str, Any], number: int) -> str:
+    """Name of the file of a picture that is output ``number`` of a cell."""
+    return f"tutorial-{cell['id']}-{number}.png"

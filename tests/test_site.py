@@ -67,6 +67,17 @@ def test_links_of_the_tutorial_lead_somewhere(generated):
         assert Path(os.path.normpath(DOCS / "generated" / link.partition("#")[0])).exists(), link
 
 
+def test_the_tutorial_shows_its_outputs(pages, generated):
+    page, pictures = generated["tutorial.md"], pages.notebook_pictures(NOTEBOOK)
+    assert pictures.keys() == set(re.findall(r"^```{image} (\S+)\n:alt: .+", page, re.MULTILINE))
+    assert pictures
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures.values())
+    for output in (output for cell in NOTEBOOK["cells"] for output in cell.get("outputs", ())):
+        data = output.get("data", {})
+        if "image/png" not in data:
+            assert "".join(data.get("text/html") or output["text"]).rstrip() in page
+
+
 def test_every_page_is_in_one_table_of_contents():
     index = (DOCS / "index.md").read_text("utf-8")
     listed = [
