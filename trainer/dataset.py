@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -194,9 +196,12 @@ class _MappedShards:
         self._artefacts, self._process = artefacts, os.getpid()
         self._size = min(rows.cache.size for rows in artefacts if rows.cache)
         self._last: dict[Shard, None] = {}  # the last one read is last
+        _all_mapped.add(self)
 
     def keep(self, needed: Sequence[Shard]) -> None:
-        """Keep the shards of a batch, and earlier ones in half of the cache, which the workers of a loader share.
+        """Keep the shards of a batch, and earlier ones in half of the cache.
+
+        The workers of a loader share that half, and so do the datasets of a process.
 
         Raises:
             FarspanError: the cache cannot hold the batch's shards, or this process is a fork of the one that opened it.
@@ -210,18 +215,24 @@ class _MappedShards:
         self.require(taken, "the shards of a batch")
         worker = torch.utils.data.get_worker_info()
         room = max(self._size // (2 * (worker.num_workers if worker else 1)), taken)
-        for shard in needed:
-            self._last.pop(shard, None)
-            self._last[shard] = None
+        with _keeping:
+            now = dict.fromkeys(needed)
+            self._last = {shard: None for shard in self._last if shard not in now} | now
+            for mapped in (self, *(other for other in _all_mapped if other is not self)):
+                room -= mapped._keep_last(room)
+
+    def _keep_last(self, room: int) -> int:
+        """Keep the shards that were read last, as many as fit into ``room`` bytes; return their bytes."""
         kept, taken = [], 0
         for shard in reversed(self._last):
-            taken += _bytes([shard])
-            if taken > room:
+            if taken + _bytes([shard]) > room:
                 break
+            taken += _bytes([shard])
             kept.append(shard)
         self._last = dict.fromkeys(reversed(kept))
         for rows in self._artefacts:
             rows.keep({number for other, number in kept if other is rows})
+        return taken
 
     def require(self, needed: int, shards: str) -> None:
         """Check that the cache holds shards of ``needed`` bytes.
@@ -234,6 +245,10 @@ class _MappedShards:
                 f"{self._artefacts[0].folder}: cache_gib is {self._size / 2**30:g}, and {shards} need "
                 f"{needed / 2**30:.3g}; raise it, or read in the order of Dataset.sampler, with few shards in a group"
             )
+
+
+_all_mapped: WeakSet[_MappedShards] = WeakSet()  # of all datasets of this process
+_keeping = threading.Lock()
 
 
 def _bytes(shards: Iterable[Shard]) -> int:

@@ -102,7 +102,7 @@ class ShardedRows:
         assert self.cache is not None
         buffer = self.cache.map(self.path(shard), info, patience=0)
         if buffer is not None:
-            self._fetched.add(shard, self._checked(shard, buffer, pa.ipc.open_file(buffer)))
+            self._fetched.add(shard, self._read(shard, buffer))
         return buffer is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -191,10 +191,19 @@ class ShardedRows:
         if self.cache:
             found = self.cache.map(self.path(shard), self.manifest.shards[shard])
             assert found is not None
-            return self._checked(shard, found, pa.ipc.open_file(found))
+            return self._read(shard, found)
         if self._ranges and not self.verify and not files.is_local(self.folder):
             return self._checked(shard, pa.py_buffer(b""), open_shard(self.path(shard)))
         return self._checked(shard, *map_shard(self.path(shard), ahead=not self._ranges))
+
+    def _read(self, shard: int, buffer: pa.Buffer) -> Mapped:
+        """Read the end of a shard in the cache."""
+        try:
+            reader = pa.ipc.open_file(buffer)
+        except (OSError, pa.ArrowInvalid) as error:
+            assert self.cache is not None
+            raise self.cache.damaged(self.path(shard), self.manifest.shards[shard], error) from error
+        return self._checked(shard, buffer, reader)
 
     def _checked(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
         if self.verify:

@@ -33,9 +33,9 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
     write_manifest(str(folder), replace(manifest, shards=tuple(shards)))
 
 
-def make_folders(tmp_path: Path, draws: int = 1, shards: int = 2) -> tuple[str, str]:
+def make_folders(tmp_path: Path, draws: int = 1, shards: int = 2, seed: int = 0) -> tuple[str, str]:
     """A corpus of shards with 5 and 4 rows by turns, and span masks of it."""
-    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n % 2], 3, seed=n) for n in range(shards)]
+    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n % 2], 3, seed=seed + n) for n in range(shards)]
     facts = dict.fromkeys(("sequences", "tokens", "documents", "parts", "padding"), 0)
     facts |= {"max_tokens": 80, "max_documents": 3}
     config = {"builder": "random", "sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from corpora.storage.copies.shard_cache import ShardCache
 from objectives.api.examples import IGNORED
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
@@ -181,6 +182,34 @@ def test_shards_stay_mapped_as_long_as_half_of_the_cache_holds_them(many, remote
     for row in (0, 26, 13):
         dataset[row]
     assert [shard in corpus._fetched for shard in range(6)] == [True, False, True, False, False, True]
+
+
+def test_the_datasets_of_a_process_share_half_of_a_cache(cache, tmp_path, monkeypatch):
+    """A third one would find the whole cache in use by the first two."""
+    monkeypatch.setattr(ShardCache.map, "__defaults__", (0.5,))
+    datasets, local = [], []
+    for number in range(4):
+        folders = make_folders(tmp_path / str(number), shards=4, seed=10 * number)
+        for folder in folders:
+            upload(folder, f"memory://{number}/{os.path.basename(folder)}")
+        local.append(Dataset(*folders))
+        size = bytes_of(*folders) / 2**30
+        datasets.append(Dataset(f"memory://{number}/corpus", f"memory://{number}/masks", cache_gib=size))
+    for dataset, expected in zip(datasets, local, strict=True):
+        assert all(equal(dataset[row], expected[row]) for row in range(len(expected)))
+    last = datasets[-1]._source.corpus._fetched
+    assert 3 in last
+
+
+def test_a_damaged_copy_in_the_cache_is_named(remote, cache):
+    Dataset(*remote, cache_gib=1)[0]
+    for copy in (cache / "shards").iterdir():
+        if copy.name != ".lock":
+            copy.write_bytes(bytes(copy.stat().st_size))
+    with pytest.raises(
+        FarspanError, match=r"cache/shards/\w{64}: a damaged copy of memory://.*arrow .*; delete it, and"
+    ):
+        Dataset(*remote, cache_gib=1)[0]
 
 
 def test_what_a_cache_cannot_do_is_said(many, remote):

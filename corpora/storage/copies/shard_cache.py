@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_os_error
 from corpora.storage import files
 from corpora.storage.copies.mirror import CACHE, cache_folder
 from corpora.storage.manifest import ShardInfo
@@ -51,13 +51,25 @@ class ShardCache:
             patience: seconds to wait for room while everything is in use; 0 to return None at once.
 
         Raises:
-            FarspanError: a damaged or missing shard, or no room.
+            FarspanError: a damaged or missing shard, no room, or a folder that cannot hold the cache.
         """
         if not info.bytes:
             return pa.py_buffer(b"")
+        try:
+            return self._map(path, info, patience)
+        except OSError as error:  # of local disk: a store's are not
+            cured = from_os_error(error, self._folder) or f"{error.filename or self._folder}: {error.strerror or error}"
+            raise FarspanError(f"{cured}; or set {CACHE} to another folder") from error
+
+    def damaged(self, path: str, info: ShardInfo, reason: object) -> FarspanError:
+        """Make the error for a shard that was damaged in the cache, where its size is checked and its checksum not."""
+        cached = os.path.join(self._folder, info.sha256)
+        return FarspanError(f"{cached}: a damaged copy of {path} ({reason}); delete it, and it is fetched again")
+
+    def _map(self, path: str, info: ShardInfo, patience: float) -> pa.Buffer | None:
         cached, end = os.path.join(self._existing_folder(), info.sha256), time.monotonic() + patience
         while True:
-            if (found := _mapped(cached)) is not None:
+            if (found := _mapped(cached, info.bytes)) is not None:
                 return found
             if self._fetched(path, cached, info):
                 continue
@@ -66,7 +78,7 @@ class ShardCache:
             if time.monotonic() > end:
                 raise FarspanError(
                     f"{path}: the cache in {os.path.dirname(cached)} has {self.size:,} bytes, and all of them are in "
-                    "use; raise cache_gib, or lower shuffle_shards"
+                    "use; raise cache_gib, or lower shuffle_shards or the number of workers"
                 )
             time.sleep(_WAIT)
 
@@ -79,20 +91,20 @@ class ShardCache:
                     with self._locked_listing():
                         os.replace(cached + _PART, cached)
                     return True
-            except BaseException as error:
-                os.remove(cached + _PART)
-                if isinstance(error, OSError):
-                    raise FarspanError(
-                        f"{cached}: {error.strerror or error}; make room there, or set {CACHE} to a folder with more"
-                    ) from error
+            except BaseException:
+                with suppress(FileNotFoundError):  # the cache was deleted meanwhile
+                    os.remove(cached + _PART)
                 raise
             os.remove(cached + _PART)
             return os.path.exists(cached)
 
+    @property
+    def _folder(self) -> str:
+        return self.folder or os.path.join(cache_folder(), "shards")
+
     def _existing_folder(self) -> str:
-        folder = self.folder or os.path.join(cache_folder(), "shards")
-        os.makedirs(folder, exist_ok=True)
-        return folder
+        os.makedirs(self._folder, exist_ok=True)
+        return self._folder
 
     @contextmanager
     def _locked_listing(self) -> Iterator[None]:
@@ -130,8 +142,11 @@ def _entries(folder: str) -> Iterator[tuple[int, int, str]]:
                     yield status.st_mtime_ns, status.st_size, entry.path
 
 
-def _mapped(path: str) -> pa.Buffer | None:
-    """Map the file at ``path``, with a shared lock that lasts as long as the buffer; None if there is no file."""
+def _mapped(path: str, size: int) -> pa.Buffer | None:
+    """Map the file at ``path``, with a shared lock that lasts as long as the buffer; None if there is no file.
+
+    A file of another size was damaged since it was fetched, and is removed.
+    """
     while True:
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -140,6 +155,11 @@ def _mapped(path: str) -> pa.Buffer | None:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_at(handle, path):  # else it was evicted before it was locked
+                if (found := os.fstat(handle).st_size) != size:
+                    fcntl.flock(handle, fcntl.LOCK_UN)
+                    if not _removed(path) and _is_at(handle, path):
+                        raise FarspanError(f"{path}: {found:,} bytes, not {size:,}; end its readers, and delete it")
+                    continue
                 os.utime(path, ns=(time.time_ns(), time.time_ns()))  # the kernel's own clock has steps of 4 ms
                 # The mapping has a duplicate of the handle, and with it the lock.
                 return pa.py_buffer(mmap.mmap(handle, 0, prot=mmap.PROT_READ))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -126,6 +128,38 @@ def test_a_damaged_shard_is_named_and_not_kept(fetched, tmp_path):
     assert stored(tmp_path) == 0
 
 
+def test_a_copy_of_another_size_is_fetched_again(fetched, tmp_path):
+    """A copy that was cut short since it was fetched, as by a full disk or another program."""
+    cache = ShardCache(5 * SIZE, str(tmp_path))
+    copy = tmp_path / shard(1)[1].sha256
+    for size in (0, SIZE - 1, SIZE + 1):
+        copy.write_bytes(bytes(size))
+        assert bytes(cache.map(*shard(1))) == b"\1" * SIZE
+    assert fetched == [1, 1, 1]
+    held = cache.map(*shard(1))
+    os.truncate(copy, 5)
+    with pytest.raises(FarspanError, match=f"{copy}: 5 bytes, not 1,000; end its readers, and delete it"):
+        cache.map(*shard(1))
+    del held
+
+
+def test_a_folder_that_cannot_hold_the_cache_is_said(fetched, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FarspanError, match=r"file/shards: Not a directory; .*; or set FARSPAN_CACHE to another folder"):
+        ShardCache(SIZE, str(tmp_path / "file" / "shards")).map(*shard(1))
+    (tmp_path / shard(2)[1].sha256).mkdir()
+    with pytest.raises(FarspanError, match=r"; or set FARSPAN_CACHE to another folder"):
+        ShardCache(SIZE, str(tmp_path)).map(*shard(2))
+
+
+def test_a_cache_that_is_deleted_is_filled_again(fetched, tmp_path):
+    cache = ShardCache(5 * SIZE, str(tmp_path / "cache"))
+    cache.map(*shard(1))
+    shutil.rmtree(tmp_path / "cache")
+    assert bytes(cache.map(*shard(1))) == b"\1" * SIZE
+    assert fetched == [1, 1]
+
+
 def test_what_a_killed_process_left_is_no_shard_and_makes_room(fetched, tmp_path):
     cache = ShardCache(2 * SIZE, str(tmp_path))
     for number in (0, 1):
@@ -146,6 +180,6 @@ def test_a_full_disk_is_told_with_the_cure(fetched, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shard_cache.os, "pwrite", full)
-    with pytest.raises(FarspanError, match="No space left on device; make room there, or set FARSPAN_CACHE"):
+    with pytest.raises(FarspanError, match=r"No space left on device; make room there, .*; or set FARSPAN_CACHE"):
         ShardCache(5 * SIZE, str(tmp_path)).map(*shard(0))
     assert stored(tmp_path) == 0
