@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -18,7 +16,6 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.copies.mirror import mirrored
 from corpora.storage.copies.shard_cache import ShardCache
-from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
@@ -27,11 +24,10 @@ from objectives.api.special_tokens import END, PAD, SpecialTokens
 from objectives.api.tools import Tools
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places
+from trainer.mapped_shards import MappedShards
 
 _SOURCE = "data"  # name of a recipe's only source, which its order depends on
 _CHUNK = 1 << 16  # positions of an epoch whose rows are computed at a time
-
-Shard = tuple[ShardedRows, int]
 
 
 class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
@@ -92,7 +88,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         ).share_memory_()  # shared, so that persistent workers see a change
         cache = None if cache_gib is None else ShardCache(int(cache_gib * 2**30))
         self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed, cache)
-        self._mapped = _MappedShards(self._source.cached) if self._source.cached else None
+        self._mapped = MappedShards(self._source.cached) if self._source.cached else None
         self.special_tokens = self._source.special
         self.vocab_size = self._source.special.vocab_size
         if decoder_start not in self.special_tokens.ids:
@@ -122,8 +118,10 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         rows = np.asarray(indices, np.int64)
         epochs = np.full(len(rows), int(self._epoch), np.int64)
         if self._mapped:
-            self._mapped.keep([*self._source.shards(rows, epochs)])
+            self._mapped.hold([*self._source.shards(rows, epochs)])
         examples = self._source.examples(rows, epochs)
+        if self._mapped:
+            self._mapped.rest()
         return [self._item(examples, row) for row in range(len(examples))]
 
     def sampler(self, shuffle_shards: int, seed: int = 0) -> torch.utils.data.Sampler[int]:
@@ -183,76 +181,6 @@ class _Order(torch.utils.data.Sampler[int]):
         for start in range(first, first + size, _CHUNK):
             samples = np.arange(start, min(start + _CHUNK, first + size))
             yield from sample_places(samples, [self._share], self._seed).indices.tolist()
-
-
-class _MappedShards:
-    """Keeps the remote shards that were read last mapped, so that the next batch need not open them again.
-
-    Args:
-        artefacts: with one cache.
-    """
-
-    def __init__(self, artefacts: Sequence[ShardedRows]) -> None:
-        self._artefacts, self._process = artefacts, os.getpid()
-        self._size = min(rows.cache.size for rows in artefacts if rows.cache)
-        self._last: dict[Shard, None] = {}  # the last one read is last
-        _all_mapped.add(self)
-
-    def keep(self, needed: Sequence[Shard]) -> None:
-        """Keep the shards of a batch, and earlier ones in half of the cache.
-
-        The workers of a loader share that half, and so do the datasets of a process.
-
-        Raises:
-            FarspanError: the cache cannot hold the batch's shards, or this process is a fork of the one that opened it.
-        """
-        if os.getpid() != self._process:
-            raise FarspanError(
-                f"{self._artefacts[0].folder}: a process that was forked cannot use its parent's connection to the "
-                "store; give DataLoader multiprocessing_context='spawn'"
-            )
-        taken = _bytes(needed)
-        self.require(taken, "the shards of a batch")
-        worker = torch.utils.data.get_worker_info()
-        room = max(self._size // (2 * (worker.num_workers if worker else 1)), taken)
-        with _keeping:
-            now = dict.fromkeys(needed)
-            self._last = {shard: None for shard in self._last if shard not in now} | now
-            for mapped in (self, *(other for other in _all_mapped if other is not self)):
-                room -= mapped._keep_last(room)
-
-    def _keep_last(self, room: int) -> int:
-        """Keep the shards that were read last, as many as fit into ``room`` bytes; return their bytes."""
-        kept, taken = [], 0
-        for shard in reversed(self._last):
-            if taken + _bytes([shard]) > room:
-                break
-            taken += _bytes([shard])
-            kept.append(shard)
-        self._last = dict.fromkeys(reversed(kept))
-        for rows in self._artefacts:
-            rows.keep({number for other, number in kept if other is rows})
-        return taken
-
-    def require(self, needed: int, shards: str) -> None:
-        """Check that the cache holds shards of ``needed`` bytes.
-
-        Raises:
-            FarspanError: it does not.
-        """
-        if needed > self._size:
-            raise FarspanError(
-                f"{self._artefacts[0].folder}: cache_gib is {self._size / 2**30:g}, and {shards} need "
-                f"{needed / 2**30:.3g}; raise it, or read in the order of Dataset.sampler, with few shards in a group"
-            )
-
-
-_all_mapped: WeakSet[_MappedShards] = WeakSet()  # of all datasets of this process
-_keeping = threading.Lock()
-
-
-def _bytes(shards: Iterable[Shard]) -> int:
-    return sum(rows.manifest.shards[number].bytes for rows, number in shards)
 
 
 def _source(

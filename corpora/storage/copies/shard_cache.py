@@ -107,9 +107,21 @@ class ShardCache:
         return self._folder
 
     @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for room for several shards alone; others that wait hold none."""
+        with self._alone(".turn"):
+            yield
+
+    @contextmanager
     def _locked_listing(self) -> Iterator[None]:
         """Hold the lock for resizing and renaming files; a directory scan could miss a file renamed during it."""
-        handle = os.open(os.path.join(self._existing_folder(), ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        with self._alone(".lock"):
+            yield
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Hold the lock with a name."""
+        handle = os.open(os.path.join(self._existing_folder(), name), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
