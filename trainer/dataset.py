@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,11 +98,18 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         self._start = self.special_tokens[decoder_start]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arguments": self._arguments, "epoch": self._epoch}
+        return {"arguments": self._arguments, "epoch": self._epoch, "contents": self._contents()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["arguments"])  # type: ignore[misc]
         self._epoch = state["epoch"]
+        if self._contents() != state["contents"]:
+            raise FarspanError(f"{self._source.corpus.folder}: made anew since this dataset was opened; open it again")
+
+    def _contents(self) -> str:
+        """Hash of the shards' checksums."""
+        checksums = [shard.sha256 for rows in self._source.artefacts for shard in rows.manifest.shards]
+        return hashlib.sha256("".join(checksums).encode()).hexdigest()
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the masks of another epoch from now on; a mask set with n draws gives draw e modulo n in epoch e."""

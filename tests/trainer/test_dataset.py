@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -112,6 +113,17 @@ def test_a_copy_for_another_process_sees_the_epoch(folders):
     dataset = Dataset(folders[0], objective=load_objective("span", options=OPTIONS), seed=SEED)
     dataset.set_epoch(1)
     assert equal(pickle.loads(pickle.dumps(dataset))[5], dataset[5])
+
+
+def test_a_copy_for_another_process_has_the_same_contents(tmp_path):
+    """A corpus may be made anew before the workers of a loader open it."""
+    folders = make_folders(tmp_path, shards=2)
+    data = pickle.dumps(Dataset(*folders))
+    assert len(pickle.loads(data)) == 9
+    shutil.rmtree(tmp_path)
+    make_folders(tmp_path, shards=2, seed=10)
+    with pytest.raises(FarspanError, match="corpus: made anew since this dataset was opened; open it again"):
+        pickle.loads(data)
 
 
 def test_global_positions_and_labels_beside_the_source(tmp_path):

@@ -163,7 +163,12 @@ class MaskedCorpus:
     @property
     def cached(self) -> list[ShardedRows]:
         """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for rows in (self.corpus, self._masks) if isinstance(rows, ShardedRows) and rows.cache]
+        return [rows for rows in self.artefacts if rows.cache]
+
+    @property
+    def artefacts(self) -> list[ShardedRows]:
+        """The corpus, and the mask set if there is one."""
+        return [rows for rows in (self.corpus, self._masks) if isinstance(rows, ShardedRows)]
 
     def most_bytes(self, shards: int | None) -> int:
         """The most bytes of remote shards that rows of so many shards are read from; None for all shards."""
