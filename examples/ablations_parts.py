@@ -57,6 +57,10 @@ class Experiment:
         """Every model, task and seed."""
         return ((model, task, seed) for task in self.tasks for seed in self.seeds for model in self.models_of(task))
 
+    def run(self, model: Model, task: str, seed: int) -> Path:
+        """Folder of the fine-tuning of a model."""
+        return self.out / "runs" / f"{model.name}-{task}-{seed}"
+
     def predictions(self, model: Model, task: str, seed: int) -> Path:
         """Folder of the predictions of a fine-tuned model for the test split."""
         return self.out / "predictions" / f"{model.name}-{task}-{seed}"
@@ -191,7 +195,7 @@ class Experiment:
             **_lengths(tuning.length, tuning.target, tuning.block),
             **_batch(tuning.batch_size, tuning.length),
         }
-        run, predictions = self.out / "runs" / name, self.predictions(model, task, seed)
+        run, predictions = self.run(model, task, seed), self.predictions(model, task, seed)
         words = ("generate", run, "--pairs", self.out / pairs, "--split", "test", "--output", predictions)
         return [
             *parts,

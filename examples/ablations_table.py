@@ -43,11 +43,13 @@ class Cell(NamedTuple):
         scores: key of the metric -> ``(n,)`` float64, one for each question of the test split.
         tokens: ``(n,)`` int64, document tokens of each question.
         hops: ``(n,)`` int64, hops of each question; 0 where the task has none.
+        loss: mean training loss of the last quarter of the fine-tuning; models of one seed see the same examples.
     """
 
     scores: Mapping[str, np.ndarray]
     tokens: np.ndarray
     hops: np.ndarray
+    loss: float
 
 
 Cells = Mapping[tuple["Model", str, int], Cell]
@@ -61,6 +63,7 @@ class Row:
         label: of the row.
         model: its model.
         seeds: the score of each seed.
+        losses: ``Cell.loss`` of each seed.
         difference: mean over seeds minus that of the first row; None for the first row.
         interval: 95 % interval of the difference, paired over the questions.
     """
@@ -68,6 +71,7 @@ class Row:
     label: str
     model: Model
     seeds: Sequence[float]
+    losses: Sequence[float]
     difference: float | None = None
     interval: tuple[float, float] | None = None
 
@@ -90,7 +94,15 @@ def _read(experiment: Experiment, model: Model, task: str, seed: int) -> Cell:
         scores,
         np.array([lengths[rows].sum() for rows in table.column("document_rows").to_pylist()]),
         np.array([int(one.get("hops", 0)) for one in attributes]),
+        _last_loss(experiment.run(model, task, seed)),
     )
+
+
+def _last_loss(run: Path) -> float:
+    """Mean loss of the last quarter of a run's updates."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    return float(np.mean(losses[-max(len(losses) // 4, 1) :]))
 
 
 def rows_of(experiment: Experiment, cells: Cells, number: int, task: str, models: Mapping[str, Model]) -> list[Row]:
@@ -103,12 +115,13 @@ def rows_of(experiment: Experiment, cells: Cells, number: int, task: str, models
         mean = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
         value, samples = _value(metric, mean), _samples(metric, mean)
         seeds = [_value(metric, run) for run in runs]
+        losses = [cells[model, task, seed].loss for seed in experiment.seeds]
         if first is None:
             first = value, samples
-            rows.append(Row(label, model, seeds))
+            rows.append(Row(label, model, seeds, losses))
         else:
             low, high = np.percentile(samples - first[1], INTERVAL)
-            rows.append(Row(label, model, seeds, value - first[0], (float(low), float(high))))
+            rows.append(Row(label, model, seeds, losses, value - first[0], (float(low), float(high))))
     return rows
 
 
@@ -124,7 +137,7 @@ def _samples(metric: Metric, scores: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def print_tables(experiment: Experiment, cells: Cells) -> None:
-    """Print a line for each row and task: mean, seeds, difference to the first row, and the score by hops."""
+    """Print a line for each row and task: mean score, seeds, difference to the first row, loss, and score by hops."""
     for task in experiment.tasks:
         for number, models in experiment.tables_of(task).items():
             print(f"\ntable {number}, {task}, {load_metric(METRICS[task]).flavour}")
@@ -133,7 +146,11 @@ def print_tables(experiment: Experiment, cells: Cells) -> None:
                 hops = "".join(
                     f"  {number:.0f} hops {score:5.1f}" for number, score in by_hops(experiment, cells, task, row.model)
                 )
-                print(f"  {row.label:<12}{np.mean(row.seeds):6.1f}  ({seeds})  {_difference(row)}{hops}")
+                print(f"  {row.label:<12}{np.mean(row.seeds):6.1f}  ({seeds})  {_difference(row)}{_losses(row)}{hops}")
+
+
+def _losses(row: Row) -> str:
+    return f"loss {np.mean(row.losses):.3f} ({' '.join(f'{loss:.3f}' for loss in row.losses)})"
 
 
 def _difference(row: Row) -> str:

@@ -27,7 +27,7 @@ def invented(experiment, questions=40):
             task, ["rouge/rouge1", "rouge/rouge2", "rouge/rougeL"]
         )
         scores = dict.fromkeys(keys, values)
-        cells[model, task, seed] = table.Cell(scores, np.arange(questions), hops * (task == "chains"))
+        cells[model, task, seed] = table.Cell(scores, np.arange(questions), hops * (task == "chains"), 5.0 + seed)
     return cells
 
 
@@ -64,6 +64,7 @@ def test_tables_and_figure(tmp_path, capsys):
         ["table 1", " chains"],
     ]
     assert printed.count("2 hops") == 4
+    assert printed.count("loss 5.000 (5.000)") == 8
     table.draw(quick, cells, tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
     assert all(f">{title}</text>" in text for title in ("table 1: chains, exact_match", "chains over hops"))
