@@ -94,18 +94,18 @@ def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> N
         raise failure[0]
 
 
-def search_path() -> str:
-    """The module search path of this process, as ``PYTHONPATH`` of a worker process.
+def search_path() -> list[str]:
+    """The module search path of this process, for a worker process.
 
     The current folder, which a notebook searches first, comes last: it may hold a plug-in, but also a ``secrets.py``.
     """
     folders = [path for path in sys.path if path] + [os.curdir] * ("" in sys.path)
-    return os.pathsep.join(map(os.path.abspath, folders))
+    return [os.path.abspath(path) for path in folders]
 
 
 def worker_command() -> str:
     """The shell command of a worker process; ``-P`` does not put the current folder first."""
-    search = f"PYTHONPATH={search_path()}"
+    search = f"PYTHONPATH={os.pathsep.join(search_path())}"
     return shlex.join(["env", search, sys.executable, "-P", "-m", "pipelines.engine.beam.worker", str(os.getpid())])
 
 

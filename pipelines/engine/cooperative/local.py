@@ -150,7 +150,7 @@ def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
         EngineStopped: one cannot be started.
     """
     with ExitStack() as stack:
-        data = pickle.dumps(tasks)
+        data = pickle.dumps(search_path()) + pickle.dumps(tasks)
         try:
             workers = [stack.enter_context(_worker(data)) for _ in range(number)]
         except OSError as error:  # too many files or processes, or no room for temporary files
@@ -171,7 +171,7 @@ def _worker(data: bytes) -> Iterator[_Worker]:
             process = subprocess.Popen(
                 # -P: the current folder is not searched first
                 [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())],
-                env={**os.environ, "PYTHONPATH": search_path()},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
                 stdin=given,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -13,7 +13,10 @@ from pipelines.engine.presence.identity import is_running
 
 
 def main() -> None:
-    """``python -m pipelines.engine.cooperative.worker PID``, with the driver's PID, and its tasks as standard input."""
+    """``python -m pipelines.engine.cooperative.worker PID``, with the driver's PID.
+
+    Its standard input has the driver's search path and the tasks.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
     from pipelines.arrow_alone import leave_pandas_out
@@ -21,7 +24,9 @@ def main() -> None:
 
     leave_pandas_out()
     try:
-        work(pickle.load(sys.stdin.buffer))  # from the process that started this one
+        given = sys.stdin.buffer  # from the process that started this one
+        sys.path[:] = pickle.load(given)  # PYTHONPATH cannot have a folder with a colon
+        work(pickle.load(given))
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(FAILURE)

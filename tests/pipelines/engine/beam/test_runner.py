@@ -38,6 +38,6 @@ def test_workers_search_the_current_folder_last(tmp_path, monkeypatch):
     """A notebook or ``python -c`` searches it first."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", "/one", "/two"])
-    assert search_path().split(os.pathsep) == ["/one", "/two", str(tmp_path)]
+    assert search_path() == ["/one", "/two", str(tmp_path)]
     monkeypatch.setattr(sys, "path", ["/one", "/two"])
-    assert search_path().split(os.pathsep) == ["/one", "/two"]
+    assert search_path() == ["/one", "/two"]
