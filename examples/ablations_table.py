@@ -184,24 +184,29 @@ def _mean_value(experiment: Experiment, cells: Cells, task: str, model: Model, c
 
 
 def draw(experiment: Experiment, cells: Cells, path: Path) -> None:
-    """Draw a panel for each table and task, and one for each task with the score over source length, or over hops.
+    """Draw two panels for each table and task, and one for each task with the score over source length, or over hops.
 
-    A dot is a seed; the bar is the 95 % interval of the difference to the first row, paired over the questions; the
-    grey tick is the paper's difference, in the column that is nearest to the task.
+    On the left, a dot is a seed's score; the bar is the 95 % interval of the difference to the first row, paired over
+    the questions; the grey tick is the paper's difference, in the column that is nearest to the task. On the right, a
+    dot is the difference of a seed's training loss to the first row with the same seed.
     """
     tasks, numbers = experiment.tasks, list(experiment.chosen)
-    count = len(tasks) * (len(numbers) + 1)
+    columns = 2 * len(tasks)
     with styled() as plt:
-        figure, axes = grid(plt, count, columns=len(tasks), panel=(3.6, 2.1))
+        figure, axes = grid(plt, columns * (len(numbers) + 1), columns=columns, panel=(3.2, 2.1))
         for column, task in enumerate(tasks):
-            tables, own = experiment.tables_of(task), axes[column :: len(tasks)]
-            for axis, number in zip(own, numbers, strict=False):  # the last one is of the curves
+            tables = experiment.tables_of(task)
+            scores, losses = axes[2 * column :: columns], axes[2 * column + 1 :: columns]
+            for left, right, number in zip(scores, losses, numbers, strict=False):  # the last ones are of the curves
                 if number in tables:
                     rows = rows_of(experiment, cells, number, task, tables[number])
-                    _panel(axis, rows, _reported(task, number), f"table {number}: {task}, {METRICS[task]}")
+                    _panel(left, rows, _reported(task, number), f"table {number}: {task}, {METRICS[task]}")
+                    _loss_panel(right, rows, f"table {number}: {task}, training loss")
                 else:
-                    axis.axis("off")
-            _curves(own[-1], experiment, cells, task)
+                    left.axis("off")
+                    right.axis("off")
+            _curves(scores[-1], experiment, cells, task)
+            losses[-1].axis("off")
         save(plt, figure, str(path))
 
 
@@ -221,12 +226,25 @@ def _panel(axis: Any, rows: Sequence[Row], paper: Sequence[float], title: str) -
             axis.plot(row.interval, [place, place], color="C0", linewidth=1.2)
         if place < len(paper):
             axis.plot(paper[place], place, "|", color="0.5", markersize=9)
+    _finish(axis, rows, title, f"difference to {rows[0].label} ({base:.1f})")
+
+
+def _loss_panel(axis: Any, rows: Sequence[Row], title: str) -> None:
+    for place, row in enumerate(rows):
+        differences = [loss - first for loss, first in zip(row.losses, rows[0].losses, strict=True)]
+        axis.plot(differences, [place] * len(differences), "o", color="C1", markersize=3, alpha=0.6)
+    axis.locator_params(axis="x", nbins=4)
+    _finish(axis, rows, title, f"difference to {rows[0].label} ({np.mean(rows[0].losses):.2f})")
+
+
+def _finish(axis: Any, rows: Sequence[Row], title: str, label: str) -> None:
+    """Label a panel that has a line for each row of a table."""
     axis.axvline(0, color="0.8", linewidth=0.8, zorder=0)
     axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=7)
     axis.grid(visible=False, axis="y")
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_title(title)
-    axis.set_xlabel(f"difference to {rows[0].label} ({base:.1f})")
+    axis.set_xlabel(label)
 
 
 def _curves(axis: Any, experiment: Experiment, cells: Cells, task: str) -> None:
