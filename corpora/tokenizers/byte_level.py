@@ -16,7 +16,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import tiktoken
 import tokenizers
 
 from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine, passages
@@ -105,6 +104,8 @@ class TiktokenEngine:
             prefix_space: as the attribute.
             load_faster: loads an engine with the same ids, in a fraction of a second; None if there is none.
         """
+        import tiktoken  # loaded here because a command that encodes nothing does not need it
+
         ranks = {token: rank for rank, token in enumerate(tokens)}
         self._encoding = tiktoken.Encoding("farspan", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         self._ids = ids.astype(np.int32)

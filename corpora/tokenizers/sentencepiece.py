@@ -9,7 +9,6 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-import sentencepiece
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
@@ -43,6 +42,8 @@ class SentencePieceTokenizer:
         Raises:
             FarspanError: it is not a SentencePiece model.
         """
+        import sentencepiece  # loaded here because most artefacts have a tokenizer.json
+
         self._data = data
         self._processor = sentencepiece.SentencePieceProcessor()
         try:

@@ -17,9 +17,15 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
 from corpora.storage.temporary import is_temporary
 from corpora.tokenizers.load import load_tokenizer_of
-from corpora.verify.predictions import PredictionsCheck
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
+
+
+def _predictions(manifest: Manifest) -> Check:
+    from corpora.verify.predictions import PredictionsCheck  # loaded here because few artefacts are predictions
+
+    return PredictionsCheck(manifest)
+
 
 _CHECKS: dict[str, Callable[[Manifest], Check]] = {
     "farspan.documents": DocumentsCheck,
@@ -27,7 +33,7 @@ _CHECKS: dict[str, Callable[[Manifest], Check]] = {
     "farspan.vectors": VectorsCheck,
     "farspan.clusters": ClustersCheck,
     "farspan.neighbours": NeighboursCheck,
-    "farspan.predictions": PredictionsCheck,
+    "farspan.predictions": _predictions,
 }
 _ROWS = {
     "farspan.corpus": "sequences",

@@ -10,8 +10,6 @@ from corpora.reporting import result
 from corpora.storage.files import is_local
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify import artefact
-from corpora.verify.pairs import verify_pairs
-from objectives.api.verify import verify_masks
 from pipelines.inspect.options import Verify
 from trainer.checkpoint.files import checkpoints_in, find_fault
 
@@ -32,8 +30,12 @@ def verify(folder: str, corpus: str | None = None, documents: str | None = None)
         return [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
     format = read_manifest(folder).format
     if format == "farspan.masks":
+        from objectives.api.verify import verify_masks  # the checks are loaded by format, as each has its own imports
+
         return verify_masks(folder, corpus)
     if format == "farspan.pairs":
+        from corpora.verify.pairs import verify_pairs
+
         return verify_pairs(folder, documents)
     return artefact.verify(folder)
 
