@@ -76,6 +76,9 @@ class DocumentRows:
         return fits
 
     def texts(self, row: int) -> Iterator[tuple[int, str]]:
+        """The title, if there is one, and the text."""
+        if title := self._documents.title(row):
+            yield 0, f"{title}\n"
         tokens = document_tokens(self._documents, row)
         for first in range(0, len(tokens), MORE):
             piece = tokens[first : first + MORE]

@@ -11,6 +11,7 @@ from corpora.schemas.documents import DocumentSet
 from pipelines.view.document_rows import DocumentRows
 from pipelines.view.filters import Filter
 from pipelines.view.page import FIRST, PageOptions
+from pipelines.view.search import search
 from tests.artefacts import make_documents, small_tokenizer
 
 
@@ -57,3 +58,12 @@ def test_filters(documents):
         (Filter(least=lengths[5], most=lengths[9]), lambda v: lengths[5] <= len(v["tokens"]) <= lengths[9]),
     ):
         assert subject.matches(first, stop, wanted).tolist() == [fits(values) for values in table]
+
+
+def test_a_text_is_also_searched_in_titles(tmp_path):
+    titles = ("About birds", None, "The sea")
+    folder = make_documents(str(tmp_path / "titled"), shards=1, documents=9, titles=titles)
+    subject = DocumentRows("titled", DocumentSet(folder))
+    assert search(subject, Filter(text="the SEA"), 0, 1).row == 2
+    assert search(subject, Filter(text="the SEA"), 3, 1).row == 5
+    assert search(subject, Filter(text="the river"), 0, 1).row is None
