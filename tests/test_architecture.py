@@ -1,0 +1,33 @@
+"""The packages in docs/architecture.md are those of the source tree."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.]+/?) {2,}(?P<purpose>\S.*)$", re.MULTILINE)
+
+
+def listed() -> set[str]:
+    """Paths of the block under *Packages*: a folder that begins a line, and what is indented below it."""
+    section = (ROOT / "docs/architecture.md").read_text("utf-8").split("## Packages", 1)[1]
+    paths, package = set(), ""
+    for line in LINE.finditer(section.split("```")[1]):
+        package = package if line["indent"] else line["name"]
+        paths.add(package + line["name"] if line["indent"] else package)
+    return paths
+
+
+def packages() -> set[str]:
+    """The packages of the distribution and the packages directly in them, each with a slash at its end."""
+    found = {path.parent for pattern in ("*/__init__.py", "*/*/__init__.py") for path in ROOT.glob(pattern)}
+    inside = {path.relative_to(ROOT) for path in found}
+    other = {"tests", "benchmarks", "examples", "docs"}
+    return {f"{path.as_posix()}/" for path in inside if path.parts[0] not in other}
+
+
+def test_the_page_lists_every_package():
+    assert packages() - listed() == set()
+
+
+def test_what_the_page_lists_exists():
+    assert [path for path in listed() if not (ROOT / path).exists()] == []
