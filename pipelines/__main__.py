@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Check the environment, then run the command; in that order, as the command imports every room."""
+    """Check the environment, then run the command; in that order, as the command imports every package."""
     os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts look for no module in the current folder
     from pipelines.environment import require_own_environment
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
-ROOMS = ("corpora", "objectives", "trainer", "pipelines")
-_IN_RECORD = re.compile(rf"^({'|'.join(ROOMS)})(?:/|\.py,)", re.MULTILINE)
+PACKAGES = ("corpora", "objectives", "trainer", "pipelines")
+_IN_RECORD = re.compile(rf"^({'|'.join(PACKAGES)})(?:/|\.py,)", re.MULTILINE)
 
 
 def foreign_owners(folders: Iterable[str] | None = None) -> dict[str, str]:
@@ -30,15 +30,15 @@ def foreign_owners(folders: Iterable[str] | None = None) -> dict[str, str]:
                 if kind in ("dist-info", "egg-info"):
                     name = name.partition("-")[0]  # of NAME-VERSION
                     if name != "farspan":
-                        owners |= dict.fromkeys(_rooms(os.path.join(folder, entry)), name)
+                        owners |= dict.fromkeys(_packages(os.path.join(folder, entry)), name)
     return owners
 
 
-def _rooms(metadata: str) -> list[str]:
-    """Names of ``ROOMS`` that the distribution with this metadata folder installs."""
+def _packages(metadata: str) -> list[str]:
+    """Names of ``PACKAGES`` that the distribution with this metadata folder installs."""
     top = _read(metadata, "top_level.txt")
     names = _IN_RECORD.findall(_read(metadata, "RECORD") or "") if top is None else top.split()
-    return [room for room in ROOMS if room in names]
+    return [package for package in PACKAGES if package in names]
 
 
 def _read(folder: str, name: str) -> str | None:

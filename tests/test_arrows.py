@@ -1,4 +1,4 @@
-"""The arrows between the rooms: corpora <- objectives <- trainer <- pipelines <- farspan, read from the source."""
+"""The arrows between the packages: corpora <- objectives <- trainer <- pipelines <- farspan, read from the source."""
 
 import ast
 import subprocess
@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("corpora", "objectives", "trainer", "pipelines", "farspan")  # a room may import itself and those before it
+PACKAGES = (
+    "corpora",
+    "objectives",
+    "trainer",
+    "pipelines",
+    "farspan",
+)  # a package may import itself and those before it
 BARRED = {"corpora": {"apache_beam", "torch"}, "objectives": {"apache_beam", "torch"}, "trainer": {"apache_beam"}}
 OUTSIDE = {"tests", "benchmarks", "examples"}
 ALLOWED = {("corpora/readers/formats/newshead.py", "torch")}  # .pt files, inside the function that loads them
@@ -32,9 +38,9 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def violations(root: Path) -> list[str]:
     """``file:line imports module`` for everything that points against an arrow."""
     found = []
-    for number, room in enumerate(ROOMS):
-        barred = {*ROOMS[number + 1 :], *BARRED.get(room, ()), *OUTSIDE}
-        for path in sorted([*(root / room).rglob("*.py"), *(root / room).rglob("*.pyi")]):
+    for number, package in enumerate(PACKAGES):
+        barred = {*PACKAGES[number + 1 :], *BARRED.get(package, ()), *OUTSIDE}
+        for path in sorted([*(root / package).rglob("*.py"), *(root / package).rglob("*.pyi")]):
             for line, module in imported(ast.parse(path.read_text("utf-8"))):
                 top, name = module.split(".")[0], path.relative_to(root).as_posix()
                 if top in barred and (name, top) not in ALLOWED:
@@ -46,9 +52,9 @@ def test_every_import_follows_the_arrows():
     assert violations(ROOT) == []
 
 
-def test_the_rooms_are_where_the_test_looks():
+def test_the_packages_are_where_the_test_looks():
     """Otherwise the test above would find nothing to complain of."""
-    modules = {room: [*(ROOT / room).rglob("*.py"), *(ROOT / room).rglob("*.pyi")] for room in ROOMS}
+    modules = {package: [*(ROOT / package).rglob("*.py"), *(ROOT / package).rglob("*.pyi")] for package in PACKAGES}
     assert all(len(paths) > 1 for paths in modules.values())
     assert any(
         module.startswith("corpora.")
@@ -94,8 +100,8 @@ def test_what_follows_the_arrows_is_none(tmp_path: Path, file: str, text: str):
 
 
 def modules_of(root: Path) -> dict[str, Path]:
-    """Module name -> file, of all rooms."""
-    files = (path for room in ROOMS for path in sorted((root / room).rglob("*.py")))
+    """Module name -> file, of all packages."""
+    files = (path for package in PACKAGES for path in sorted((root / package).rglob("*.py")))
     return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
@@ -110,7 +116,7 @@ def imported_modules(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
 
 
 def import_cycle(root: Path) -> list[str]:
-    """Modules of the rooms that import each other in a circle, the first one repeated at the end; none if empty."""
+    """Modules of the packages that import each other in a circle, the first one repeated at the end; none if empty."""
     modules = modules_of(root)
     graph = {
         name: {*imported_modules(ast.parse(path.read_text("utf-8")), modules)} - {name}
@@ -129,8 +135,8 @@ def test_no_modules_import_each_other_in_a_circle():
 
 @pytest.mark.parametrize("last", ["import trainer.a", "def f():\n    import trainer.a"])
 def test_a_circle_is_found(tmp_path: Path, last: str):
-    room = tmp_path / "trainer"
-    room.mkdir()
+    package = tmp_path / "trainer"
+    package.mkdir()
     for name, text in {
         "__init__": "",
         "a": "from trainer import b",
@@ -138,18 +144,18 @@ def test_a_circle_is_found(tmp_path: Path, last: str):
         "c": last,
         "d": "import trainer.a",
     }.items():
-        (room / f"{name}.py").write_text(text)
+        (package / f"{name}.py").write_text(text)
     assert {*import_cycle(tmp_path)} == {"trainer.a", "trainer.b", "trainer.c"}
-    (room / "c.py").write_text("")
+    (package / "c.py").write_text("")
     assert import_cycle(tmp_path) == []
 
 
-def test_data_rooms_load_neither_beam_nor_torch():
+def test_data_packages_load_neither_beam_nor_torch():
     """Nor through what they import: a worker that only makes data does not pay for a model's libraries."""
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for room in ("corpora", "objectives")
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for package in ("corpora", "objectives")
+        for path in sorted((ROOT / package).rglob("*.py"))
         if path.name != "__init__.py"
     ]
     lines = [f"import {', '.join(modules)}, sys", "print({'torch', 'apache_beam'} & set(sys.modules) or 'neither')"]

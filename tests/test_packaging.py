@@ -14,7 +14,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("corpora", "objectives", "trainer", "pipelines", "farspan")
+PACKAGES = ("corpora", "objectives", "trainer", "pipelines", "farspan")
 OF_JOBS = (
     "pipelines",
     "linked",
@@ -23,7 +23,7 @@ OF_JOBS = (
     "datasets",
     "tracking",
     "view",
-)  # extras that the rooms import from
+)  # extras that the packages import from
 NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", "utf-8")
@@ -58,7 +58,7 @@ def modules_of(tree: ast.AST) -> set[str]:
 def imported_modules(*folders: str) -> set[str]:
     """Top-level modules that ``folders`` import, anywhere, of neither the standard library nor the repository."""
     found = set()
-    own = {*ROOMS, "tests", "benchmarks", "examples"}
+    own = {*PACKAGES, "tests", "benchmarks", "examples"}
     for folder in folders:
         own |= {path.stem for path in (ROOT / folder).glob("*.py")}
         for path in (ROOT / folder).rglob("*.py"):
@@ -72,8 +72,8 @@ def distributions_of(modules: set[str]) -> dict[str, set[str]]:
     return {module: {normalized(owner) for owner in owners.get(module, [module])} for module in modules}
 
 
-def test_requirements_are_what_the_rooms_import():
-    imported = distributions_of(imported_modules(*ROOMS))
+def test_requirements_are_what_the_packages_import():
+    imported = distributions_of(imported_modules(*PACKAGES))
     required = names(CONFIG["options"]["install_requires"])
     optional = set().union(*(names(CONFIG["options.extras_require"][extra]) for extra in OF_JOBS))
     known = required | optional | names(CONFIG["options.extras_require"]["s3"])
@@ -85,7 +85,7 @@ def test_requirements_are_what_the_rooms_import():
 def test_from_extra_names_the_extra_of_what_it_imports():
     """Every import inside ``with from_extra(...)`` stands in the extra that its message names."""
     named = []
-    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)) if "with from_extra(" in text else ():
             for item in node.items if isinstance(node, ast.With) else ():
@@ -129,8 +129,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "target"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = wheels.iterdir()
@@ -147,12 +147,12 @@ def run(installed: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_rooms_and_nothing_else(installed: Path):
+def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path):
     folders = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
-    assert folders == {*ROOMS, "bin"}
-    in_tree = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    assert folders == {*PACKAGES, "bin"}
+    in_tree = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     recipes = {path.relative_to(ROOT) for path in (ROOT / "trainer" / "recipes").glob("*/*.toml")}
-    typed = {Path(room) / "py.typed" for room in ROOMS} | {Path("farspan/__init__.pyi")}
+    typed = {Path(package) / "py.typed" for package in PACKAGES} | {Path("farspan/__init__.pyi")}
     suffixes = (".py", ".pyi", ".toml", ".typed")
     in_wheel = {path.relative_to(installed) for path in installed.rglob("*") if path.suffix in suffixes}
     assert in_wheel == in_tree | recipes | typed

@@ -1,4 +1,4 @@
-"""A small corpus, made once for all tests of this room."""
+"""A small corpus, made once for all tests of this package."""
 
 import pytest
 
