@@ -23,7 +23,7 @@ _COMMANDS = {
     "farspan.predictions": "generate",
 }
 _BUILDERS = {"clusters": "related"}  # builder of a corpus -> word of its command, if they differ
-_PLACES = {"recipe": "RECIPE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
+_PLACES = {"recipe": "MIXTURE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
 _BY_TOOL = ("scorer",)  # options that were given if the manifest lists a tool of that name
 
 

@@ -42,13 +42,16 @@ COMMANDS = (
         "Pairs",
     ),
     _job("corpus random", "Shuffle documents globally and concatenate them.", ".corpus.random:plan", "RandomCorpus"),
-    _job("corpus linked", "Put related documents into one sequence.", ".corpus.linked_stages:jobs", "LinkedCorpus"),
+    _job("corpus linked", "Put similar documents into one sequence.", ".corpus.linked_stages:jobs", "LinkedCorpus"),
     _job(
-        "corpus long", "Mix sources of long documents by weight, following a recipe.", ".corpus.long:jobs", "LongCorpus"
+        "corpus long",
+        "Mix sources of long documents by weight, as a mixture file says.",
+        ".corpus.long:jobs",
+        "LongCorpus",
     ),
     _job(
         "corpus related",
-        "One row for each cluster of related documents, in whole sentences.",
+        "Put each cluster of related documents into one row, in whole sentences.",
         ".corpus.related:plan",
         "RelatedCorpus",
     ),
@@ -69,7 +72,7 @@ COMMANDS = (
     ),
     _command(
         "check-objective",
-        "Check that an objective obeys the laws of objectives.",
+        "Test the properties of an objective that training and resuming rely on.",
         ".inspect.check_objective:command",
         "Check",
     ),
@@ -87,7 +90,7 @@ COMMANDS = (
         "View",
         flags="s3",
     ),
-    _command("stats", "Sizes, waste and lengths of an artefact.", ".inspect.stats:command", "Stats", flags="s3"),
+    _command("stats", "Print sizes, padding and lengths of artefacts.", ".inspect.stats:command", "Stats", flags="s3"),
     _command(
         "verify",
         "Check checksums, structure and meaning of artefacts and runs.",

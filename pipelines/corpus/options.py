@@ -116,13 +116,13 @@ class LongCorpus:
     """Options of ``farspan corpus long``.
 
     Attributes:
-        recipe: TOML file with sources, weights, budget and sequence length (``pipelines.corpus.mixture_recipe``).
+        recipe: mixture file: TOML with sources, weights, budget and sequence length.
 
     Examples:
         farspan corpus long examples/long_mixture.toml --output corpus  (the file explains every key)
     """
 
-    recipe: Annotated[str, Flag(positional=True, metavar="RECIPE.toml"), UNRECORDED]
+    recipe: Annotated[str, Flag(positional=True, metavar="MIXTURE.toml"), UNRECORDED]
     output: Output
     seed: Seed = 0
     split: Split = "train"

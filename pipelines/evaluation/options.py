@@ -72,8 +72,8 @@ class Submission:
     """Arguments of ``farspan submit``.
 
     Attributes:
-        predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}; SUBSET, e.g. qasper, names the
-            subset of SCROLLS if the pairs do not.
+        predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}; SUBSET= before
+            one, e.g. qasper=, names the data set of SCROLLS if the pairs do not.
         output: file to write; the same is written to FILE.json.
         partial: write files that the server does not accept, with some subsets only or of another split.
 
