@@ -61,6 +61,13 @@ def test_a_question_is_a_query(tmp_path):
     assert first.pair_id != second.pair_id, "two questions about a document are two pairs"
 
 
+@pytest.mark.parametrize("empty", [{"query": None}, {"references": None}, {"query": None, "reference": None}])
+def test_a_field_without_a_value_hides_no_other_name_for_it(tmp_path, empty):
+    record = {"document": "A text.", "question": "Why?", "answer": "So."}
+    (pair,) = read_pairs(write_lines(tmp_path / "train.jsonl", [{**empty, **record}]), MINE)
+    assert (pair.query, pair.targets) == ("Why?", ("So.",))
+
+
 def test_a_record_without_the_named_query_is_rejected(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", [{"document": "A text.", "question": "Why?", "answer": "So."}])
     options = replace(MINE, pairs=PairFields(query_field="ask"))
