@@ -99,7 +99,10 @@ class WritePairs:
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with RejectsShard(dead) as rejects:
             for row in rows.take(own[first[own] < 0]).select(["pair_id", "source", "path", "record"]).to_pylist():
-                detail = f"an earlier record has the id {row['pair_id']!r}, but another query, split or other documents"
+                detail = (
+                    f"an earlier record has the id {row['pair_id']!r}, but another query, split, other options or "
+                    "documents; give each question an id of its own"
+                )
                 rejects.write(row["source"], row["path"], [Reject("", row["record"], "duplicate_id", b"", detail)])
         sources = {source for numbers in counts.values() for source in numbers}
         by_source = {source: {name: numbers[source] for name, numbers in counts.items()} for source in sources}
@@ -156,8 +159,8 @@ def _ragged(column: pa.ChunkedArray) -> Ragged:
 
 
 def _contents(rows: pa.Table) -> np.ndarray:
-    """Hash the fields that all records of a pair must share, source, split, documents and query: ``(rows,)`` uint64."""
-    names = ("source", "split", "document_ids", "query")
+    """Hash the fields that all records of a pair must share, all but its answers and attributes: ``(rows,)`` uint64."""
+    names = ("source", "split", "document_ids", "query", "options")
     hashes = np.empty(len(rows), np.uint64)
     place = 0
     for batch in rows.select(names).to_batches():

@@ -129,6 +129,24 @@ def test_bad_records_go_to_the_dead_letters_and_the_others_are_kept(tokenizer, t
     assert "'again'" in details["duplicate_id"]
 
 
+def test_equal_queries_with_other_options_are_not_one_pair(tokenizer, tmp_path):
+    question = {"document": "A text.", "query": "Which is true?"}
+    records = [
+        {**question, "options": ["this", "that"], "answer": "this"},
+        {**question, "options": ["this", "that"], "answer": "that"},
+        {**question, "options": ["one", "two"], "answer": "two"},
+    ]
+    raw, documents, output = (str(tmp_path / name) for name in ("raw", "documents", "pairs"))
+    write_lines(tmp_path / "raw" / "train.jsonl", records)
+    build_documents(raw, documents, tokenizer, read=ReadOptions(format="pairs"))
+    build(raw, documents, output, {"format": "pairs"}, error_budget=1.0)
+    (row,) = all_rows(output, "farspan.pairs")
+    assert (row["references"], len(row["options"])) == (["this", "that"], 2)
+    (reject,) = rejects(output)
+    assert reject["reason"] == "duplicate_id"
+    assert "other options" in reject["detail"]
+
+
 def test_what_cannot_work_is_refused_before_work_starts(scrolls, documents, tmp_path):
     output = str(tmp_path / "pairs")
     with pytest.raises(FarspanError, match=r"no documents of source 'scrols' \(did you mean 'scrolls'\?\)"):
