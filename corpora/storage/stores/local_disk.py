@@ -32,7 +32,14 @@ class LocalDisk:
 
     @contextmanager
     def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
-        """Write to a temporary name, fsync, rename; with ``taken``, link instead, because a link replaces nothing."""
+        """Write to a temporary name, fsync, rename; with ``taken``, link instead, because a link replaces nothing.
+
+        A stream is written to as it is: a file of its name would take its place.
+        """
+        if _is_stream(path):
+            with open(path, "ab") as file:
+                yield file
+            return
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = temporary_name(path)
         try:
@@ -105,6 +112,18 @@ class LocalDisk:
             with suppress(FileNotFoundError):
                 found[name] = os.stat(os.path.join(folder, name)).st_mtime
         return found
+
+
+def _is_stream(path: str) -> bool:
+    """Return True for a pipe or device, and for the name of a file that this process has open, e.g. /dev/stdout."""
+    path = os.path.abspath(path)
+    if path in ("/dev/stdout", "/dev/stderr") or path.startswith(("/dev/fd/", "/proc/self/fd/")):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def _is_linked(temporary: str, path: str, taken: Callable[[], None]) -> bool:

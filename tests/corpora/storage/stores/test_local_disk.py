@@ -21,6 +21,23 @@ def test_a_file_appears_whole_in_folders_that_are_made(tmp_path):
     assert (read_bytes(path), files.size(path), files.walk(str(tmp_path))) == (b"something", 9, [path])
 
 
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_bytes(pipe, b"some")
+    assert os.read(reader, 10) == b"some"
+    os.close(reader)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_an_open_file_is_written_to_by_its_number(tmp_path):
+    with open(tmp_path / "a", "w+b") as file:
+        write_bytes(f"/dev/fd/{file.fileno()}", b"some")
+    write_bytes("/dev/null", b"nothing")
+    assert (tmp_path / "a").read_bytes() == b"some"
+
+
 @pytest.mark.parametrize("failure", [KeyError, KeyboardInterrupt])
 def test_a_writer_that_fails_changes_nothing(tmp_path, failure):
     write_bytes(str(tmp_path / "a"), b"before")
