@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from corpora.errors import from_extra
+from corpora.storage.files import write_bytes
 
 STYLE = Path(__file__).with_name("farspan.mplstyle")
 _PANEL = (3.4, 2.3)  # inches
@@ -57,8 +59,11 @@ def grid(
 def save(plt: Any, figure: Any, path: str) -> None:
     """Write a figure in the format of the path's suffix, without the time, and close it."""
     _move_labels_apart(figure)
-    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+    drawn = BytesIO()
+    kind = PurePath(path).suffix[1:].lower()
+    figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
     plt.close(figure)
+    write_bytes(path, drawn.getvalue())
 
 
 def thousands(value: float) -> str:

@@ -68,6 +68,14 @@ def test_a_figure_has_the_same_bytes_again(tmp_path):
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["figure.svg", "figure.PNG", "figure.pdf"])
+def test_a_figure_is_saved_in_a_folder_that_does_not_exist(tmp_path, name):
+    with styled() as plt:
+        figure, _ = grid(plt, 1)
+        save(plt, figure, str(tmp_path / "new" / name))
+    assert (tmp_path / "new" / name).stat().st_size
+
+
 def test_the_style_ends_with_its_block():
     import matplotlib
 
