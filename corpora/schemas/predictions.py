@@ -19,6 +19,9 @@ from corpora.storage.sharded_rows import ShardedRows
 PREDICTION_TOTALS = ("predictions", "tokens", "empty_predictions", "max_tokens")
 """Totals of a predictions artefact; ``empty_predictions`` counts predictions without any token."""
 
+TEXTS = "predictions.json"
+"""File in the folder with the texts by pair id, as the SCROLLS server takes them."""
+
 
 def predictions_schema(vocab_size: int) -> pa.Schema:
     """Return the columns of ``farspan.predictions`` (docs/formats.md): one row per pair of the split, in stored order.

@@ -19,6 +19,7 @@ from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
 from pipelines.evaluation.intervals import measured
 from pipelines.evaluation.options import Evaluate, Evaluation
+from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.printing import print_table
 from pipelines.evaluation.sources import copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_systems, word_counts
@@ -35,6 +36,7 @@ def command(options: Evaluate) -> None:
     """
     if options.figure:
         check_figure(options.figure)
+    check_outputs({"--json": options.json, "--figure": options.figure}, options.predictions)
     table = table_of(options.predictions, options.evaluation)
     if current().log_format == "json":
         result(f"scores of {', '.join(options.predictions)}", **table)

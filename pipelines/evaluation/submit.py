@@ -12,6 +12,7 @@ from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.evaluation.options import Submission
+from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.systems import is_json, read_json, read_systems
 
 _HEADER = ("Task", "ID", "Prediction")
@@ -60,7 +61,10 @@ def submit(
     if not path.endswith(".csv"):
         raise FarspanError(f"--output {path}: give a name that ends in .csv; a JSON file is written beside it")
     places = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
-    answers = collect([os.fspath(place) for place in places], "" if partial else "test")
+    given = [os.fspath(place) for place in places]
+    twin = path.removesuffix(".csv") + ".json"
+    check_outputs({f"--output {path}": twin}, [_named(place)[1] for place in given])
+    answers = collect(given, "" if partial else "test")
     missing = [name for name in SUBSETS if name not in answers]
     if missing and not (partial and answers):
         raise FarspanError(
@@ -69,7 +73,7 @@ def submit(
         )
     write_bytes(path, csv_bytes(answers))
     as_json = json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
-    write_bytes(path.removesuffix(".csv") + ".json", as_json.encode())
+    write_bytes(twin, as_json.encode())
     return Path(path)
 
 

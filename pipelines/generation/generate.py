@@ -21,7 +21,7 @@ from corpora.errors import FarspanError
 from corpora.options import recorded
 from corpora.reporting import result
 from corpora.schemas.pairs import PairSet
-from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
+from corpora.schemas.predictions import PREDICTION_TOTALS, TEXTS, add_prediction_totals, predictions_schema
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
@@ -41,9 +41,6 @@ from trainer.prediction.predictor import Predictor
 from trainer.prediction.setup import chosen_config, chosen_task, make_predictor
 from trainer.run.dry_run import out_of_memory
 from trainer.scorer.inference import pinned_threads
-
-TEXTS = "predictions.json"
-"""File with the texts by pair id, as the SCROLLS server takes them."""
 
 _ROWS_PER_BATCH = 64
 
