@@ -32,7 +32,8 @@ def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor
     Returns:
         ``(R,)`` int64.
     """
-    scaled = log_probs / config.temperature
+    # the best token is at 0, so that a low temperature cannot take all of them to minus infinity
+    scaled = (log_probs - log_probs.amax(1, keepdim=True)) / config.temperature
     if config.top_k or config.top_p < 1:
         count = min(config.top_k or scaled.shape[1], scaled.shape[1])
         ids = best_tokens(log_probs, count)[1]
