@@ -8,6 +8,8 @@ from typing import Literal
 
 from corpora.errors import FarspanError
 
+_MOST_LOG = 700.0  # about the logarithm of the largest float64
+
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
@@ -67,8 +69,11 @@ class GenerationConfig:
                 f"generation.first_tokens are {len(self.first_tokens)}, above generation.max_tokens {self.max_tokens}; "
                 "force fewer"
             )
-        if not math.isfinite(self.length_penalty):
-            raise FarspanError(f"generation.length_penalty is {self.length_penalty}; a finite number is needed")
+        if not abs(self.length_penalty) * math.log(self.max_tokens + 6) < _MOST_LOG:
+            raise FarspanError(
+                f"generation.length_penalty is {self.length_penalty}, with which the penalty of a text of "
+                f"{self.max_tokens} tokens is no float; give a number closer to 0"
+            )
         self._check_sampling()
 
     def _check_sampling(self) -> None:
