@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from corpora.errors import FarspanError, from_extra
 from trainer.metrics import METRICS
 from trainer.run.logs import STARTS, read_lines
 
+HELD_OUT = "held_out_loss"
+"""Metric of all held-out data together; with several sources, ``held_out_loss/NAME`` is that of one."""
 _BEFORE = 50  # number of updates with which a spike is compared
 _LEAST = 10  # updates needed before a spike can be detected
 _DEVIATIONS = 8.0  # median absolute deviations that make a spike
@@ -35,8 +38,9 @@ class Logs:
     starts: tuple[Mapping[str, Any], ...] = ()
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the steps that have a metric, ``(n,)``, and its values, ``(n,)`` float64."""
-        points = [(line["step"], line[name]) for line in self.records if isinstance(line.get(name), int | float)]
+        """Return the steps that have a metric that is finite, ``(n,)``, and its values, ``(n,)`` float64."""
+        logged = ((line["step"], line.get(name)) for line in self.records)
+        points = [(step, value) for step, value in logged if isinstance(value, int | float) and math.isfinite(value)]
         steps, values = zip(*points, strict=True) if points else ((), ())
         return np.array(steps, np.int64), np.array(values, np.float64)
 
@@ -44,7 +48,7 @@ class Logs:
     def held_out(self) -> list[str]:
         """Names of the held-out losses."""
         names = dict.fromkeys(name for line in self.records for name in line)
-        return [name for name in names if name.partition("/")[0] == "held_out_loss"]
+        return [name for name in names if name.partition("/")[0] == HELD_OUT]
 
     @property
     def restarts(self) -> list[int]:
@@ -58,6 +62,11 @@ class Logs:
         return total[np.searchsorted(known, steps, side="right")]
 
 
+def records_in(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a metrics file that name their step; none if a run was killed in its first entry."""
+    return (line for line in read_lines(path) if isinstance(line.get("step"), int))
+
+
 def read_logs(folder: str | os.PathLike[str]) -> Logs:
     """Read ``metrics.jsonl`` of a run, or else TensorBoard's event files.
 
@@ -65,7 +74,7 @@ def read_logs(folder: str | os.PathLike[str]) -> Logs:
         FarspanError: the folder has neither, or TensorBoard is not installed.
     """
     place = Path(folder)
-    records = [line for line in read_lines(place / METRICS) if isinstance(line.get("step"), int)]
+    records = list(records_in(place / METRICS))
     if not records and any(place.glob(_EVENTS)):
         records = _read_events(place)
     if not records:

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.reporting import current, result
 from pipelines.engine.pace import short
-from pipelines.runs.logs import Logs, read_logs
+from pipelines.runs.logs import HELD_OUT, Logs, read_logs, records_in
 from pipelines.runs.options import Runs
 from trainer.metrics import METRICS
 from trainer.run.about import SUMMARY
@@ -57,7 +57,7 @@ def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
         FarspanError: the folder has no run.
     """
     top = Path(folder)
-    places = sorted(path.parent for path in top.rglob(METRICS) if path.stat().st_size)
+    places = sorted(path.parent for path in top.rglob(METRICS) if any(records_in(path)))
     if not places:
         raise FarspanError(f"{top}: holds no run; give a folder with runs of `farspan train`")
     return [_facts(read_logs(place), str(place.relative_to(top))) for place in places]
@@ -68,7 +68,8 @@ def _facts(logs: Logs, name: str) -> dict[str, Any]:
     step = max(int(line["step"]) for line in logs.records)
     _, losses = logs.curve("loss")
     _, rates = logs.curve("source_tokens_per_second")
-    held_out = [values[-1] for _, values in map(logs.curve, logs.held_out) if len(values)]
+    measured = {name: values[-1] for name in logs.held_out if len(values := logs.curve(name)[1])}
+    held_out = [measured[HELD_OUT]] if HELD_OUT in measured else list(measured.values())
     return {
         "run": logs.folder.name if name == "." else name,
         "recipe": str(last.get("recipe", "")),

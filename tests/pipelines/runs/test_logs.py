@@ -28,6 +28,15 @@ def test_an_incomplete_last_line_is_left_out(tmp_path):
     assert len(read_logs(folder).curve("loss")[0]) == 200
 
 
+def test_values_that_are_not_finite_are_no_points_of_a_curve(tmp_path, run):
+    make_run(tmp_path / "a")
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 201, "loss": NaN, "grad_norm": Infinity}\n')
+    steps, losses = read_logs(tmp_path / "a").curve("loss")
+    assert (steps[-1], len(losses)) == (200, 200)
+    assert run("plot", tmp_path / "a", "--figure", tmp_path / "new" / "a.svg")[0] == 0
+
+
 def test_tensorboard_alone_is_read(tmp_path):
     log = TensorBoard(tmp_path, 0)
     for step, loss in enumerate(losses(30), 1):

@@ -22,6 +22,22 @@ def test_runs_at_any_depth_with_their_states(tmp_path, run):
     assert first["held_out_loss"] == losses(200)[-1] + 0.1
 
 
+def test_the_held_out_loss_of_several_sources_is_that_of_all_tokens(tmp_path):
+    make_run(tmp_path / "a")
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        print(
+            json.dumps({"step": 200, "held_out_loss": 3.0, "held_out_loss/wiki": 2.0, "held_out_loss/x": 7.0}),
+            file=file,
+        )
+    assert runs(tmp_path)[0]["held_out_loss"] == 3.0
+
+
+def test_a_run_killed_in_its_first_entry_hides_no_other(tmp_path):
+    make_run(tmp_path / "a")
+    (make_run(tmp_path / "b") / "metrics.jsonl").write_text('{"step": 1, "lo')
+    assert [one["run"] for one in runs(tmp_path)] == ["a"]
+
+
 def test_the_table_is_whole_in_a_log(tmp_path, run):
     make_run(tmp_path / "a-run-with-a-long-name")
     _, out, _ = run("runs", tmp_path)
