@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-# C0, DEL and C1 controls (among them ESC, which starts terminal commands) except tab and line feed; Unicode's
-# direction marks, embeddings, overrides and isolates, which change the order in which text is shown.
 _PLURAL = re.compile(r"s\b")  # the end of the noun in the name of a total
 _UNITS = {
     "first_level": "documents before it was split",
@@ -13,6 +11,8 @@ _UNITS = {
     "source_length": "source positions",
     "target_length": "target positions",
 }  # totals whose names lack a unit
+# C0, DEL and C1 controls (among them ESC, which starts terminal commands) except tab and line feed; Unicode's
+# direction marks, embeddings, overrides and isolates, which change the order in which text is shown.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 

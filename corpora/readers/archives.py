@@ -33,10 +33,12 @@ Add = Callable[[str, BinaryIO], Iterator[int]]  # name and content of a member -
 
 
 def is_archive(path: str) -> bool:
+    """Return True for the name of a tar archive, compressed or not, or of a zip archive."""
     return is_zip(path) or bool(_TAR.search(path))
 
 
 def is_zip(path: str) -> bool:
+    """Return True for the name of a zip archive."""
     return path.lower().endswith(".zip")
 
 

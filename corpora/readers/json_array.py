@@ -164,7 +164,7 @@ class _Elements(Lines):
                 if scan.behind is not None:
                     if self._field is not None:
                         return
-                    raise OSError(f"byte {scan.behind}: text behind the JSON array")
+                    raise OSError(f"byte {scan.behind}: text after the JSON array")
             if scan.depth:
                 raise EOFError("the file ends inside the JSON array")
         except STREAM_ERRORS as error:

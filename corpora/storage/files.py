@@ -158,11 +158,13 @@ def sweep(folder: str) -> None:
 
 
 def read_bytes(path: str) -> bytes:
+    """Return the contents of a file, local or remote."""
     with open(path) as file:
         return file.read()
 
 
 def write_bytes(path: str, data: bytes) -> None:
+    """Create a file, local or remote, that appears when it is complete."""
     with create(path) as file:
         file.write(data)
 

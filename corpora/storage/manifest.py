@@ -162,10 +162,12 @@ class Manifest:
 
 
 def json_bytes(value: object) -> bytes:
+    """Return a value as indented JSON with a line end, in UTF-8."""
     return (indented_json(value) + "\n").encode()
 
 
 def farspan_version() -> str:
+    """Return the version of the installed distribution; ``0+source`` if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import, and only writers need it
 
     try:

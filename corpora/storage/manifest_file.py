@@ -24,6 +24,7 @@ _RESTORE = "restore it from its source, or make the artefact again"
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Write the manifest of a folder."""
     write_bytes(os.path.join(folder, NAME), manifest.to_json())
 
 
@@ -53,6 +54,7 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
 
 
 def manifest_sha256(folder: str) -> str:
+    """Return the hexadecimal sha256 of a folder's manifest, which names the artefact."""
     return hashlib.sha256(read_bytes(os.path.join(folder, NAME))).hexdigest()
 
 

@@ -23,6 +23,7 @@ MOST_SHARDS = 99_999  # per artefact, so that sorting shards by name sorts them 
 
 
 def shard_name(index: int, count: int) -> str:
+    """Return the file name of shard ``index``, from 0, of ``count``."""
     return f"part-{index:05d}-of-{count:05d}.arrow"
 
 

@@ -50,6 +50,7 @@ def skip(data: np.ndarray, i: int, stop: int, kinds: np.ndarray, kind: int) -> i
 
 @compiled
 def skip_blanks(data: np.ndarray, i: int, stop: int) -> int:
+    """Return the position after the blanks and tabs of ``data[i:stop]``."""
     while i < stop and (data[i] == _BLANK or data[i] == _TAB):
         i += 1
     return i
@@ -57,6 +58,7 @@ def skip_blanks(data: np.ndarray, i: int, stop: int) -> int:
 
 @compiled
 def skip_word(data: np.ndarray, i: int, stop: int, kinds: np.ndarray) -> int:
+    """Return the position of the first white space of ``data[i:stop]``; ``stop`` if there is none."""
     while i < stop:
         code, after = decode(data, i)
         if kinds[code] & SPACE:

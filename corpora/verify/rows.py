@@ -168,6 +168,7 @@ _KEY = make_key(0, "verification")
 
 
 def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
+    """Yield a problem if token ids are outside the vocabulary, or if special tokens are stored as text."""
     values = tokens.compact().values
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
         yield f"{place}: token ids {values.min()}..{values.max()} are not all in the vocabulary"

@@ -29,10 +29,12 @@ _PUBLISHED_SENTINELS = ("<extra_id_{}>", "<sentinel_{}>")  # T5, LongT5 and simi
 
 
 def sentinel(index: int) -> str:
+    """Return the name of sentinel ``index``, from 0."""
     return f"{_SENTINEL}{index}>"
 
 
 def is_sentinel(name: str) -> bool:
+    """Return True for the name of a sentinel."""
     return name.startswith(_SENTINEL)
 
 

@@ -23,6 +23,7 @@ def english_stopwords() -> frozenset[str]:
 
 
 def english_stopwords_version() -> str:
+    """Return name and version of the library that has the list, for manifests."""
     return f"spacy {_spacy().version}"
 
 

@@ -30,6 +30,7 @@ _TASKS_PER_RANGE = 16
 
 
 def ids_path(shard: str) -> str:
+    """Return the path of the hashes of a shard's ids."""
     return shard.removesuffix(".arrow") + ".ids.npy"
 
 

@@ -26,6 +26,7 @@ def absolute(path: str) -> str:
 
 
 def tokenizer_folder(artefact: str) -> str:
+    """Return the folder of an artefact's tokenizer."""
     return os.path.join(artefact, "tokenizer")
 
 

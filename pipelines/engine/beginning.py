@@ -120,4 +120,5 @@ def _short(value: Any) -> Any:
 
 
 def ending(folder: str, suffix: str) -> list[str]:
+    """List the files below a folder whose paths end in ``suffix``."""
     return [path for path in files.walk(folder) if path.endswith(suffix)]

@@ -46,6 +46,7 @@ def remove_empty_folders(output: str) -> None:
 
 
 def numbered(name: str, index: int) -> str:
+    """Return ``name`` with a number of five digits, for example ``pack-00003``."""
     return f"{name}-{index:05d}"
 
 

@@ -47,6 +47,7 @@ def unmerged_schema(vocab_size: int) -> pa.Schema:
 
 
 def checksum_path(shard: str) -> str:
+    """Return the path of the checksum of a shard."""
     return shard.removesuffix(".arrow") + ".sha256"
 
 

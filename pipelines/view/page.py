@@ -225,4 +225,5 @@ def string_block(address: str, heading: str, note: str, text: str, start: int = 
 
 
 def no_block(address: str) -> FarspanError:
+    """Make the error for the address of a text that the row does not have."""
     return FarspanError(f"no text {address!r} in this row")

@@ -50,6 +50,7 @@ class _Layout:
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split a file between record batches."""
     with files.open(path) as file:
         layout = _walk(file, files.size(path))
     return group([batch.stop - batch.start for batch, _ in layout.batches], target_bytes)
@@ -81,6 +82,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
+    """Map the columns of the file to the text in them, by ``columns.fields``."""
     with files.open(path) as file:
         return columns.fields(_schema(file, _walk(file, files.size(path))))
 

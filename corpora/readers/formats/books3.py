@@ -14,6 +14,7 @@ from corpora.storage.files import Files
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split an archive between its text members."""
     return plan_archive(path, files, target_bytes, _is_text)
 
 

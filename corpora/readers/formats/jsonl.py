@@ -24,6 +24,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def add(block: BlockBuilder, line: Line) -> None:
+    """Add the object on a line as a record; its place is its offset."""
     block.add(line.offset, parse(line), line.data)
 
 

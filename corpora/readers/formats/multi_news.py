@@ -22,6 +22,7 @@ _FIELDED = (jsonl.READER, parquet.READER, arrow.READER)
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split a file as the reader of its layout does."""
     return _reader(path).plan(path, files, target_bytes)
 
 
@@ -32,6 +33,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
+    """Return the fields as the reader of the file's layout does; none for source lines."""
     look = _reader(path).fields
     return look(path, files) if look else {}
 

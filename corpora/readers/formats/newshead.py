@@ -23,6 +23,7 @@ _TORCH = (".pt", ".pth")
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split a JSON file; a file saved by torch is one range."""
     return [Cut(0, 1, files.size(path))] if _saved_by_torch(path) else json_array.plan(path, files, target_bytes)
 
 

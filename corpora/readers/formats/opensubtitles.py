@@ -29,6 +29,7 @@ _XML = re.compile(r"\.xml(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split an archive between members, and lines of text between runs; an XML file is one range."""
     if is_archive(path):
         return plan_archive(path, files, target_bytes, _is_xml)
     size = files.size(path)

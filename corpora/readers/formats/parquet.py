@@ -24,6 +24,7 @@ AddRows = Callable[[BlockBuilder, pa.RecordBatch, int, pa.Schema], Iterator[int]
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split a file between row groups."""
     with _open(path, files) as file:
         metadata = file.metadata
         return group(
@@ -77,6 +78,7 @@ def read_columns(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
+    """Map the columns of the file to the text in them, by ``columns.fields``."""
     with _open(path, files) as file:
         return columns.fields(file.schema_arrow)
 

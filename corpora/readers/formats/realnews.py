@@ -22,6 +22,7 @@ _STEP = 1 << 20
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Split the published archive between members, and a file of lines into ranges."""
     if is_archive(path):
         return plan_archive(path, files, target_bytes, _is_lines)
     return plan_lines(path, files, target_bytes)
