@@ -127,14 +127,14 @@ class HuggingFaceTokenizer:
     def encode(self, texts: Sequence[str]) -> Ragged:
         self._encoded += sum(map(len, texts))
         if self._encoded <= _FIRST or not self._engine:
-            with _said():
+            with _explained_errors():
                 encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
             return Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
         return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
         if not self._split:
-            with _said():
+            with _explained_errors():
                 encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
             ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
             starts = [
@@ -228,7 +228,7 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def _explained_errors() -> Iterator[None]:
     """Explain an error of the tokenizers library about a text.
 
     Raises:

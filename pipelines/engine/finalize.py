@@ -185,7 +185,7 @@ def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None
         bad, number = (sum(row.get(name, 0) for row in counts) for name in (part, whole))
         return bad / max(number, 1), f"{bad:,} of {number:,} {say}"
 
-    worst, told = max(
+    worst, damage = max(
         share("damaged_files", "files", "files are damaged"),
         share("lost_bytes", "bytes", "bytes lie in damaged places"),
         share("rejected", "read", "records were rejected"),
@@ -194,7 +194,7 @@ def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None
     if worst > budget:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in folded["rejects"].items())
         raise FarspanError(
-            f"{output}: {told} ({reasons}), more than the error budget of {budget:.2%}{_example(output, folded)}. "
+            f"{output}: {damage} ({reasons}), more than the error budget of {budget:.2%}{_example(output, folded)}. "
             f"Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
             "run the same command with a larger --error-budget, which keeps the finished work"
         )

@@ -22,7 +22,7 @@ from pipelines.engine.job import REPEAT, Report, Task
 from pipelines.engine.paths import WORK, shows_presence
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
-_TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
+_MARK = "farspan says: "  # prefix of a task's message to the driver, in its exception
 _PATIENCE = 20.0  # seconds that an attempt waits for the receipt of another one, whose file has its name
 _LOOK = 0.5  # seconds between two checks for it
 
@@ -47,11 +47,11 @@ class RunTask:
             report = partial(self.reporter, self.stage, task.name)
             made = perform(task, self.work, self.output, report, looked=self.looked)
         except (Exception, SystemExit) as error:  # a plug-in that exits with status 0 would end the job as done
-            text = _told(error, self.output)
+            text = _message(error, self.output)
             with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
                 require_begun(self.output)
-                write_bytes(f"{place}.failed", told_bytes(text))
-            raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
+                write_bytes(f"{place}.failed", message_bytes(text))
+            raise FarspanError(f"{_MARK}task {task.name} failed: {text}") from error
         finally:
             pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
         self.reporter(self.stage, task.name, task.units, sum(made.rejects.values()) if made else 0)
@@ -60,7 +60,7 @@ class RunTask:
 
 def without_prefix(error: FarspanError) -> str:
     """Return the message of ``RunTask`` about a failed task without its prefix."""
-    return str(error).removeprefix(_TOLD)
+    return str(error).removeprefix(_MARK)
 
 
 class _DoneElsewhere(Exception):
@@ -145,12 +145,12 @@ class _Attempt:
         return files.published(self.require_open, self.give_way)
 
 
-def told_bytes(text: str) -> bytes:
+def message_bytes(text: str) -> bytes:
     """Encode a message, in which a file's name may have bytes that are no text, as lone surrogates."""
     return text.encode(errors="backslashreplace")
 
 
-def _told(error: BaseException, output: str) -> str:
+def _message(error: BaseException, output: str) -> str:
     """Make the message to the user for a task's exception, with the cure."""
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {REPEAT}"
@@ -175,7 +175,7 @@ def explain(work: str, error: Exception) -> FarspanError:
         reason = read_bytes(failed[0]).decode(errors="replace").strip()
         task = os.path.basename(failed[0]).removesuffix(".failed")
         return FarspanError(f"task {task} failed: {reason}")
-    if told := re.search(rf"{_TOLD}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):
-        return FarspanError(told[1])
+    if match := re.search(rf"{_MARK}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):
+        return FarspanError(match[1])
     last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return FarspanError(f"the runner stopped: {last}; finished tasks are kept")

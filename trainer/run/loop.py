@@ -56,27 +56,27 @@ class Loop:
         self._skipped = SkippedUpdates(trainer.recipe.run)
         self._saved, self._selected = trainer.step, checkpoints.selection
 
-    def run(self, last: int, asked: Callable[[], bool]) -> bool:
+    def run(self, last: int, stop_requested: Callable[[], bool]) -> bool:
         """Train until step ``last`` or an early end, with a checkpoint there.
 
         Args:
             last: finished updates to stop at.
-            asked: returns True once this process was asked to stop.
+            stop_requested: returns True once this process was asked to stop.
 
         Returns:
             True if a rank was asked to stop.
         """
         trainer = self._trainer
-        self._evaluate(asked)  # a stopped run may have left it out
+        self._evaluate(stop_requested)  # a stopped run may have left it out
         while trainer.step < last and not self._early():
             self._profile.before(trainer.step + 1)
-            update = trainer.update(self._batches, stop=asked())
+            update = trainer.update(self._batches, stop=stop_requested())
             self._log()  # the previous update, while the device works on this one
             if update is None:
                 self._save()
                 return True
             self._unlogged = update
-            improved = self._evaluate(asked)
+            improved = self._evaluate(stop_requested)
             due = trainer.step % self._recipe.checkpoint.every == 0
             if improved or due or trainer.step == last or self._early():
                 self._log()
@@ -101,7 +101,7 @@ class Loop:
             with raised_alike():
                 self._skipped.count(record)
 
-    def _evaluate(self, asked: Callable[[], bool]) -> bool:
+    def _evaluate(self, stop_requested: Callable[[], bool]) -> bool:
         """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""
         trainer, evaluation, before = self._trainer, self._recipe.evaluation, self._checkpoints.selection
         if evaluation is None:
@@ -114,7 +114,7 @@ class Loop:
         if (
             not (loss_due or (texts_due and generation))
             or before.evaluated >= trainer.step
-            or trainer.world.any(asked())
+            or trainer.world.any(stop_requested())
         ):
             return False
         self._log()

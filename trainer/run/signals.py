@@ -14,23 +14,23 @@ from their launcher."""
 
 
 class Interruption:
-    """Context in which the first SIGINT or SIGTERM only sets ``asked``.
+    """Context in which the first SIGINT or SIGTERM only sets ``received``.
 
     A signal at least ``ECHO`` seconds later has its usual effect. Outside the main thread, where Python cannot handle
     signals, the context does nothing.
 
     Attributes:
-        asked: name of the first signal; None before it.
+        received: name of the first signal; None before it.
     """
 
     def __init__(self) -> None:
-        self.asked: str | None = None
-        self._asked_at = 0.0
+        self.received: str | None = None
+        self._received_at = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(
@@ -38,10 +38,10 @@ class Interruption:
     ) -> None:
         self._restore()
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked is None:
-            self.asked, self._asked_at = signal.Signals(number).name, time.monotonic()
-        elif time.monotonic() - self._asked_at >= ECHO:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received is None:
+            self.received, self._received_at = signal.Signals(number).name, time.monotonic()
+        elif time.monotonic() - self._received_at >= ECHO:
             self._restore()
             signal.raise_signal(number)
 

@@ -124,11 +124,11 @@ def _train(
         stack.enter_context(display)
         profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
         loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
-        stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.asked))
+        stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.received))
         checkpoints.finish()
         early = stopped_early(recipe, checkpoints.selection)
         if stopped:
-            display.say(_stopped(trainer.step, stop.asked))
+            display.say(_stopped(trainer.step, stop.received))
         if early and restored != trainer.step:
             display.say(_ended_early(trainer.step, checkpoints.selection))
         finished = trainer.step == unit.steps or early

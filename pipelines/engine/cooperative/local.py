@@ -29,7 +29,7 @@ from pipelines.engine.job import REPEAT, Job, Stage
 from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.presence.identity import WORKER, Identity
 from pipelines.engine.presence.member import FAILED, Member
-from pipelines.engine.tasks import RunTask, told_bytes, without_prefix
+from pipelines.engine.tasks import RunTask, message_bytes, without_prefix
 
 _LOOK = 0.02  # seconds between two looks at the workers
 _LOOKS_AT_FOLDER = 50  # looks at the workers between two looks at the folder
@@ -74,7 +74,7 @@ def work(tasks: SharedTasks) -> None:
             raise FarspanError(f"{work}: files in it were deleted while the job ran; {REPEAT}") from error
         except FarspanError as error:
             if member.failure() is None:
-                member.mark(FAILED, told_bytes(without_prefix(error)))  # the others stop as well
+                member.mark(FAILED, message_bytes(without_prefix(error)))  # the others stop as well
             raise
     member.disappear()
 
@@ -154,9 +154,9 @@ def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
         try:
             workers = [stack.enter_context(_worker(data)) for _ in range(number)]
         except OSError as error:  # too many files or processes, or no room for temporary files
-            told = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
+            reason = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
             raise EngineStopped(
-                f"a worker process cannot be started: {told}; {REPEAT}, with fewer --workers"
+                f"a worker process cannot be started: {reason}; {REPEAT}, with fewer --workers"
             ) from error
         yield workers
 

@@ -31,7 +31,7 @@ from pipelines.engine.presence.identity import LAUNCHER, Identity
 from pipelines.engine.presence.lock import refuse_drivers, shared
 from pipelines.engine.presence.member import FAILED, IDLE, Member
 from pipelines.engine.progress import ProgressBars
-from pipelines.engine.tasks import RunTask, told_bytes, without_prefix
+from pipelines.engine.tasks import RunTask, message_bytes, without_prefix
 
 _FOLD = "manifest"  # the claim to write it
 _RATE = 10.0  # requests a second of processes that wait for the manifest
@@ -123,7 +123,7 @@ class _Part:
             self._end()
         except FarspanError as error:
             if self._member.failure() is None:
-                self._member.mark(FAILED, told_bytes(str(error)))  # the others stop as well
+                self._member.mark(FAILED, message_bytes(str(error)))  # the others stop as well
             raise
 
     def _do_stage(self, number: int, stage: Stage, done: set[str], bars: ProgressBars) -> None:
@@ -160,8 +160,8 @@ class _Part:
                 self._fold(claims, following)
                 return
             generation = following or generation
-            if told := self._member.failure():
-                raise FarspanError(told)
+            if failure := self._member.failure():
+                raise FarspanError(failure)
             time.sleep(pace.after(3, changed=False))
         self._clean_after(claims, generation)
 

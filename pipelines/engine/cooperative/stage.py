@@ -127,8 +127,8 @@ class SharedStage:
             FarspanError: another process reported a failure.
             JobGone: the folder is gone.
         """
-        if told := self._member.failure():
-            raise FarspanError(told)
+        if failure := self._member.failure():
+            raise FarspanError(failure)
         if self._member.gone:
             raise JobGone
 

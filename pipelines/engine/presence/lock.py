@@ -143,7 +143,7 @@ def _settle(member: Member, kind: str, folder: str, owner: str | None = None) ->
         FarspanError: one gave a sign of life, or works on this machine.
     """
     member.look()
-    since, told = time.monotonic(), False
+    since, noted = time.monotonic(), False
     while True:
         others = [other for other in member.others(kind) if owner in (None, other.name)]
         if not others and (owner is None or member.dead(owner)):
@@ -153,11 +153,11 @@ def _settle(member: Member, kind: str, folder: str, owner: str | None = None) ->
                 raise FarspanError(
                     f"{folder}: another farspan job works here ({other}); wait, or give another --output"
                 )
-        if not told:
+        if not noted:
             lease = max((other.lease for other in others), default=member.identity.lease)
             who = others[0] if others else "a process"
             note(f"{folder}: waiting up to {lease:g} s to see whether {who} still works there")
-            told = True
+            noted = True
         time.sleep(min(_LOOKS, member.identity.lease / 10))
         member.look()
 

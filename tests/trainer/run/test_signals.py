@@ -27,12 +27,12 @@ def clock(monkeypatch):
 def test_the_first_signal_is_a_wish_and_its_echo_is_the_same_one(clock):
     before = signal.getsignal(signal.SIGINT)
     with Interruption() as stop:
-        assert stop.asked is None
+        assert stop.received is None
         os.kill(os.getpid(), signal.SIGTERM)
         clock[0] += ECHO / 2
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.asked == "SIGTERM"
+        assert stop.received == "SIGTERM"
     assert signal.getsignal(signal.SIGINT) == before
 
 
@@ -42,5 +42,5 @@ def test_a_later_signal_acts_as_ever(clock):
         clock[0] += ECHO
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked == "SIGINT"
+        assert stop.received == "SIGINT"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

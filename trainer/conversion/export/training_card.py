@@ -34,13 +34,13 @@ def training_section(source: Path) -> str:
 
 def _recipe(recipe: Recipe, name: str) -> list[str]:
     stages = recipe.curriculum
-    told = f"Recipe `{name}`: " if name else ""
+    origin = f"Recipe `{name}`: " if name else ""
     epochs = recipe.run.epochs if recipe.run.steps is None else None
     length = counted(stages[-1].last_step, "update") if epochs is None else counted(epochs, "epoch")
     optimizer = f"{recipe.optimizer.name}, learning rate {recipe.optimizer.learning_rate:g}"
     return [
         "## Training\n",
-        f"{told}{length} of {recipe.run.batch_size:,} sequences, sources of up to {recipe.data.source_length:,} and "
+        f"{origin}{length} of {recipe.run.batch_size:,} sequences, sources of up to {recipe.data.source_length:,} and "
         f"targets of up to {recipe.data.target_length:,} tokens; {optimizer}; {recipe.run.precision}.\n",
     ]
 
