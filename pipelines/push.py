@@ -116,8 +116,7 @@ def command(options: Push) -> None:
     pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
     result(
         f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}) in "
-        f"{counted(pushed.commits, 'commit')}, "
-        f"{pushed.present:,} were there",
+        f"{counted(pushed.commits, 'commit')}, {counted(pushed.present, 'file')} already there",
         target=options.target,
         **pushed._asdict(),
     )

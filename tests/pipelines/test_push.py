@@ -133,7 +133,7 @@ def test_a_model_is_published_as_one(tmp_path, hub, capsys):
     (tmp_path / "model" / ".cache").write_text("")
     command(Push(artefact=f"{tmp_path}/model", target="hf://me/tiny"))
     assert hub.repos["models/me/tiny"] == {"config.json": b"{}"}
-    assert "hf://me/tiny: 1 file sent (2 bytes) in 1 commit, 0 were there" in capsys.readouterr().out
+    assert "hf://me/tiny: 1 file sent (2 bytes) in 1 commit, 0 files already there" in capsys.readouterr().out
 
 
 def test_a_published_artefact_opens_from_the_hub(hub, finished, tmp_path):
