@@ -1,4 +1,4 @@
-"""T5's collators, told again: each gives source and target that together are the text, with the published shares."""
+"""Ports of T5's collators: each gives source and target that together are the text, with the published shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other exceptions as ones that users are meant to read."""
+"""Conversion of other exceptions into messages for users."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Messages as text, as JSON, and none."""
+"""Messages as text, as JSON, and suppressed by --quiet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts of tasks: what nobody wrote is refused, and their fold does not depend on order."""
+"""Receipts of tasks: malformed ones are refused, and their fold does not depend on order."""
 
 from __future__ import annotations
 

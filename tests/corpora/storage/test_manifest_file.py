@@ -1,4 +1,4 @@
-"""Manifests in folders: what is written is read back, and what nobody wrote is refused in one line."""
+"""Manifests in folders: written, read back, and refused in one line if malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every lie that a mask set can tell is told by a sound one, and found: by `verify`, and when it is opened to train."""
+"""Every kind of damage is done to a sound mask set and found: by `verify`, and when it is opened for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and the walk over entities, by hand."""
+"""Names of entities, and the selection of sentences entity by entity, compared with results by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Chances of treatments at their borders."""
+"""Probabilities of treatments at their boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of raw text: documents are made from the inputs of a recipe, and for nothing else."""
+"""Mixtures of raw text: documents are made from the inputs of a mixture file, and from nothing else."""
 
 from __future__ import annotations
 

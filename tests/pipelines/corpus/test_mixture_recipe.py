@@ -1,4 +1,4 @@
-"""Recipes of `farspan corpus long`: what is read, and what is refused with the file, the key and the cure."""
+"""Mixture files of `farspan corpus long`: the keys that are read, and refusals with the file, the key and the cure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files cut into ranges, and ranges dealt to tasks: nothing lost, nothing twice, no task too large."""
+"""Files cut into ranges, and ranges assigned to tasks: nothing lost, nothing twice, no task too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that no document is made of."""
+"""Texts that do not become documents."""
 
 from __future__ import annotations
 

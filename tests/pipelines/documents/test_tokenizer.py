@@ -1,4 +1,4 @@
-"""``farspan tokenizer train``: raw text is read as for documents, and nothing is left out in silence."""
+"""``farspan tokenizer train``: raw text is read as for documents, and nothing is left out silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The begin of a job in its folder: begun, resumed, finished, and folders of others that are refused."""
+"""The start of a job in its folder: new, resumed, finished, and folders of other jobs, which are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of farspan stats: its words, its ends, and that nothing leaves its panel."""
+"""The figure of farspan stats: its labels and axis limits, and that everything is inside its panel."""
 
 from __future__ import annotations
 

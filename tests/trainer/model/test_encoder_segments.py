@@ -1,4 +1,4 @@
-"""Packed rows: no pattern lets one document know of another."""
+"""Packed rows: with every pattern, a document does not depend on the other documents of its row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass through the model asks the device for nothing: on ``meta`` there are no values that one could wait for."""
+"""A pass through the model never waits for the device: on ``meta`` there are no values to wait for."""
 
 from __future__ import annotations
 

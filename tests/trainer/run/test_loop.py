@@ -1,4 +1,4 @@
-"""Runs that keep their best checkpoint and end early; stopped and killed, they choose the same."""
+"""Runs that keep their best checkpoint and end early, with the same choice after being stopped or killed."""
 
 from __future__ import annotations
 

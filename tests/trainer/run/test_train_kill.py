@@ -1,4 +1,4 @@
-"""A run that is killed at any moment, checkpoints being written all the time, learns what it would have learnt."""
+"""A run that is killed at any moment, also during checkpoints, ends with the weights of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs of several processes: stopped, killed and poisoned, and yet the run of one process."""
+"""Runs of several processes that are stopped, killed or get NaN have the results of one process."""
 
 from __future__ import annotations
 

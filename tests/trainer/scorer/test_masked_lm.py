@@ -1,4 +1,4 @@
-"""Masked language models of Hugging Face, parted into backbone and head."""
+"""Masked language models of Hugging Face, divided into backbone and head."""
 
 from __future__ import annotations
 

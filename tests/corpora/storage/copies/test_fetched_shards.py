@@ -1,4 +1,4 @@
-"""Shards of a remote artefact that stay, and those that go."""
+"""Shards of a remote artefact: those that stay mapped, and those that are released."""
 
 from __future__ import annotations
 

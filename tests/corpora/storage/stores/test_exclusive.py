@@ -1,4 +1,4 @@
-"""Exclusive creation and times on stores other than S3: one creator, and a clear word where a store cannot."""
+"""Exclusive creation and times on stores other than S3: one creator, and an error where the store cannot."""
 
 from __future__ import annotations
 

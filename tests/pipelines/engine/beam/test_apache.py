@@ -1,4 +1,4 @@
-"""Beam's import, in a process of its own: it says nothing, and leaves the root logger alone."""
+"""Beam's import, in a separate process: it prints nothing, and does not change the root logger."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The order of claims, and the pace of looking."""
+"""The order of claims, and the intervals of polling."""
 
 from __future__ import annotations
 

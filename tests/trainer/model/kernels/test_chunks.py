@@ -1,4 +1,4 @@
-"""The size of chunks decides no result, only how many there are."""
+"""The size of chunks does not affect the result."""
 
 from __future__ import annotations
 

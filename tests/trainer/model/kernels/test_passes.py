@@ -1,4 +1,4 @@
-"""Passes over whole rows give what chunks give; here on a CPU, which they are not for."""
+"""Passes over whole rows give the results of chunks; tested on a CPU, although only GPUs use them."""
 
 from __future__ import annotations
 

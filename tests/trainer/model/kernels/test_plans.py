@@ -1,4 +1,4 @@
-"""Groups of queries and keys against the dense statement of the pattern that they say."""
+"""Groups of queries and keys against the dense statement of their pattern."""
 
 from __future__ import annotations
 
