@@ -25,7 +25,7 @@ from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
-from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
+from pipelines.corpus.mixture_file import MixtureFile, read_mixture_file
 from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
@@ -39,7 +39,7 @@ BUCKET_TOKENS = 4  # maximum tokens of a bucket, as a multiple of a shard's; a s
 
 
 def jobs(options: LongCorpus) -> Iterator[Job]:
-    """Yield the job that makes the documents, if the recipe has inputs; after it has run, the job of the corpus.
+    """Yield the job that makes the documents, if the mixture file has inputs; after it has run, the job of the corpus.
 
     Raises:
         FarspanError: as ``plan_documents`` and ``plan``.
@@ -51,38 +51,41 @@ def jobs(options: LongCorpus) -> Iterator[Job]:
 
 
 def plan_documents(options: LongCorpus) -> Job | None:
-    """Declare the job that makes the documents from the recipe's inputs, to run before ``plan``; None without inputs.
+    """Declare the job that makes the documents from the inputs of the mixture file; None without inputs.
 
-    Documents are the same for every seed and compression of the corpus.
+    It runs before ``plan``. Documents are the same for every seed and compression of the corpus.
 
     Raises:
-        FarspanError: the recipe is wrong, input is missing, or no documents could satisfy the options of the corpus.
+        FarspanError: the mixture file is wrong, input is missing, or no documents could satisfy the options of the
+            corpus.
     """
-    recipe = read_recipe(options.recipe)
-    inputs = recipe.inputs(options.recipe)
+    settings = read_mixture_file(options.recipe)
+    inputs = settings.inputs(options.recipe)
     if not inputs:
         return None
     shard_count(options.shards, 0)
-    if options.split == "held-out" and not recipe.held_out:
+    if options.split == "held-out" and not settings.held_out:
         raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
     return documents_job.plan(
         Documents(
             inputs=inputs,
-            output=_documents_folder(options, recipe),
-            tokenizer=recipe.tokenizer or "",
-            sentences=recipe.sentences,
-            held_out=recipe.held_out,
+            output=_documents_folder(options, settings),
+            tokenizer=settings.tokenizer or "",
+            sentences=settings.sentences,
+            held_out=settings.held_out,
         )
     )
 
 
-def _documents_folder(options: LongCorpus, recipe: MixtureRecipe) -> str:
-    if recipe.documents is not None:
-        folder = absolute(recipe.documents)
+def _documents_folder(options: LongCorpus, settings: MixtureFile) -> str:
+    if settings.documents is not None:
+        folder = absolute(settings.documents)
         if folder == absolute(options.output):
-            raise FarspanError(f"--output {options.output}: is the folder of the recipe's documents; give another")
+            raise FarspanError(
+                f"--output {options.output}: is the folder of the documents that the mixture file names; give another"
+            )
         return folder
-    if all(source.input is None for source in recipe.sources.values()):
+    if all(source.input is None for source in settings.sources.values()):
         raise FarspanError(
             f"{options.recipe}: neither documents nor inputs; add documents = ... of `farspan documents`, "
             "or an input to each source"
@@ -91,30 +94,30 @@ def _documents_folder(options: LongCorpus, recipe: MixtureRecipe) -> str:
 
 
 def plan(options: LongCorpus) -> Job:
-    """Check recipe and options, compute the shares and declare the tasks; the documents exist already.
+    """Check mixture file and options, compute the shares and declare the tasks; the documents exist already.
 
     Raises:
-        FarspanError: the recipe is wrong, its documents are not finished or lack a source, the weights, budget or caps
-            cannot be satisfied, or a number is out of range.
+        FarspanError: the mixture file is wrong, its documents are not finished or lack a source, the weights, budget or
+            caps cannot be satisfied, or a number is out of range.
     """
-    recipe = read_recipe(options.recipe)
-    recipe.inputs(options.recipe)
-    documents = Parent.read(_documents_folder(options, recipe), "farspan.documents")
-    read = {name: _tokens(options, documents, name) for name in recipe.sources}
-    mixture = _mixture(options, recipe, documents, read)
-    packing, windows = recipe.packing, recipe.windows
+    settings = read_mixture_file(options.recipe)
+    settings.inputs(options.recipe)
+    documents = Parent.read(_documents_folder(options, settings), "farspan.documents")
+    read = {name: _tokens(options, documents, name) for name in settings.sources}
+    mixture = _mixture(options, settings, documents, read)
+    packing, windows = settings.packing, settings.windows
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
         "builder": "long",
         **recorded(packing),
-        "mixture": _described(mixture, recipe),
-        "short_documents": recipe.short_documents,
+        "mixture": _described(mixture, settings),
+        "short_documents": settings.short_documents,
         "stride": windows.stride,
         "overlap": windows.overlap,
         **recorded(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, options.split == "held-out", tuple(recipe.sources))
+    place = PlaceSources(key, shards, options.split == "held-out", tuple(settings.sources))
     output = absolute(options.output)
     stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
     work = PackLong(
@@ -122,7 +125,7 @@ def plan(options: LongCorpus) -> Job:
         {name: share.epochs for name, share in mixture.shares.items()},
         packing,
         windows,
-        recipe.short_documents == "across",
+        settings.short_documents == "across",
         key,
         documents.vocab_size,
         options.compression,
@@ -138,15 +141,15 @@ def plan(options: LongCorpus) -> Job:
     return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=work_bytes)
 
 
-def _mixture(options: LongCorpus, recipe: MixtureRecipe, documents: Parent, read: Mapping[str, int]) -> Mixture:
+def _mixture(options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int]) -> Mixture:
     """Compute the share of each source; ``read`` holds the tokens of one pass over each."""
-    available = _written(documents, options.split == "held-out", recipe) if recipe.windows.overlap else read
+    available = _written(documents, options.split == "held-out", settings) if settings.windows.overlap else read
     try:
         return mix(
-            {name: Source(available[name], s.weight, s.epochs) for name, s in recipe.sources.items()},
-            recipe.tokens,
-            recipe.temperature,
-            recipe.on_cap,
+            {name: Source(available[name], s.weight, s.epochs) for name, s in settings.sources.items()},
+            settings.tokens,
+            settings.temperature,
+            settings.on_cap,
         )
     except FarspanError as error:
         raise FarspanError(f"{options.recipe}: {error}") from error
@@ -177,29 +180,29 @@ def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
     return tokens
 
 
-def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[str, int]:
+def _written(documents: Parent, held_out: bool, settings: MixtureFile) -> dict[str, int]:
     """Count the tokens that one pass over each source writes, overlaps included."""
-    written = dict.fromkeys(recipe.sources, 0)
+    written = dict.fromkeys(settings.sources, 0)
     for shard in documents.shards:
         for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = booleans(batch.column("held_out")) == held_out
-            tokens = recipe.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
+            tokens = settings.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
             for name in written:
                 written[name] += int(tokens[of_split & (names == name)].sum())
     return written
 
 
-def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
+def _described(mixture: Mixture, settings: MixtureFile) -> dict[str, object]:
     """The ``mixture`` entry of the manifest: request, shares, and the ``reason`` if these differ from the request."""
     return {
-        "tokens": recipe.tokens,
-        "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # JSON has no infinity
-        "on_cap": recipe.on_cap,
+        "tokens": settings.tokens,
+        "temperature": "inf" if settings.temperature == math.inf else settings.temperature,  # JSON has no infinity
+        "on_cap": settings.on_cap,
         "sources": {
             name: {
                 "weight": float(share.weight),
-                "max_epochs": recipe.sources[name].epochs,
+                "max_epochs": settings.sources[name].epochs,
                 "available": share.available,
                 "tokens": share.tokens,
                 "epochs": float(share.epochs),
@@ -212,7 +215,7 @@ def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class PlaceSources:
-    """Place every document of the recipe's sources in the split by its keyed hash."""
+    """Place every document of the sources in the split by its keyed hash."""
 
     key: bytes
     buckets: int

@@ -21,7 +21,7 @@ from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
-from tests.pipelines.corpus.mixture_recipes import write_recipe
+from tests.pipelines.corpus.mixture_files import write_mixture_file
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -54,7 +54,7 @@ def build(recipe, output, engine=Engine(workers=1), **options):  # noqa: B008 (f
 
 @pytest.fixture(scope="module")
 def recipe(documents, tmp_path_factory):
-    return write_recipe(tmp_path_factory.mktemp("recipe"), documents, **shares_of(documents))
+    return write_mixture_file(tmp_path_factory.mktemp("recipe"), documents, **shares_of(documents))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_rows_stand_in_no_order_of_sources(reference):
 
 
 def test_short_documents_across_sources(documents, tmp_path):
-    recipe = write_recipe(tmp_path, documents, 'short_documents = "across"', **shares_of(documents))
+    recipe = write_mixture_file(tmp_path, documents, 'short_documents = "across"', **shares_of(documents))
     manifest = build(recipe, tmp_path / "corpus")
     assert verify(str(tmp_path / "corpus")) == []
     mixed = [row for row in parts_of(str(tmp_path / "corpus")) if len({name.split(":")[0] for name, _, _ in row}) > 1]
@@ -163,7 +163,7 @@ def test_short_documents_across_sources(documents, tmp_path):
 
 
 def test_a_stride_makes_windows_overlap(documents, tmp_path):
-    recipe = write_recipe(tmp_path, documents, "stride = 100\ntemperature = 1", books="", talk="")
+    recipe = write_mixture_file(tmp_path, documents, "stride = 100\ntemperature = 1", books="", talk="")
     manifest = build(recipe, tmp_path / "corpus")
     assert verify(str(tmp_path / "corpus")) == []
     assert set(manifest.counts) == {"books", "talk"}
@@ -186,7 +186,7 @@ def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
         texts = ["the quick brown fox jumps over lazy dogs. " * (1 + number % sentences) for number in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         tables[name] = f'input = "{tmp_path}/{name}.jsonl"\n{line}'
-    recipe = write_recipe(
+    recipe = write_mixture_file(
         tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20', sequence_length=64, **tables
     )
     read = run_job(plan_documents(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))), Engine(workers=1)).counts
@@ -212,7 +212,9 @@ def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path
 
 
 def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
-    recipe = write_recipe(tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3")
+    recipe = write_mixture_file(
+        tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3"
+    )
     manifest = build(recipe, tmp_path / "corpus")
     mixture = manifest.config["mixture"]
     assert mixture["temperature"] == "inf"
@@ -285,7 +287,7 @@ def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
     ],
 )
 def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, sources, message):
-    recipe = write_recipe(tmp_path, documents, text, **sources)
+    recipe = write_mixture_file(tmp_path, documents, text, **sources)
     with pytest.raises(FarspanError, match=message) as refused:
         build(recipe, tmp_path / "corpus")
     assert str(refused.value).startswith(recipe)
@@ -293,12 +295,12 @@ def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, s
 
 
 def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
-    with pytest.raises(FarspanError, match=r"recipe\.toml: cannot be read"):
-        build(str(tmp_path / "recipe.toml"), tmp_path / "corpus")
+    with pytest.raises(FarspanError, match=r"mixture\.toml: cannot be read"):
+        build(str(tmp_path / "mixture.toml"), tmp_path / "corpus")
     with pytest.raises(FarspanError, match="--shards -1"):
         plan(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"), shards=-1))
     with pytest.raises(FarspanError, match="neither documents nor inputs"):
-        build(write_recipe(tmp_path, None, books=""), tmp_path / "corpus")
+        build(write_mixture_file(tmp_path, None, books=""), tmp_path / "corpus")
     kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))
     with pytest.raises(FarspanError, match="no held-out document of it"):
-        build(write_recipe(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
+        build(write_mixture_file(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")

@@ -17,7 +17,7 @@ from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import small_tokenizer
-from tests.pipelines.corpus.mixture_recipes import write_recipe
+from tests.pipelines.corpus.mixture_files import write_mixture_file
 
 
 def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
@@ -27,7 +27,7 @@ def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
         (tmp_path / "talk" / f"{number}.txt").write_text("the quick brown fox jumps over lazy dogs. " * 40)
     lines = [{"body": f"seven wizards observe strange lights {number}. " * (1 + number)} for number in range(20)]
     (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    recipe = write_recipe(
+    recipe = write_mixture_file(
         tmp_path,
         None,
         f'tokenizer = "{tmp_path}/tokenizer"\nheld_out = 0.2',
@@ -53,7 +53,7 @@ def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     (tmp_path / "news.jsonl").write_text(json.dumps({"text": "seven wizards observe strange lights. " * 50}) + "\n")
     source = f'input = "{tmp_path}/news.jsonl"\nepochs = 2'
-    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', sequence_length=64, news=source)
+    recipe = write_mixture_file(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', sequence_length=64, news=source)
     status, out, _ = run("corpus", "long", recipe, "--output", tmp_path / "corpus", "--workers", "1")
     assert status == 0
     assert [line.split(":")[0] for line in out.splitlines()] == [f"{tmp_path}/corpus.documents", f"{tmp_path}/corpus"]
@@ -78,7 +78,7 @@ def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
         ('on_cap = "redistribute"', "", {}, "without a budget"),
         ("", "", {"shards": -1}, "--shards -1"),
         ("", "", {"split": "held-out"}, "--split held-out, but no document would be held out"),
-        ('documents = "{folder}/corpus"', "", {}, "is the folder of the recipe's documents"),
+        ('documents = "{folder}/corpus"', "", {}, "is the folder of the documents that the mixture file names"),
     ],
 )
 def test_nothing_is_tokenised_for_a_corpus_that_cannot_be(tmp_path, run, text, line, options, message):
@@ -86,7 +86,7 @@ def test_nothing_is_tokenised_for_a_corpus_that_cannot_be(tmp_path, run, text, l
     (tmp_path / "text.txt").write_text("the quick brown fox")
     table = f'input = "{tmp_path}/text.txt"\n{line}'
     text = f'tokenizer = "{tmp_path}/tokenizer"\n' + text.format(folder=tmp_path)
-    recipe = write_recipe(tmp_path, None, text, news=table, talk=table)
+    recipe = write_mixture_file(tmp_path, None, text, news=table, talk=table)
     flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     status, _, err = run("corpus", "long", recipe, "--output", tmp_path / "corpus", *flags)
     assert status == 1
@@ -99,7 +99,7 @@ def test_a_source_of_which_everything_was_filtered_says_so(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     (tmp_path / "news.jsonl").write_text('{"text": "the quick brown fox"}\n' * 3 + '{"title": "lazy dogs"}\n')
     source = f'input = "{tmp_path}/news.jsonl"\nmin_characters = 100'
-    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
+    recipe = write_mixture_file(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
     options = LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))
     run_job(replace(plan_documents(options), error_budget=1.0), Engine(workers=1))
     with pytest.raises(FarspanError, match=r"no document of it: of 4 read, 3 were filtered .* and 1 rejected"):

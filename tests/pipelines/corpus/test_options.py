@@ -21,7 +21,9 @@ def test_every_kind_of_corpus_has_the_same_flags_for_the_same_options():
     assert linked == LinkedCorpus(documents="d", neighbours="n", output="o", packing=packing, leftovers="leave-out")
     related = typed(RelatedCorpus, f"{NEEDED} --min-similarity 0.5 --split held-out")
     assert (related.min_similarity, related.split, related.packing) == (0.5, "held-out", packing)
-    assert typed(LongCorpus, "recipe.toml --output o --seed 7") == LongCorpus(recipe="recipe.toml", output="o", seed=7)
+    assert typed(LongCorpus, "mixture.toml --output o --seed 7") == LongCorpus(
+        recipe="mixture.toml", output="o", seed=7
+    )
 
 
 @pytest.mark.parametrize("kind", [LinkedCorpus, RelatedCorpus])

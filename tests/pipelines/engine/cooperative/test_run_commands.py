@@ -10,13 +10,13 @@ import pytest
 from pipelines import functions
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents
-from tests.pipelines.corpus.mixture_recipes import write_recipe
+from tests.pipelines.corpus.mixture_files import write_mixture_file
 from tests.pipelines.pairs.raw import write_scrolls
 from tests.tiny_encoder import make_encoder
 
 COMMANDS = {
     "embed": lambda root: {"documents": root / "documents", "encoder": root / "encoder", "block": 1024},
-    "corpus_long": lambda root: {"recipe": root / "recipe.toml", "shards": 3},
+    "corpus_long": lambda root: {"recipe": root / "mixture.toml", "shards": 3},
     "cluster": lambda root: {"vectors": root / "vectors", "centroids": 3},
     "neighbours": lambda root: {"clusters": root / "clusters"},
     "corpus_linked": lambda root: {
@@ -31,11 +31,11 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory) -> Path:
-    """Documents of two sources, with clusters; an encoder; a recipe."""
+    """Documents of two sources, with clusters; an encoder; a mixture file."""
     root = tmp_path_factory.mktemp("inputs")
     make_documents(str(root / "documents"), shards=3, documents=60, sources=("left", "right"), clusters=13)
     make_encoder(str(root / "encoder"))
-    write_recipe(root, str(root / "documents"), left="weight = 0.6", right="weight = 0.4")
+    write_mixture_file(root, str(root / "documents"), left="weight = 0.6", right="weight = 0.4")
     return root
 
 

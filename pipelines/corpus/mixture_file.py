@@ -1,4 +1,4 @@
-"""The TOML recipe of ``farspan corpus long``: sources, their shares, and options of packing."""
+"""The mixture file of ``farspan corpus long``: sources, their shares, and options of packing."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class MixtureSource(ReadOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureRecipe:
-    """A recipe file; paths are relative to the current folder, not to the file.
+class MixtureFile:
+    """A mixture file, in TOML; paths are relative to the current folder, not to the file.
 
     Attributes:
         sequence_length: encoder positions of a sequence.
@@ -85,7 +85,7 @@ class MixtureRecipe:
         return Windows.of(self.packing, self.stride)
 
     def inputs(self, file: str) -> tuple[Input, ...]:
-        """The raw files of all sources; none if the recipe takes finished documents.
+        """The raw files of all sources; none if the mixture takes finished documents.
 
         Raises:
             FarspanError: files are missing, only some sources have inputs, or there are inputs but no tokenizer.
@@ -106,8 +106,8 @@ class MixtureRecipe:
             raise FarspanError(f"{file}: {error}") from error
 
 
-def read_recipe(file: str) -> MixtureRecipe:
-    """Read and check a recipe.
+def read_mixture_file(file: str) -> MixtureFile:
+    """Read and check a mixture file.
 
     Raises:
         FarspanError: the file cannot be read or is no TOML; a key is unknown (the message names the nearest known
@@ -117,37 +117,37 @@ def read_recipe(file: str) -> MixtureRecipe:
         with open(file, "rb") as handle:
             values = tomllib.load(handle)
     except OSError as error:
-        raise FarspanError(f"{file}: cannot be read ({error.strerror}); give the recipe's TOML file") from error
+        raise FarspanError(f"{file}: cannot be read ({error.strerror}); give a TOML file with the mixture") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FarspanError(f"{file}: is no TOML ({error})") from error
-    recipe = parse(MixtureRecipe, values, file)
-    if not recipe.sources:
+    mixture = parse(MixtureFile, values, file)
+    if not mixture.sources:
         raise FarspanError(f"{file}: no source; add a table [sources.NAME] for each")
     sources = {}
-    for name, table in recipe.sources.items():
+    for name, table in mixture.sources.items():
         if not name or ":" in name or "/" in name:
             raise FarspanError(f"{file}: [sources.{name}]: a source's name is part of ids; leave ':' and '/' out of it")
         sources[name] = parse(MixtureSource, table, f"{file}: [sources.{name}]")
-    recipe = replace(recipe, sources=sources)
-    _refuse_idle(recipe, file)
+    mixture = replace(mixture, sources=sources)
+    _refuse_idle(mixture, file)
     weights, epochs = ({name: getattr(source, key) for name, source in sources.items()} for key in SHARES)
     try:
-        check_request(weights, epochs, recipe.tokens, recipe.temperature, recipe.on_cap)
+        check_request(weights, epochs, mixture.tokens, mixture.temperature, mixture.on_cap)
     except FarspanError as error:
         raise FarspanError(f"{file}: {error}") from error
-    return recipe
+    return mixture
 
 
-def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
-    """Refuse keys about making documents in a recipe that uses finished ones."""
-    if recipe.documents is None or any(source.input is not None for source in recipe.sources.values()):
+def _refuse_idle(mixture: MixtureFile, file: str) -> None:
+    """Refuse keys about making documents in a mixture file that uses finished ones."""
+    if mixture.documents is None or any(source.input is not None for source in mixture.sources.values()):
         return
     cure = "drop it, or give every source an input to make the documents from"
     for key in MAKING:
-        if getattr(recipe, key) != getattr(MixtureRecipe, key):
+        if getattr(mixture, key) != getattr(MixtureFile, key):
             raise FarspanError(f"{file}: {key} has no effect with documents and no input; {cure}")
     defaults = MixtureSource()
-    for name, source in recipe.sources.items():
+    for name, source in mixture.sources.items():
         for key in (one.name for one in fields(source) if one.name not in SHARES):
             if getattr(source, key) != getattr(defaults, key):
                 raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")
