@@ -15,6 +15,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from corpora.errors import FarspanError, nearest
 from corpora.settings import assigned
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
@@ -43,10 +44,14 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
     signature = Signature(parameters)
 
     def call(*arguments: Any, **keywords: Any) -> Result:
+        for keyword in keywords:
+            if keyword not in signature.parameters:  # before bind, which would first complain of what is then missing
+                hint = nearest(keyword, signature.parameters)
+                raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}{hint}")
         given = signature.bind(*arguments, **keywords)
         given.apply_defaults()
         flags = given.arguments.pop("beam_flags", ())
-        typed = {dest: _typed(actions[dest], value) for dest, value in given.arguments.items()}
+        typed = {dest: _typed(parser, actions[dest], value) for dest, value in given.arguments.items()}
         options = argparse.Namespace(**{**parser._defaults, **unseen, **typed})
         run(options, flags)
         return result(options)
@@ -111,14 +116,35 @@ def _repeated(action: argparse.Action) -> bool:
     return isinstance(action, argparse._AppendAction) or action.nargs == "+"
 
 
-def _typed(action: argparse.Action, value: Any) -> Any:
-    """Convert a value to the form of the command line: paths to text, mappings to ``KEY=VALUE``, single values of
-    repeatable flags to lists."""
+def _typed(parser: Parser, action: argparse.Action, value: Any) -> Any:
+    """Convert a value to the form that the command line gives it: paths to text, mappings to ``KEY=VALUE``, single
+    values of repeatable flags to lists.
+
+    Raises:
+        FarspanError: the command line would refuse the value.
+    """
     if isinstance(value, Mapping):
-        return [assigned(key, inner) for key, inner in value.items()]
+        if action.metavar == "KEY=VALUE":
+            return [assigned(key, inner) for key, inner in value.items()]
+        value = [f"{key}={os.fspath(inner)}" for key, inner in value.items()]  # NAME=PATTERN, which is not TOML
     if _repeated(action):
-        return [os.fspath(part) for part in ((value,) if isinstance(value, str | os.PathLike) else value)]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+        parts = (value,) if isinstance(value, str | os.PathLike) else value
+        return [_checked(parser, action, part) for part in parts]
+    return value if value is None else _checked(parser, action, value)
+
+
+def _checked(parser: Parser, action: argparse.Action, value: Any) -> Any:
+    """Convert and check one value by the type and the choices of its flag."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise FarspanError(f"{action.dest} is {value!r}; give True or False")
+        return value
+    try:
+        typed = parser._get_value(action, os.fspath(value) if isinstance(value, os.PathLike) else str(value))
+        parser._check_value(action, typed)
+    except argparse.ArgumentError as error:
+        raise FarspanError(f"{action.dest}: {error.message}") from None
+    return typed
 
 
 def _described(parser: argparse.ArgumentParser, actions: Mapping[str, argparse.Action]) -> str:

@@ -17,7 +17,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 
 
-def load_tokenizer(name_or_path: str) -> Tokenizer:
+def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Tokenizer:
     """Load a SentencePiece ``.model``, a ``tokenizer.json``, a folder with either, or a Hugging Face name.
 
     Files and folders may be on any file system. If a folder has both, its ``tokenizer.json`` is read, because its ids
@@ -26,7 +26,7 @@ def load_tokenizer(name_or_path: str) -> Tokenizer:
     Raises:
         FarspanError: no such file or folder, not a tokenizer, or a name that the hub does not have or cannot deliver.
     """
-    path = name_or_path
+    path = os.fspath(name_or_path)
     if not files.is_local(path):
         return _load_remote(path)
     try:

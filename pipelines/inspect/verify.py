@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from corpora.errors import FarspanError
@@ -14,7 +15,11 @@ from pipelines.inspect.options import Verify
 from trainer.checkpoint.files import checkpoints_in, find_fault
 
 
-def verify(folder: str, corpus: str | None = None, documents: str | None = None) -> list[str]:
+def verify(
+    folder: str | os.PathLike[str],
+    corpus: str | os.PathLike[str] | None = None,
+    documents: str | os.PathLike[str] | None = None,
+) -> list[str]:
     """List every problem of an artefact, or of the checkpoints of a run.
 
     Args:
@@ -25,19 +30,20 @@ def verify(folder: str, corpus: str | None = None, documents: str | None = None)
     Raises:
         FarspanError: there is nothing to check, or a checkpoint of another version.
     """
-    if is_local(folder) and (checkpoints := checkpoints_in(Path(folder))):
+    place = os.fspath(folder)
+    if is_local(place) and (checkpoints := checkpoints_in(Path(place))):
         faults = {path: find_fault(path) for path in checkpoints}
         return [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
-    format = read_manifest(folder).format
+    format = read_manifest(place).format
     if format == "farspan.masks":
         from objectives.api.verify import verify_masks  # the checks are loaded by format, as each has its own imports
 
-        return verify_masks(folder, corpus)
+        return verify_masks(place, None if corpus is None else os.fspath(corpus))
     if format == "farspan.pairs":
         from corpora.verify.pairs import verify_pairs
 
-        return verify_pairs(folder, documents)
-    return artefact.verify(folder)
+        return verify_pairs(place, None if documents is None else os.fspath(documents))
+    return artefact.verify(place)
 
 
 def command(options: Verify) -> None:

@@ -73,6 +73,8 @@ def test_a_dictionary_is_set(tmp_path: Path):
 def test_wrong_keywords_and_values(tmp_path: Path):
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'lenght'"):
         functions.corpus_random(documents="d", output="o", sequence_length=9, lenght=3)
+    with pytest.raises(TypeError, match=r"corpus_random\(\) got .* argument 'document' \(did you mean 'documents'\?\)"):
+        functions.corpus_random(document="d", output="o", sequence_length=9)
     with pytest.raises(TypeError, match="missing a required argument: 'documents'"):
         functions.corpus_random(output="o", sequence_length=9)
     with pytest.raises(FarspanError, match="--fliink_master is a flag of neither farspan nor Beam"):
@@ -81,3 +83,35 @@ def test_wrong_keywords_and_values(tmp_path: Path):
         )
     with pytest.raises(FarspanError, match="no farspan artefact"):
         functions.corpus_random(documents=tmp_path / "none", output=tmp_path / "o", sequence_length=9)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"sequence_length": "many"}, "sequence_length: invalid int value: 'many'"),
+        ({"sequence_length": 9.5}, r"sequence_length: invalid int value: '9\.5'"),
+        ({"split": "held_out"}, r"split: unknown 'held_out' \(did you mean 'held-out'\?\)"),
+        ({"whole_documents": "no"}, "whole_documents is 'no'; give True or False"),
+    ],
+)
+def test_a_value_that_the_command_line_refuses(tmp_path: Path, keywords, message):
+    given = {"documents": "d", "output": tmp_path / "o", "sequence_length": 9, **keywords}
+    with pytest.raises(FarspanError, match=message):
+        functions.corpus_random(**given)
+
+
+def test_text_is_typed_as_on_the_command_line(tmp_path: Path):
+    folder = make_documents(str(tmp_path / "documents"))
+    for length in (256, "256"):
+        functions.corpus_random(documents=folder, sequence_length=length, output=tmp_path / f"{length!r}")
+    assert digests(tmp_path / "256") == digests(tmp_path / "'256'")
+
+
+def test_a_dictionary_names_inputs(tmp_path: Path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.jsonl").write_text('{"text": "A sentence. Another one."}\n')
+    tokenizer = Path(make_documents(str(tmp_path / "others"))) / "tokenizer"
+    manifest = functions.documents(
+        input={"mine": tmp_path / "text"}, tokenizer=tokenizer, output=tmp_path / "documents"
+    )
+    assert list(manifest.counts) == ["mine"]

@@ -12,7 +12,7 @@ def test_wrong_files(tmp_path):
     for name, data in {"a.json": b"{", "b.json": b"{}", "c.model": b"\x80\x04K\x01.", "d.model": b""}.items():
         (tmp_path / name).write_bytes(data)
         with pytest.raises(FarspanError, match=name):
-            load_tokenizer(str(tmp_path / name))
+            load_tokenizer(tmp_path / name)
     (tmp_path / "empty").mkdir()
     with pytest.raises(FarspanError, match=r"0 \.model files"):
         load_tokenizer(str(tmp_path / "empty"))

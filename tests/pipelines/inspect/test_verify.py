@@ -15,7 +15,7 @@ def test_a_run_and_its_checkpoints(tmp_path):
     recipe = toy_recipe(tmp_path / "run", steps=8, checkpoint_every=4)
     train(recipe, source=ToySource())
     first, last = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
-    assert [verify(str(folder)) for folder in (tmp_path / "run", first, last)] == [[], [], []]
+    assert [verify(folder) for folder in (tmp_path / "run", first, last)] == [[], [], []]
     (file,) = (first / "model").glob("*.safetensors")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
