@@ -64,13 +64,15 @@ def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
         flag: the flag with which a user gives the parent's folder, for the message.
 
     Raises:
-        FarspanError: it is not recorded.
+        FarspanError: it is not recorded, or not there any more.
     """
     found = find_parent(folder, manifest)
     if found is None:
         raise FarspanError(
             f"{folder}: {NAME}, which names the folder of its parent, was not copied with it; give it: {flag} FOLDER"
         )
+    if files.is_local(found) and not os.path.exists(found):
+        raise FarspanError(f"{folder}: its parent is no longer in {found}; if it was moved, give it: {flag} FOLDER")
     return found
 
 

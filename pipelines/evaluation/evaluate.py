@@ -54,6 +54,7 @@ def evaluate(
     metrics: str | Sequence[str],
     *,
     pairs: str | os.PathLike[str] | None = None,
+    documents: str | os.PathLike[str] | None = None,
     split: str | None = None,
     by: Sequence[str] = (),
     bins: int = 4,
@@ -66,6 +67,7 @@ def evaluate(
         predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``; one or several.
         metrics: names for ``objectives.metrics.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
+        documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.
         by: attributes of the pairs; the pairs with each value of one are also scored separately.
         bins: number of groups by source length.
@@ -80,9 +82,15 @@ def evaluate(
     """
     names = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
     chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    place = None if pairs is None else os.fspath(pairs)
+    places = {"pairs": pairs, "documents": documents}
     options = Evaluation(
-        metrics=chosen, pairs=place, split=split, by=tuple(by), bins=bins, resamples=resamples, seed=seed
+        metrics=chosen,
+        **{name: None if place is None else os.fspath(place) for name, place in places.items()},
+        split=split,
+        by=tuple(by),
+        bins=bins,
+        resamples=resamples,
+        seed=seed,
     )
     return table_of([os.fspath(name) for name in names], options)
 
@@ -119,7 +127,7 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     metrics = load_metrics(options.metrics)
     if not predictions:
         raise FarspanError("no predictions are named; give folders made by `farspan generate`")
-    questions, systems = read_systems(predictions, options.pairs, options.split)
+    questions, systems = read_systems(predictions, options.pairs, options.split, options.documents)
     scored: list[Scored] = []
     for metric in metrics:
         choices = questions.options if metric.needs_options else None

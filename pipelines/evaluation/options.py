@@ -23,6 +23,7 @@ class Evaluation:
     Attributes:
         metrics: names of metrics, with one flavour of ROUGE at most.
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
+        documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.
         by: attribute of the pairs, e.g. hard; the pairs with each value of it are also scored separately; repeatable.
         bins: number of groups of about equal size by the length of the source.
@@ -32,6 +33,7 @@ class Evaluation:
 
     metrics: Annotated[tuple[str, ...], Flag(metavar="NAME", help=_METRICS_HELP)]
     pairs: Annotated[str | None, Flag(metavar="DIR")] = None
+    documents: Annotated[str | None, Flag(metavar="DIR")] = None
     split: str | None = None
     by: Annotated[tuple[str, ...], Flag(metavar="ATTRIBUTE")] = ()
     bins: int = 4

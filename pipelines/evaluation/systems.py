@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, first_few, one_line
 from corpora.printing import counted
-from corpora.schemas.pairs import PairSet, open_pairs
+from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet, open_predictions
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.answers import option_texts
@@ -121,7 +121,7 @@ def _spelled(value: Any) -> str:
 
 
 def read_systems(
-    predictions: Sequence[str], pairs: str | None = None, split: str | None = None
+    predictions: Sequence[str], pairs: str | None = None, split: str | None = None, documents: str | None = None
 ) -> tuple[Questions, list[System]]:
     """Read the predictions of systems to be compared, and their pairs.
 
@@ -129,6 +129,7 @@ def read_systems(
         predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``, the format of SCROLLS.
         pairs: folder of the pairs; None for the place that the predictions name.
         split: split of the pairs; None for the one that the predictions name.
+        documents: folder of the pairs' documents; None for the place that the pairs name.
 
     Raises:
         FarspanError: nothing can be read; predictions are for other pairs or another split than the first ones; a pair
@@ -145,7 +146,7 @@ def read_systems(
             f"{predictions[0]}: a JSON file does not name the pairs of its predictions; give --pairs DIR and --split "
             "NAME"
         )
-    pair_set = first.open_pairs(pairs) if first else open_pairs(str(pairs), verify=True)
+    pair_set = first.open_pairs(pairs, documents) if first else PairSet(str(pairs), documents, verify=True)
     questions = Questions(pair_set, first.split if first else str(split))
     systems = []
     for name in predictions:

@@ -54,6 +54,15 @@ def test_a_lost_record_is_said_with_the_cure(vectors, tmp_path):
         parent_folder(vectors, read_manifest(vectors), "--corpus")
 
 
+def test_a_parent_that_is_gone_is_said_with_the_cure(vectors, tmp_path):
+    manifest = read_manifest(vectors)
+    assert parent_folder(vectors, manifest, "--documents") == str(tmp_path / "documents")
+    shutil.move(tmp_path / "documents", tmp_path / "elsewhere")
+    said = f"{vectors}: its parent is no longer in {tmp_path}/documents; if it was moved, give it: --documents FOLDER"
+    with pytest.raises(FarspanError, match=f"^{said}$"):
+        parent_folder(vectors, manifest, "--documents")
+
+
 @pytest.mark.parametrize("damage", ["", "[]", '{"parent": 3}'])
 def test_a_damaged_record_is_said(vectors, tmp_path, damage):
     (tmp_path / "vectors" / NAME).write_text(damage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -51,6 +52,20 @@ def test_predictions_for_other_pairs(made, tmp_path):
         read_systems([made.good, other])
     with pytest.raises(FarspanError, match=f"{made.good}: its predictions answer other pairs than those in"):
         read_systems([made.good], str(tmp_path / "p"))
+
+
+def test_pairs_and_documents_that_were_moved(tmp_path):
+    documents, pairs = str(tmp_path / "d"), str(tmp_path / "p")
+    system = make_predictions(str(tmp_path / "g"), make_pairs(pairs, make_documents(documents)))
+    before = read_systems([system])[0].ids
+    os.rename(documents, tmp_path / "d2")
+    with pytest.raises(FarspanError, match="give it: --documents FOLDER"):
+        read_systems([system])
+    os.rename(pairs, tmp_path / "p2")
+    with pytest.raises(FarspanError, match="give it: --pairs FOLDER"):
+        read_systems([system])
+    moved, _ = read_systems([system], str(tmp_path / "p2"), documents=str(tmp_path / "d2"))
+    assert moved.ids == before
 
 
 def test_predictions_of_another_split(made, tmp_path):
