@@ -1,1 +1,1 @@
-"""Apache Beam jobs, and the ``farspan`` command."""
+"""Jobs that make artefacts, and the ``farspan`` command."""

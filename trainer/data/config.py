@@ -171,8 +171,8 @@ class DataConfig:
 
     Attributes:
         corpus: folder of a corpus.
-        masks: folder of a mask set of the corpus; or
-        objective: objective that draws masks on the fly.
+        masks: folder of a mask set of the corpus; None if ``objective`` draws the masks.
+        objective: objective that draws masks during training; None if ``masks`` has them.
         masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
         pairs: folder of pairs to fine-tune on, instead of a corpus.
         documents: folder of their documents; None for the folder that the pairs record.
