@@ -1,4 +1,4 @@
-"""Lists of docs/architecture.md and CONTRIBUTING.md against the source tree: packages, and kernels used elsewhere."""
+"""Lists and names in the documentation against the source tree: packages, shared kernels, modules in docstrings."""
 
 import ast
 import re
@@ -59,3 +59,21 @@ def test_contributing_lists_the_files_whose_kernels_other_files_use():
     (sentence,) = re.findall(r"The files concerned are (.*?)\. Installed", text)
     trees = (ast.parse(path.read_text("utf-8")) for package in KERNELS for path in (ROOT / package).rglob("*.py"))
     assert set(re.findall(r"`([^`]+)`", sentence)) == set().union(*map(used_by_kernels, trees))
+
+
+def is_defined(name: str) -> bool:
+    """True for the dotted name of a package or module, or of something that occurs in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:count])
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if file.exists():
+            return not parts[count:] or re.search(rf"\b{parts[count]}\b", file.read_text("utf-8")) is not None
+    return False
+
+
+def test_modules_that_docstrings_name_exist():
+    named = re.compile(r"``((?:corpora|objectives|trainer|pipelines)(?:\.\w+)+)``")
+    files = (path for package in (*KERNELS, "pipelines") for path in (ROOT / package).rglob("*.py"))
+    found = {(path.relative_to(ROOT), name) for path in files for name in named.findall(path.read_text("utf-8"))}
+    assert [entry for entry in found if not is_defined(entry[1])] == []

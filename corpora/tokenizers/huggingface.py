@@ -49,7 +49,7 @@ _USUAL_NAMES = {
 
 
 class HuggingFaceTokenizer:
-    """Tokenizer from a tokenizer.json. ``corpora.tokenizers.Tokenizer`` documents the methods.
+    """Tokenizer from a tokenizer.json. ``corpora.tokenizers.protocol.Tokenizer`` documents the methods.
 
     Attributes:
         vocab_size: largest id + 1, including added tokens.

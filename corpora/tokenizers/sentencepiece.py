@@ -23,7 +23,7 @@ _WORD = re.compile(rb" (?=[0-9A-Za-z])")
 
 
 class SentencePieceTokenizer:
-    """Tokenizer from a SentencePiece model. ``corpora.tokenizers.Tokenizer`` documents the methods.
+    """Tokenizer from a SentencePiece model. ``corpora.tokenizers.protocol.Tokenizer`` documents the methods.
 
     Attributes:
         vocab_size: number of pieces.

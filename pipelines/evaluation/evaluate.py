@@ -65,7 +65,7 @@ def evaluate(
 
     Args:
         predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``; one or several.
-        metrics: names for ``objectives.metrics.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
+        metrics: names for ``objectives.metrics.load.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
         documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.
