@@ -42,21 +42,21 @@ class HeldOutPairs:
     rows: np.ndarray
     predictor: Predictor
 
-    def check_references(self) -> None:
-        """Check that every pair has a reference.
+    def check(self, metric: Metric) -> None:
+        """Check that every pair has what the metric needs.
 
         Raises:
-            FarspanError: naming the first pair without one.
+            FarspanError: naming the first pair without it.
         """
-        lacking = [
-            row for row, texts in zip(self.rows, self.pairs.values("references", self.rows), strict=True) if not texts
-        ]
-        if lacking:
-            (name,) = self.pairs.values("pair_id", np.array(lacking[:1]))
-            raise FarspanError(
-                f"{self.pairs.folder}: pair {name!r} has no reference to compare a text with; validate on a split "
-                "with references"
-            )
+        self._check("references", "reference to compare a text with; validate on a split with references")
+        if metric.needs_options:
+            self._check("options", f"options to choose from, which metric {metric.name} needs; take exact_match")
+
+    def _check(self, column: str, lacking: str) -> None:
+        empty = [row for row, one in zip(self.rows, self.pairs.values(column, self.rows), strict=True) if not one]
+        if empty:
+            (name,) = self.pairs.values("pair_id", np.array(empty[:1]))
+            raise FarspanError(f"{self.pairs.folder}: pair {name!r} has no {lacking}")
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,12 @@ class Validation:
         """Check pairs and metric before any work.
 
         Raises:
-            FarspanError: no such metric, or pairs without references.
+            FarspanError: no such metric, or pairs without references, or without options if the metric needs them.
         """
+        loaded = load_metric(metric)
         for part in parts:
-            part.check_references()
-        return cls(parts, load_metric(metric))
+            part.check(loaded)
+        return cls(parts, loaded)
 
     @property
     def names(self) -> list[str]:

@@ -48,6 +48,13 @@ def measured(recipe, key):
     return [(record["step"], record[key]) for record in metrics_of(recipe) if key in record]
 
 
+def test_what_the_metric_lacks_is_said_before_the_first_update(pairs, tmp_path):
+    recipe = validated_recipe(tmp_path / "run", pairs, "nearest_exact_match", metrics="quality_nearest")
+    with pytest.raises(FarspanError, match="pair 'pair-1' has no options to choose from, which metric quality_nearest"):
+        train_quietly(recipe)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "key"),
     [("f1", "f1"), pytest.param("rouge:scrolls", "rouge/geometric_mean", marks=pytest.mark.slow)],
