@@ -190,7 +190,10 @@ def _opened_data(
 def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
     """Message about a continued run with ``step`` finished updates."""
     if stopped_early(unit.recipe, selection):
-        return f"the run in {directory} ended early after step {step}: nothing is left to do"
+        return (
+            f"the run in {directory} ended early after step {step}: nothing is left to do; a larger "
+            "evaluation.patience continues it"
+        )
     if step >= unit.steps:
         return f"all {unit.steps} steps of the run in {directory} are done: nothing is left to do"
     return f"continuing after step {step}"
