@@ -18,7 +18,7 @@ class Search:
         exact_up_to: clusters of at most this many documents are searched exactly. Up to 20,000, a document takes no
             more time than with lists in a cluster of a million.
         probes: lists searched per document in larger clusters. In a cluster of 1.4 million, 16 lists find 92 % of the
-            ten nearest; 32 find 95 % in 1.6 times the time.
+            ten nearest; 32 find 95 % in 1.7 times the time.
         seed: seed of every random choice.
     """
 
