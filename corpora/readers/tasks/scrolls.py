@@ -55,7 +55,9 @@ def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
     if end < 0:
         raise BadRecord("no_query", "no blank line between query and text")
     query = text[:end]
-    options = tuple(part.strip() for part in _OPTION.split(query)[2::2]) if subset == "quality" else None
+    options = None
+    if subset == "quality":
+        options = tuple(part.strip() for part in _OPTION.split(query)[2::2])[-4:]  # the question may have an (A), too
     return query, text[end:].lstrip("\n"), options
 
 

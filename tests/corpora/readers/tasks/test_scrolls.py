@@ -34,6 +34,11 @@ def test_the_input_of_each_subset_is_divided_into_query_and_text(subset):
     assert divided(f"{query}{blank}{TEXT}", subset) == (query, TEXT, options)
 
 
+def test_a_question_that_names_a_letter_adds_no_option():
+    query = QUALITY.replace("Who was", "Take\n(A) of the plan: who was")
+    assert divided(f"{query}\n\n\n{TEXT}", "quality") == (query, TEXT, divided(f"{QUALITY}\n\n{TEXT}", "quality")[2])
+
+
 def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp_path):
     rows = [record(n, f"Question {n // 2}?\n\n{TEXT if n < 6 else TEXT[:23]}", f"Answer {n}.") for n in range(8)]
     path = write_lines(tmp_path / "qasper" / "train.jsonl", rows)
