@@ -10,7 +10,9 @@ from pathlib import Path
 from corpora.errors import FarspanError, nearest
 from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.reporting import result
-from corpora.storage.files import write_bytes
+from corpora.schemas.predictions import open_predictions
+from corpora.storage.files import is_local, write_bytes
+from corpora.storage.origins import find_parent
 from pipelines.evaluation.options import Submission
 from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.systems import is_json, read_json, read_systems
@@ -106,13 +108,19 @@ def _by_subset(given: str, split: str) -> dict[str, Answers]:
         if not subset:
             raise FarspanError(f"{place}: a JSON file does not name the subset of its predictions; give SUBSET={place}")
         return {subset: dict(read_json(place))}
-    questions, (system,) = read_systems([place])
-    if split and questions.split != split:
+    predictions = open_predictions(place, verify=True)
+    if split and predictions.split != split:
         raise FarspanError(
-            f"{place}: predictions of split {questions.split}, and the SCROLLS server scores {split}; generate those "
+            f"{place}: predictions of split {predictions.split}, and the SCROLLS server scores {split}; generate those "
             "(--partial writes the file nevertheless)"
         )
-    names = questions.attributes("subset", "") if not subset else [subset] * len(questions.ids)
+    if subset:
+        return {subset: dict(zip(predictions.pair_ids, predictions.texts, strict=True))}
+    pairs = find_parent(place, predictions.manifest)
+    if pairs is None or (is_local(pairs) and not os.path.exists(pairs)):
+        raise FarspanError(f"{place}: its pairs, which name their subset, were moved; give SUBSET={place}")
+    questions, (system,) = read_systems([place])
+    names = questions.attributes("subset", "")
     by_subset: dict[str, Answers] = {}
     for name, pair, text in zip(names, questions.ids, system.texts, strict=True):
         if not name:

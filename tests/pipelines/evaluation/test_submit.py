@@ -120,6 +120,17 @@ def test_what_cannot_be_submitted(systems, files, made, tmp_path):
         submit(systems["two"], tmp_path / "s.txt")
 
 
+def test_predictions_of_pairs_that_were_moved(tmp_path):
+    pairs = make_pairs(str(tmp_path / "p"), make_documents(str(tmp_path / "d")), splits=["test"])
+    system = make_predictions(str(tmp_path / "g"), pairs, "test")
+    out = tmp_path / "s.csv"
+    before = submit(f"qasper={system}", out, partial=True).read_bytes()
+    os.rename(pairs, tmp_path / "p2")
+    with pytest.raises(FarspanError, match=f"its pairs, which name their subset, were moved; give SUBSET={system}"):
+        submit(system, out, partial=True)
+    assert submit(f"qasper={system}", out, partial=True).read_bytes() == before
+
+
 def test_the_command(systems, tmp_path, run):
     out = str(tmp_path / "s.csv")
     status, printed, _ = run("submit", systems["two"], f"qmsum={systems['silent']}", "--partial", "--output", out)
