@@ -65,11 +65,26 @@ class Plugins:
             raise FarspanError(
                 f"{where} is {factory!r:.80}; it must name a class, or a function that makes {self._a_noun}"
             ) from None
+        if fields := _undecorated(factory):
+            raise FarspanError(
+                f"{where} has the options {', '.join(fields)}, but is not a dataclass itself, so they are ignored; "
+                "write @dataclass(frozen=True) above the class"
+            )
         return factory
 
     def presets(self) -> dict[str, Mapping[str, Mapping[str, Any]]]:
         """Return the presets of each installed plug-in, in the order of the names."""
         return {name: getattr(self.factory(name), "presets", {}) for name in sorted(self.installed())}
+
+    def _sound_presets(self) -> tuple[dict[str, Mapping[str, Mapping[str, Any]]], FarspanError | None]:
+        """Return the presets of every plug-in that can be loaded, and the error of one that cannot."""
+        presets, broken = {}, None
+        for name in sorted(self.installed()):
+            try:
+                presets[name] = getattr(self.factory(name), "presets", {})
+            except FarspanError as error:
+                broken = error
+        return presets, broken
 
     def resolve(self, name: str, preset: str | None = None) -> tuple[str, str | None]:
         """Resolve a name, of a plug-in or of a preset, to plug-in and preset.
@@ -81,11 +96,13 @@ class Plugins:
         known = self.installed()
         if name in known:
             return name, preset
-        presets = self.presets()
+        presets, broken = self._sound_presets()
         owners = [one for one, own in presets.items() if name in own]
         if not owners:
             if hint := nearest(name, known):
                 raise FarspanError(f"no {self.noun} is called {name!r}{hint}; {self._listed}")
+            if broken:
+                raise broken  # the name may be a preset of that package
             words = list(dict.fromkeys(word for own in presets.values() for word in own))
             hint = nearest(name, words) or f"; presets: {', '.join(words)}"
             raise FarspanError(f"no {self.noun} or preset is called {name!r}{hint}; {self._listed}")
@@ -169,6 +186,17 @@ def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _undecorated(factory: Any) -> list[str]:
+    """Return the annotated options of a class that inherits from a dataclass, but lacks the decorator itself."""
+    if not isinstance(factory, type) or not is_dataclass(factory):
+        return []
+    if "__dataclass_fields__" in vars(factory) or "__init__" in vars(factory):
+        return []
+    classes = [inspect.get_annotations(one) for one in factory.__mro__]
+    shared = {name for one in classes for name, hint in one.items() if "ClassVar" in str(hint)}
+    return [name for name in classes[0] if name not in shared]
 
 
 def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,21 @@ class Sound(SpanObjective):
         return [(int(start), 1) for start in starts]
 
 
+class Undecorated(Sound):
+    """Adds an option, but is not decorated as a dataclass."""
+
+    presets: ClassVar = {"half": {"share": 0.5}}
+    name = "undecorated"
+    share: float = 0.1
+
+
+class Inherits(Sound):
+    """Changes nothing but annotated class variables, for which it needs no decorator."""
+
+    name: ClassVar[str] = "inherits"
+    presets: ClassVar = {"few": {"spans": 1}}
+
+
 def respelled(masks, starts=None, lengths=None, flags=None):
     """Masks with other values in their spans."""
     columns = {"span_starts": starts, "span_lengths": lengths, "span_flags": flags}

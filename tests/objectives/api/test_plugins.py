@@ -22,6 +22,10 @@ BROKEN = {
         r"makes no objective of {}: TypeError: Can't instantiate abst",
     ),
     "fails": ("tests.objectives.broken:fails", r"makes no objective of {}: ZeroDivisionError: division by zero$"),
+    "undecorated": (
+        "tests.objectives.broken:Undecorated",
+        r"has the options share, but is not a dataclass itself, .*; write @dataclass\(frozen=True\) above the class$",
+    ),
     "other_name": ("tests.objectives.broken:Sound", r"makes an objective with name 'sound'; its name must be 'other_n"),
 }
 
@@ -36,6 +40,12 @@ def test_a_package_that_is_broken_is_one_line(tmp_path, monkeypatch, name):
     ) as told:
         load_objective(name)
     assert "\n" not in str(told.value)
+
+
+def test_a_subclass_without_options_of_its_own_needs_no_decorator(tmp_path, monkeypatch):
+    install_objectives(tmp_path, "sound-objectives", {"inherits": "tests.objectives.broken:Inherits"})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_objective("inherits", "few").options == {"spans": 1}
 
 
 class Shape:
@@ -91,6 +101,16 @@ def test_a_name_is_a_plug_in_or_the_preset_of_one(shapes):
 def test_other_names_are_refused_with_the_cure(shapes, name, preset, message):
     with pytest.raises(FarspanError, match=message):
         shapes.resolve(name, preset)
+
+
+def test_another_package_that_is_broken_does_not_hide_what_is_wrong(shapes, monkeypatch):
+    entries = {**plugins.entries("tests.shapes"), "gone": EntryPoint("gone", "no_module:Gone", "tests.shapes")}
+    monkeypatch.setattr(plugins, "_installed", lambda group, path: entries)
+    assert shapes.resolve("small") == ("square", "small")
+    with pytest.raises(FarspanError, match=r"no shape is called 'sqare' \(did you mean 'square'\?\)"):
+        shapes.resolve("sqare")
+    with pytest.raises(FarspanError, match="shape gone: entry point no_module:Gone cannot be loaded"):
+        shapes.resolve("zzzzzz")
 
 
 def test_options_come_over_the_preset_and_null_is_none_where_it_can_be(shapes):
