@@ -112,7 +112,7 @@ class _PredictionsConfig(_AnyConfig):
 
 
 # format -> type of its config, and the totals that readers need
-_FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "farspan.documents": (_AnyConfig, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
     "farspan.corpus": (
         _CorpusConfig,
@@ -135,9 +135,9 @@ def fault(manifest: Manifest, finished: bool = True) -> str | None:
     Args:
         finished: True to check totals, shards and files as well, which are known when all tasks are done.
     """
-    if manifest.format not in _FORMATS:
-        return f"format {manifest.format!r} is unknown; known are {', '.join(_FORMATS)}"
-    config, totals = _FORMATS[manifest.format]
+    if manifest.format not in FORMATS:
+        return f"format {manifest.format!r} is unknown; known are {', '.join(FORMATS)}"
+    config, totals = FORMATS[manifest.format]
     try:
         decode(_Tokenizer, manifest.tokenizer, "tokenizer")
         decode(config, manifest.config, "config")

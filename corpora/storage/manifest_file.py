@@ -14,8 +14,8 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import FileInfo, Manifest
-from corpora.storage.manifest_contents import fault
-from corpora.storage.strict_json import StructureError
+from corpora.storage.manifest_contents import FORMATS, fault
+from corpora.storage.strict_json import StructureError, parse_json
 from corpora.storage.temporary import is_temporary
 
 NAME = "manifest.json"
@@ -45,12 +45,24 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
         if wrong := fault(manifest):
             raise StructureError(wrong)
     except (StructureError, OSError) as error:
+        if kind := _other_kind(path):
+            raise FarspanError(f"{folder}: is {kind!r}, which no job makes; give the folder of an artefact") from None
         raise FarspanError(f"{path}: not a manifest of farspan ({error}); {_RESTORE}") from error
     except FarspanError as error:
         raise FarspanError(f"{path}: {error}") from None
     if format is not None and manifest.format != format:
         raise FarspanError(f"{folder}: is {manifest.format!r} where {format!r} is needed; give another folder")
     return manifest
+
+
+def _other_kind(path: str) -> str | None:
+    """Return the format in a file that is no artefact's manifest, if it is another one of farspan, e.g. a model's."""
+    try:
+        values = parse_json(read_bytes(path))
+    except (StructureError, OSError):
+        return None
+    kind = values.get("format") if isinstance(values, dict) else None
+    return kind if isinstance(kind, str) and kind.startswith("farspan.") and kind not in FORMATS else None
 
 
 def manifest_sha256(folder: str) -> str:

@@ -82,20 +82,25 @@ def _shows_update(options: Show) -> bool:
     return True
 
 
+def is_run(folder: str) -> bool:
+    """Return True for the folder of a run of ``farspan train``."""
+    return (Path(folder) / _RECIPE).is_file()
+
+
 def names_update(folder: str, step: int | None, rank: int | None) -> bool:
     """True if the folder is a run and the step one of its updates; False for an artefact without a step.
 
     Raises:
         FarspanError: a run without a step, or a step or rank of a folder that is no run.
     """
-    is_run = (Path(folder) / _RECIPE).is_file()
-    if step is None and not is_run:
+    run = is_run(folder)
+    if step is None and not run:
         if rank is not None:
             raise FarspanError(f"--rank {rank}: {folder} is no run; leave the flag out")
         return False
     if step is None:
         raise FarspanError(f"{folder}: is a run; name the update to show: --step N")
-    if not is_run:
+    if not run:
         raise FarspanError(f"--step {step}: {folder} is no run of `farspan train`; give one")
     return True
 

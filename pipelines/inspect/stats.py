@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.reporting import current, note, result
 from corpora.schemas.pairs import PairSet
@@ -22,13 +23,14 @@ from pipelines.inspect.distributions import Distribution, distributions, pair_le
 from pipelines.inspect.figure import check_figure
 from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
+from pipelines.inspect.show import is_run
 
 
 def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
     """Compute the numbers of an artefact: totals, shares, and quantiles of its distributions.
 
     Raises:
-        FarspanError: the folder has no finished artefact.
+        FarspanError: the folder has no finished artefact, or is a run.
     """
     manifest = read_manifest(folder)
     totals = manifest.totals
@@ -73,9 +75,10 @@ def stats(folder: str | os.PathLike[str], sample: int = 256, vectors: str | None
         vectors: folder made by ``farspan embed``, for the similarity of documents inside sequences.
 
     Raises:
-        FarspanError: the folder has no finished artefact.
+        FarspanError: the folder has no finished artefact, or is a run.
     """
     place = os.fspath(folder)
+    _check_no_run(place)
     return statistics(place, list(distributions(place, sample, vectors)))
 
 
@@ -83,10 +86,12 @@ def command(options: Stats) -> None:
     """Run ``farspan stats``.
 
     Raises:
-        FarspanError: a folder is no finished artefact.
+        FarspanError: a folder is no finished artefact, or is a run.
     """
     if options.figure:
         check_figure(options.figure)
+    for folder in options.artefact:
+        _check_no_run(folder)
     computed = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
     numbers = [statistics(folder, columns) for folder, columns in computed.items()]
     if current().log_format == "json":
@@ -99,6 +104,11 @@ def command(options: Stats) -> None:
         draw([(folder, one) for folder, columns in computed.items() for one in columns], options.figure)
         tell = note if options.json else result  # stdout holds nothing but the JSON
         tell(f"figure: {options.figure}", figure=options.figure)
+
+
+def _check_no_run(folder: str) -> None:
+    if is_run(folder):
+        raise FarspanError(f"{folder}: is a run; `farspan runs` and `farspan plot` show its numbers")
 
 
 def print_stats(columns: Sequence[Mapping[str, Any]]) -> None:

@@ -74,3 +74,9 @@ def test_a_manifest_without_a_key_is_refused(tmp_path, lacking):
     (tmp_path / "manifest.json").write_text(json.dumps(values))
     with pytest.raises(FarspanError, match=lacking):
         read_manifest(str(tmp_path))
+
+
+def test_a_folder_of_another_kind_is_not_called_damaged(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"format": "farspan.model", "format_version": 2, "config": {}}')
+    with pytest.raises(FarspanError, match=r"is 'farspan\.model', which no job makes; give the folder of an artefact"):
+        read_manifest(str(tmp_path))

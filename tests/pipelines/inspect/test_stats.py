@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import padding_share
@@ -94,3 +95,10 @@ def test_pairs_tell_what_a_length_would_cut(tmp_path):
     assert numbers["length_of_a_pair's_documents_of_train"]["p50"] == np.median(train)
     assert numbers["references_of_a_pair"]["p95"] == 2
     assert numbers["cut_at_16384"]["pairs"] == 0
+
+
+def test_a_run_has_commands_of_its_own(tmp_path, run):
+    (tmp_path / "recipe.json").write_text("{}")
+    with pytest.raises(FarspanError, match="is a run; `farspan runs` and `farspan plot` show its numbers"):
+        stats(tmp_path)
+    assert "is a run" in run("stats", tmp_path)[2]
