@@ -108,6 +108,11 @@ def _load_pretrained(name: str) -> Tokenizer:
         loaded = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # whatever the hub, the network or a converter raises
         reason = str(error).strip().partition("\n")[0]
+        if os.path.isdir(name):
+            raise FarspanError(
+                f"the folder holds no tokenizer.json, and Hugging Face could not load its tokenizer ({reason}); copy "
+                "the model's tokenizer.json or its other tokenizer files into it"
+            ) from error
         raise FarspanError(
             f"tokenizer {name!r} is not a file or folder, and Hugging Face could not load it ({reason}); check the "
             "name and the network, or give a local tokenizer.json, .model or folder"

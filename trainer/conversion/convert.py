@@ -84,7 +84,11 @@ def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None 
     Raises:
         FarspanError: there is no model, or one with another configuration.
     """
-    _check_equal(path, model_config(path, checkpoint), config, (*TRAINING, "output.*"))
+    try:
+        found = model_config(path, checkpoint)
+    except FarspanError as error:
+        raise FarspanError(f"run.initial_model: {error}") from error
+    _check_equal(path, found, config, (*TRAINING, "output.*"))
 
 
 def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: tuple[str, ...]) -> None:

@@ -31,6 +31,12 @@ def test_hub_name_out_of_reach(monkeypatch):
         load_tokenizer("facebook/bart-base")
 
 
+def test_folder_with_a_configuration_only(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(FarspanError, match=r"the folder holds no tokenizer\.json, .* copy the model's tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
 def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
     model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
     (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))

@@ -9,10 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration
 
+from corpora.errors import FarspanError
 from objectives.api.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.conversion.models import tokenizer_files
 from tests.trainer.conversion.oracle import disturbed
+from trainer.conversion.convert import check_initial_model
 from trainer.conversion.model_folder import read_model_folder
 from trainer.recipe import load_recipe
 
@@ -130,6 +132,11 @@ def test_nothing_is_overwritten_and_no_model_is_no_source(run, bart, tmp_path):
     (tmp_path / "there").mkdir()
     assert "exists" in run("convert", bart, tmp_path / "there")[2]
     assert "holds no model" in run("convert", tmp_path / "there", tmp_path / "out")[2]
+
+
+def test_an_initial_model_that_is_missing_is_named_by_its_key(tmp_path):
+    with pytest.raises(FarspanError, match=r"^run\.initial_model: .*none: does not exist"):
+        check_initial_model(tmp_path / "none", load_recipe("tiny_block").model)
 
 
 def test_the_command_explains_itself(run):
