@@ -27,6 +27,11 @@ def counted(count: float, noun: str) -> str:
     return f"{number} {noun if count == 1 else noun + 's'}"
 
 
+def row_numbers(rows: int) -> str:
+    """Return the numbers of ``rows`` rows in words, for messages: ``no rows``, ``rows 0 to 9``."""
+    return f"rows 0 to {rows - 1}" if rows else "no rows"
+
+
 def total(count: int, name: str) -> str:
     """Return a total of a manifest in words: ``1 document`` for ``documents``, ``2 tokens`` for ``max_tokens``."""
     name = name.removeprefix("max_")

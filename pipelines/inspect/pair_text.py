@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, printable
+from corpora.printing import counted, printable, row_numbers
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
@@ -27,7 +27,7 @@ def print_pair(console: Console, pairs: PairSet, row: int, width: int) -> None:
         FarspanError: no such row.
     """
     if not 0 <= row < len(pairs):
-        raise FarspanError(f"--row {row}: {pairs.folder} has rows 0 to {len(pairs) - 1}")
+        raise FarspanError(f"--row {row}: {pairs.folder} has {row_numbers(len(pairs))}")
     tokenizer = load_tokenizer_of(pairs.folder)
     (values,) = pairs.table([row]).to_pylist()
     batch = pairs.take([row])
@@ -65,7 +65,7 @@ def print_prediction(
         FarspanError: no such row, or the pairs have moved or gone.
     """
     if not 0 <= row < len(predictions):
-        raise FarspanError(f"--row {row}: {predictions.folder} has rows 0 to {len(predictions) - 1}")
+        raise FarspanError(f"--row {row}: {predictions.folder} has {row_numbers(len(predictions))}")
     shard, batch, inside = (int(column[0]) for column in predictions.locate(np.array([row])))
     (values,) = predictions.batch(shard, batch).slice(inside, 1).to_pylist()
     console.print(Text.assemble(("prediction", "bold"), f" {row} of {printable(predictions.folder)}"))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from corpora.errors import FarspanError
-from corpora.printing import printable
+from corpora.printing import printable, row_numbers
 from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
@@ -166,7 +166,7 @@ def _show_sequence(
     if not len(corpus):
         raise FarspanError(f"{corpus.folder}: holds no sequence; there is nothing to show")
     if not 0 <= row < len(corpus):
-        raise FarspanError(f"--row {row}: {corpus.folder} has rows 0 to {len(corpus) - 1}")
+        raise FarspanError(f"--row {row}: {corpus.folder} has {row_numbers(len(corpus))}")
     rows = np.array([row])
     batch = corpus.take(rows)
     tokenizer = load_tokenizer_of(corpus.folder)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corpora.errors import FarspanError, from_extra, nearest
-from corpora.printing import counted
+from corpora.printing import counted, row_numbers
 from pipelines.view.filters import Filter
 from pipelines.view.page import MORE, PARTS, PageOptions, Subject
 from pipelines.view.search import search
@@ -228,7 +228,7 @@ class Pages:
 
     def _check_row(self, subject: Subject, row: int) -> None:
         if not 0 <= row < len(subject):
-            raise HTTPException(404, f"row {row}: {subject.name} has rows 0 to {len(subject) - 1}")
+            raise HTTPException(404, f"row {row}: {subject.name} has {row_numbers(len(subject))}")
 
     def _state(self, request: Request) -> dict[str, str]:
         given = request.query_params

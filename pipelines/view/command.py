@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
-from corpora.printing import counted
+from corpora.printing import counted, row_numbers
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.view.opened import open_subjects
@@ -93,7 +93,7 @@ def save(options: View, subjects: Sequence[Subject]) -> int:
     (subject,) = subjects
     rows = options.chosen_rows or tuple(range(options.row, min(options.row + options.count, len(subject))))
     if rows[-1] >= len(subject):
-        raise FarspanError(f"--rows {options.rows}: {subject.folder} has rows 0 to {len(subject) - 1}")
+        raise FarspanError(f"--rows {options.rows}: {subject.folder} has {row_numbers(len(subject))}")
     pages = [subject.page(row, PageOptions()) for row in rows]
     text = saved_page(subject.name, pages, described=subject.described)
     write_bytes(options.save, text.encode())

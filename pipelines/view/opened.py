@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from corpora.errors import FarspanError
-from corpora.printing import printable
+from corpora.printing import printable, row_numbers
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
@@ -66,7 +66,7 @@ def open_subjects(options: View) -> list[Subject]:
         if not len(subject):
             raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")
         if options.row >= len(subject):
-            raise FarspanError(f"--row {options.row}: {subject.folder} has rows 0 to {len(subject) - 1}")
+            raise FarspanError(f"--row {options.row}: {subject.folder} has {row_numbers(len(subject))}")
     return subjects
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.printing import counted, printable, total
+from corpora.printing import counted, printable, row_numbers, total
 
 
 @given(st.text())
@@ -24,6 +24,10 @@ def test_by_hand():
 def test_a_count_of_one_has_a_singular_noun():
     assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
     assert [counted(number, "epoch") for number in (0.5, 1.0, 2.5)] == ["0.5 epochs", "1 epoch", "2.5 epochs"]
+
+
+def test_numbers_of_rows():
+    assert [row_numbers(rows) for rows in (0, 1, 10)] == ["no rows", "rows 0 to 0", "rows 0 to 9"]
 
 
 @pytest.mark.parametrize(
