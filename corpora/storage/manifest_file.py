@@ -41,12 +41,13 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
         cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
         raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
     try:
-        manifest = Manifest.from_json(read_bytes(path))
+        data = read_bytes(path)
+        if kind := _other_kind(data):
+            raise FarspanError(f"is {kind!r}, which no job makes; give the folder of an artefact")
+        manifest = Manifest.from_json(data)
         if wrong := fault(manifest):
             raise StructureError(wrong)
     except (StructureError, OSError) as error:
-        if kind := _other_kind(path):
-            raise FarspanError(f"{folder}: is {kind!r}, which no job makes; give the folder of an artefact") from None
         raise FarspanError(f"{path}: not a manifest of farspan ({error}); {_RESTORE}") from error
     except FarspanError as error:
         raise FarspanError(f"{path}: {error}") from None
@@ -55,13 +56,13 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
     return manifest
 
 
-def _other_kind(path: str) -> str | None:
-    """Return the format in a file that is no artefact's manifest, if it is another one of farspan, e.g. a model's."""
-    try:
-        values = parse_json(read_bytes(path))
-    except (StructureError, OSError):
-        return None
-    kind = values.get("format") if isinstance(values, dict) else None
+def _other_kind(data: bytes) -> str | None:
+    """Return the format of a file that is another manifest of farspan than an artefact's, e.g. a model's.
+
+    An artefact's has shards, and a model's has none.
+    """
+    values = parse_json(data)
+    kind = values.get("format") if isinstance(values, dict) and "shards" not in values else None
     return kind if isinstance(kind, str) and kind.startswith("farspan.") and kind not in FORMATS else None
 
 
