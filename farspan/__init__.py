@@ -10,7 +10,9 @@
 """
 
 import ast
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ _ORIGINS = _origins()
 __all__ = sorted([*_ORIGINS, "__version__"])
 
 
+def _check_visible() -> None:
+    """Refuse a script that has the name of one of farspan's packages, before it runs in place of the package."""
+    for package in {module.partition(".")[0] for module, _ in _ORIGINS.values()} - set(sys.modules):
+        found = find_spec(package)
+        if found and found.submodule_search_locations is None:
+            raise ImportError(f"{found.origin} hides farspan's package {package!r}; give that file another name")
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
@@ -33,6 +43,7 @@ def __getattr__(name: str) -> Any:
         value: Any = version("farspan")
     elif name in _ORIGINS:
         module, attribute = _ORIGINS[name]
+        _check_visible()
         value = getattr(import_module(module), attribute)
     else:
         raise AttributeError(f"module 'farspan' has no attribute {name!r}")

@@ -1,6 +1,7 @@
 """The public names: light to import, all there, seen by type checkers."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,17 @@ def test_every_name_is_there():
 def test_a_wrong_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'farspan' has no attribute 'open_corpse'$"):
         farspan.open_corpse  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["corpora", "objectives", "trainer", "pipelines"])
+def test_a_script_with_the_name_of_a_package_is_named(tmp_path, package):
+    """Otherwise it runs a second time, as the package, and a name inside it is said to be missing."""
+    script = tmp_path / f"{package}.py"
+    script.write_text("import farspan\nprint('ran')\nfarspan.Dataset, farspan.mask, farspan.load_objective\n")
+    environment = {**os.environ, "PYTHONPATH": str(Path(farspan.__file__).parents[1])}
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert ended.stdout == "ran\n"
+    assert f"{script} hides farspan's package {package!r}; give that file another name" in ended.stderr
 
 
 def test_names_are_exported_under_their_own_name():
