@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,7 +137,9 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     groups = {"source tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
     for name in options.by:
         values = np.array(questions.attributes(name), object)
-        groups[name] = [(value, np.flatnonzero(values == value)) for value in sorted(set(values.tolist()))]
+        groups[name] = [
+            (value, np.flatnonzero(values == value)) for value in sorted(set(values.tolist()), key=_by_size)
+        ]
     return {
         "pairs": questions.pairs.folder,
         "pairs_sha256": manifest_sha256(questions.pairs.folder),
@@ -147,6 +150,12 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
         "systems": _systems(questions, systems, scored, options),
         "groups": {name: [_group(*one, lengths, scored, options) for one in parts] for name, parts in groups.items()},
     }
+
+
+def _by_size(value: str) -> tuple[bool, float, str]:
+    """Sort key of an attribute's value: numbers by size, other values after them."""
+    number = re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII)
+    return number is None, float(value) if number else 0.0, value
 
 
 def _span(lengths: np.ndarray) -> str:

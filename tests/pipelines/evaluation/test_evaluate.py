@@ -12,6 +12,7 @@ from corpora.errors import FarspanError
 from objectives.metrics.bootstrap import resampled_means
 from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import evaluate, load_metrics
+from tests.artefacts import make_documents, make_pairs, make_predictions
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +135,14 @@ def test_the_command(made, tmp_path, run):
     status, _, errors = run("evaluate", *arguments, "--metrics", "rouge:led")
     assert (status, errors.count("\n")) == (1, 1)
     assert "metrics rouge:t5 and rouge:led are two flavours of ROUGE" in errors
+
+
+def test_groups_by_a_number_are_in_its_order(tmp_path):
+    pairs = make_pairs(
+        str(tmp_path / "p"),
+        make_documents(str(tmp_path / "d")),
+        splits=["validation"],
+        attributes=[{"hops": hops} for hops in (10, 2, -1, "many", 2.5)] + [{}],
+    )
+    table = evaluate(make_predictions(str(tmp_path / "g"), pairs), "f1", by=["hops"])
+    assert [group["name"] for group in table["groups"]["hops"]] == ["-1", "2", "2.5", "10", "many", "none"]
