@@ -37,7 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with reporting(_chosen(words)):
         if renamed:
             note("farspan: corpus clusters is now corpus related; the old name will go")
-        typed, rest = build_parser().parse_known_args(words)
+        try:
+            typed, rest = build_parser().parse_known_args(words)
+        except BrokenPipeError:  # of a flag that prints, such as --options
+            leave(0)
+        except SystemExit:  # of such a flag, too, or of a wrong one
+            _flush()
+            raise
     with reporting(make(Reporting, typed)):
         _ended(typed, rest)
 
@@ -58,6 +64,7 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
         if command.flags != "none":
             leave_pandas_out()
         run(typed, rest)
+        _flush()
     except BrokenPipeError:
         leave(0)
     except (FarspanError, OSError) as error:
@@ -74,11 +81,21 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
 
 def leave(status: int) -> None:
     """Exit at once, because threads of a runner or other processes of a run may wait forever for dead ones."""
-    with contextlib.suppress(BrokenPipeError, AttributeError):  # None where the output was closed
-        sys.stdout.flush()
+    _flush()
     with contextlib.suppress(AttributeError):
         sys.stderr.flush()
     os._exit(status) if "apache_beam" in sys.modules or _has_peers() else sys.exit(status)
+
+
+def _flush() -> None:
+    """Flush the standard output; where its reader has gone, the interpreter's last flush shall not complain."""
+    with contextlib.suppress(AttributeError):  # None where the output was closed
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
 
 def _has_peers() -> bool:

@@ -173,3 +173,17 @@ def test_an_error_ends_the_command_where_an_output_is_closed(monkeypatch, closed
     with pytest.raises(SystemExit) as end:
         leave(1)
     assert end.value.code == 1
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [["recipes"], ["--help"], ["mask", "--help"], ["mask", "span", "--options"], ["no-such"]], ids=" ".join
+)
+def test_a_reader_that_has_gone_is_no_error(words, buffered):
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+    command = [sys.executable, "-m", "pipelines", *words]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writing)
+    assert (ended.returncode, "Broken" in ended.stderr) == (2 if words == ["no-such"] else 0, False)
