@@ -95,10 +95,9 @@ IN_DECODER = 'options={LENGTHS, query="decoder"}'
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Size of the experiment; by default an estimated three hours of two cores.
+    """Size of the experiment; by default 80 minutes of two cores for three seeds.
 
-    These sizes are too small for an answer: after 50 updates, the models tried on wiki-what (the four attentions, and
-    pooling after long pretraining) gave every question the same word.
+    These sizes are too small for scores: a model gives a few phrases to all questions. Its losses say more.
 
     Attributes:
         length: source positions of the long models.
