@@ -22,6 +22,8 @@ def fingerprint_of(config: Mapping[str, Any]) -> str:
 def _with_sorted_keys(part: Any) -> Any:
     """Sort the keys of all mappings; ``json.dumps`` takes twice as long to do so."""
     if isinstance(part, dict):
+        if all(type(value) is int for value in part.values()):  # a vocabulary
+            return {key: part[key] for key in sorted(part)}
         return {key: _with_sorted_keys(part[key]) for key in sorted(part)}
     if isinstance(part, list) and part and isinstance(part[0], dict):  # merges hold no mappings
         return [_with_sorted_keys(item) for item in part]

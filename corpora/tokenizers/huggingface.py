@@ -24,7 +24,7 @@ from corpora.tokenizers.byte_level import (
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.fingerprint import fingerprint_of
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
-from corpora.tokenizers.tokenizer_json import load, parse
+from corpora.tokenizers.tokenizer_json import decoded, load, parse
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -70,10 +70,12 @@ class HuggingFaceTokenizer:
         self._data = data
         config = parse(data)
         # Padding, truncation and post-processing are not part of text -> id; rendering adds special tokens.
-        config |= {"padding": None, "truncation": None, "post_processor": None}
+        unused = dict.fromkeys(("padding", "truncation", "post_processor"))
+        has_unused = any(config.get(name) is not None for name in unused)
+        config |= unused
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        self._tokenizer, vocab, config = load(config)
+        self._tokenizer, vocab, config = load(config, None if has_unused else decoded(data))
         self.vocab_size = max(vocab.values(), default=-1) + 1
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}

@@ -31,8 +31,19 @@ def parse(data: bytes) -> dict[str, Any]:
     return config
 
 
-def load(config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
+def decoded(data: bytes) -> str:
+    """Decode a tokenizer.json that ``parse`` accepts, as ``json.loads`` does."""
+    return data.decode(json.detect_encoding(data), "surrogatepass")
+
+
+def load(
+    config: dict[str, Any], text: str | None = None
+) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
     """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
+
+    Args:
+        config: a parsed tokenizer.json.
+        text: the same as JSON; None if there is none yet.
 
     Returns:
         The tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
@@ -40,7 +51,7 @@ def load(config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, int], 
     Raises:
         FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
     """
-    given = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+    given = json.dumps(config, ensure_ascii=False, separators=(",", ":")) if text is None else text
     try:
         loaded = tokenizers.Tokenizer.from_str(given)
     except Exception as error:  # the library raises bare Exception

@@ -159,3 +159,21 @@ def test_starts_of_merges_that_only_hugging_face_encodes(byte_level):
     data = text.encode()
     ends = np.append(starts[0], len(data))[1:]
     assert [data[a:b] for a, b in zip(starts[0], ends, strict=True)] == [tokenizer._token_bytes[i] for i in ids[0]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32-le"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_the_layout_and_encoding_of_the_json_do_not_matter(byte_level, encoding, indent):
+    config = json.loads(byte_level._data)
+    text = json.dumps({**config, "padding": None}, indent=indent, ensure_ascii=encoding == "utf-8")
+    loaded = HuggingFaceTokenizer(text.encode(encoding))
+    assert loaded.fingerprint == byte_level.fingerprint
+    assert loaded.encode(["Größe 12."])[0].tolist() == byte_level.encode(["Größe 12."])[0].tolist()
+
+
+def test_surrogates_in_the_json_are_refused(byte_level):
+    config = json.loads(byte_level._data)
+    config["model"]["vocab"]["\ud800"] = 10_000
+    for data in (json.dumps(config).encode(), json.dumps(config, ensure_ascii=False).encode(errors="surrogatepass")):
+        with pytest.raises(FarspanError, match=r"tokenizer\.json: "):
+            HuggingFaceTokenizer(data)
