@@ -38,7 +38,7 @@ from trainer.parallel.distributed import World, explained, is_first, on_every_ra
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
-from trainer.prediction.setup import chosen_config, chosen_task, make_predictor
+from trainer.prediction.setup import check_prompts, chosen_config, chosen_task, make_predictor
 from trainer.run.dry_run import out_of_memory
 from trainer.scorer.inference import pinned_threads
 
@@ -97,6 +97,7 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
     task = chosen_task(opened, options.task, options.preset, options.options)
     config = chosen_config(opened, options.generation)
     predictor = make_predictor(opened, pairs, task, config, options.batch_positions)
+    check_prompts(predictor, pairs, rows, opened.decoder_positions)
     parts = np.split(rows, range(options.shard_rows, len(rows), options.shard_rows))
     if len(parts) > MOST_SHARDS:
         raise FarspanError(

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+import numpy as np
+
 from corpora.errors import FarspanError
+from corpora.schemas.pair_lengths import PairLengths
 from corpora.schemas.pairs import PairSet
 from corpora.settings import parse
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.special_tokens import END, SpecialTokens
-from objectives.tasks.protocol import PairFacts
+from objectives.tasks.protocol import NO_TARGET, PairFacts
 from trainer.data.config import TaskConfig, naming_source
 from trainer.data.local_disk import on_local_disk
 from trainer.data.paired import equipped_task
@@ -61,6 +65,37 @@ def make_predictor(
     )
 
 
+def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positions: int | None) -> None:
+    """Check that the decoder has room for the prompt of each pair, and for the text after it.
+
+    Only the lengths of queries are read. A task that computes no lengths is checked in each batch of generation.
+
+    Args:
+        predictor: predictor of the pairs.
+        pairs: all pairs.
+        rows: ``(n,)`` int64, the pairs to be predicted.
+        positions: positions of the decoder; None for no limit.
+
+    Raises:
+        FarspanError: a prompt is too long for ``max_tokens``.
+    """
+    measure = getattr(predictor.task, "lengths", None)
+    if measure is None or positions is None or not len(rows):
+        return
+    queries = PairLengths.of(pairs).queries[rows]
+    longest = int(queries.argmax())
+    no_documents = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
+    prompt = int(measure(queries[longest : longest + 1], no_documents, np.array([NO_TARGET])).prompt[0])
+    room = positions - 1 - prompt
+    if predictor.config.max_tokens > room:
+        cure = f"set max_tokens to at most {room}" if room > 0 else "cut queries (query_length)"
+        (name,) = pairs.values("pair_id", rows[[longest]])
+        raise FarspanError(
+            f"generation.max_tokens is {predictor.config.max_tokens}, but the decoder has {positions:,} positions, one "
+            f"for the start and {prompt:,} for the prompt of pair {name!r}; {cure}"
+        )
+
+
 def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprint: str) -> Validation | None:
     """Open the pairs of validation by generation; None if the recipe has no ``evaluation.generation``.
 
@@ -106,6 +141,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
                 batch_positions=config.batch_positions,
             )
             rows = pairs.rows_of(source.split)[: config.limit]
+            check_prompts(predictor, pairs, rows, decoder)
             parts.append(HeldOutPairs(source.name, pairs, rows, predictor))
     return Validation.of(parts, config.metrics)
 

@@ -10,6 +10,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from objectives.api.special_tokens import SpecialTokens
+from objectives.tasks.protocol import NO_TARGET
 from tests.fine_tuned import OPTIONS, make_artefacts
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
 from trainer.conversion.vocabulary import Vocabulary
@@ -17,7 +18,7 @@ from trainer.data.config import TaskConfig
 from trainer.generation.config import GenerationConfig
 from trainer.prediction.opened import OpenedModel
 from trainer.prediction.predictor import Predictor
-from trainer.prediction.setup import make_predictor
+from trainer.prediction.setup import check_prompts, make_predictor
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,20 @@ def test_pairs_that_the_model_cannot_read_are_named(pairs, model):
         replace(predictor, source_limit=9)(loaded(model), batch)
     with pytest.raises(FarspanError, match=r"pair 'pair-0': task text_to_text inserts .*, which the model"):
         replace(predictor, vocab_size=2)(loaded(model), batch)
+
+
+def test_prompts_without_room_are_refused_before_any_text(pairs, model):
+    predictor, rows = predictor_of(pairs, model, query="decoder"), np.arange(12)
+    batch = pairs.take(rows)
+    examples = predictor.task.render(batch, np.full(12, NO_TARGET, np.int64), predictor.special).examples
+    longest = int(examples.prompt_lengths.max())
+    check_prompts(predictor, pairs, rows, None)
+    check_prompts(predictor, pairs, rows[:0], 1)
+    check_prompts(predictor, pairs, rows, 1 + longest + 6)
+    name = batch.pair_ids[int(examples.prompt_lengths.argmax())]
+    for room, cure in ((5, "set max_tokens to at most 5"), (0, r"cut queries \(query_length\)")):
+        with pytest.raises(FarspanError, match=rf"is 6, but .* one for .* {longest} for .* {name!r}; {cure}"):
+            check_prompts(predictor, pairs, rows, 1 + longest + room)
+    with pytest.raises(FarspanError, match="longest prompt"):
+        replace(predictor, config=GenerationConfig(max_tokens=64 - longest))(loaded(model), batch)
+    check_prompts(predictor_of(pairs, model), pairs, rows, 1 + 6)  # no prompts
