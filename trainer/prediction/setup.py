@@ -82,16 +82,23 @@ def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positi
     measure = getattr(predictor.task, "lengths", None)
     if measure is None or positions is None or not len(rows):
         return
+    no_documents = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
+
+    def prompt_of(query: int) -> int:
+        return int(measure(np.array([query]), no_documents, np.array([NO_TARGET])).prompt[0])
+
+    wanted = predictor.config.max_tokens
+    if prompt_of(PairFacts.of(pairs.manifest).max_query_tokens) + wanted < positions:
+        return  # there is room even after the longest query of all splits
     queries = PairLengths.of(pairs).queries[rows]
     longest = int(queries.argmax())
-    no_documents = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
-    prompt = int(measure(queries[longest : longest + 1], no_documents, np.array([NO_TARGET])).prompt[0])
+    prompt = prompt_of(int(queries[longest]))
     room = positions - 1 - prompt
-    if predictor.config.max_tokens > room:
+    if wanted > room:
         cure = f"set max_tokens to at most {room}" if room > 0 else "cut queries (query_length)"
         (name,) = pairs.values("pair_id", rows[[longest]])
         raise FarspanError(
-            f"generation.max_tokens is {predictor.config.max_tokens}, but the decoder has {positions:,} positions, one "
+            f"generation.max_tokens is {wanted}, but the decoder has {positions:,} positions, one "
             f"for the start and {prompt:,} for the prompt of pair {name!r}; {cure}"
         )
 
