@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.generation.cross_cache import GRAIN, CrossCache
-from trainer.model.decoder import DecoderLayer
-from trainer.model.layers.attention import CrossAttention, SelfAttention
+from trainer.model.decoder import Crossing, DecoderLayer
+from trainer.model.layers.attention import SelfAttention
 from trainer.model.positions.rotary import rotate
 from trainer.model.seq2seq import Seq2Seq
 
-Cross = Callable[[int, CrossAttention, Tensor], Tensor]
-"""Function of a layer's index, its cross-attention and hidden states that returns the cross-attention's output."""
+Cross = Callable[[int, Crossing, Tensor], Tensor]
+"""Function of a layer's index, one of its cross-attentions and hidden states that returns the attention's output."""
 
 
 class Positions(NamedTuple):
@@ -156,9 +156,8 @@ class CachedDecoder:
         self, x: Tensor, index: int, layer: DecoderLayer, where: Positions, cache: Tensor, cross: Cross
     ) -> Tensor:
         x = layer.attention_residual(x, lambda h: _attend(layer.attention, h, where, cache))
-        attention, residual = layer.cross_attention, layer.cross_attention_residual
-        if attention is not None and residual is not None:
-            x = residual(x, lambda h: cross(index, attention, h))
+        for crossing in layer.crossings():
+            x = crossing.residual(x, functools.partial(cross, index, crossing))
         return layer.feed_forward_residual(x, layer.feed_forward)
 
     def _prefill(self, sample: int, ids: np.ndarray) -> None:
@@ -168,10 +167,7 @@ class CachedDecoder:
         cache = torch.zeros_like(self.cache[:, :, :1, :columns])
         where = self.where(torch.arange(len(ids), device=self.device)[None], columns)
 
-        def cross(layer: int, attention: CrossAttention, x: Tensor) -> Tensor:
-            return self.cross.attend_alone(sample, layer, attention, x)
-
-        self.run(self.model.tokens(tokens), where, cache, cross)
+        self.run(self.model.tokens(tokens), where, cache, functools.partial(self.cross.attend_alone, sample))
         first = sample * self.cross.beams
         self.cache[:, :, first : first + self.cross.beams, :columns] = cache
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.generation.sources import Sources
-from trainer.model.decoder import DecoderLayer
+from trainer.model.decoder import Crossing, DecoderLayer
 from trainer.model.host import sent
 from trainer.model.layers.attention import CrossAttention
 from trainer.model.seq2seq import Seq2Seq
@@ -30,27 +30,43 @@ multiple of 4.
 _POSITIONS = 16_384  # positions encoded in one pass
 
 
+class Keys(NamedTuple):
+    """What one cross-attention attends to.
+
+    Attributes:
+        k, v: ``(g, H, W, D)``, contiguous by head for repeated reading.
+        mask: ``(g, 1, 1, W)`` bool, False at padding; None without padding.
+    """
+
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+
+    def take(self, places: Tensor | slice) -> Keys:
+        """Select rows."""
+        return Keys(self.k[places], self.v[places], None if self.mask is None else self.mask[places])
+
+
 @dataclass(frozen=True)
 class RowGroup:
     """``g`` encoder rows of one width.
 
     Attributes:
         rows: ``(g,)`` int64, ascending.
-        keys_values: ``(g, H, W, D)`` keys and values of each decoder layer; None in layers without cross-attention.
-        mask: ``(g, 1, 1, W)`` bool, False at padding; None without padding.
+        keys: for each decoder layer, the keys of its cross-attentions, by ``Crossing.extra``.
     """
 
     rows: np.ndarray
-    keys_values: tuple[tuple[Tensor, Tensor] | None, ...]
-    mask: Tensor | None
+    keys: tuple[dict[bool, Keys], ...]
 
     def take(self, places: np.ndarray) -> RowGroup:
         """Select the rows at the given ``places``."""
         if len(places) == len(self.rows):
             return self
-        at = torch.from_numpy(places).to(next(pair[0] for pair in self.keys_values if pair).device)
-        taken = tuple(None if pair is None else (pair[0][at], pair[1][at]) for pair in self.keys_values)
-        return RowGroup(self.rows[places], taken, None if self.mask is None else self.mask[at])
+        device = next(keys.k.device for layer in self.keys for keys in layer.values())
+        at = torch.from_numpy(places).to(device)
+        taken = tuple({extra: keys.take(at) for extra, keys in layer.items()} for layer in self.keys)
+        return RowGroup(self.rows[places], taken)
 
 
 class _Kind(NamedTuple):
@@ -118,18 +134,18 @@ def _encode(
         mask = cut(torch.ones_like(sources.source_ids, dtype=torch.bool) if given is None else given, 0)
     chosen = cut(sources.global_positions, 0) if kind.globals else None
     encoded = model.encode(ids, mask, cut(sources.segment_ids, -1), chosen)
-    pairs = []
+    layers = []
     for layer in model.decoder.layers:
         assert isinstance(layer, DecoderLayer)
-        pairs.append(None if layer.cross_attention is None else _keys_values(layer.cross_attention, encoded.states))
-    seen = encoded.padding_mask
-    return RowGroup(rows, tuple(pairs), None if seen is None else seen[:, None, None])
+        layers.append({extra: _keys(attention, *encoded.keys(extra)) for extra, attention, _ in layer.crossings()})
+    return RowGroup(rows, tuple(layers))
 
 
-def _keys_values(cross: CrossAttention, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values of states ``(g, W, d)``, ``(g, H, W, D)`` each, contiguous by head for repeated reading."""
+def _keys(cross: CrossAttention, states: Tensor, padding_mask: Tensor | None) -> Keys:
+    """Project states ``(g, W, d)`` to keys and values."""
     k, v = cross.kv(states).unflatten(-1, (2, cross.heads, -1)).unbind(2)
-    return k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()
+    mask = None if padding_mask is None else padding_mask[:, None, None]
+    return Keys(k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
 
 
 class CrossCache:
@@ -169,28 +185,26 @@ class CrossCache:
             first += slots.size
         self.places = torch.from_numpy(places.ravel()).to(self.device)  # (n * beams,), slot of each text
 
-    def attend(self, layer: int, cross: CrossAttention, x: Tensor) -> Tensor:
+    def attend(self, layer: int, crossing: Crossing, x: Tensor) -> Tensor:
         """Attend from ``(R, 1, d)`` states, n * beams texts followed by padding rows; returns ``(R, 1, d)``."""
+        cross = crossing.attention
         q = cross.q(x).unflatten(-1, (cross.heads, -1))[:, 0]  # (R, H, D)
         mixed = []
         for group, slots in zip(self.groups, self.slots, strict=True):
-            pair = group.keys_values[layer]
-            assert pair is not None
+            k, v, mask = group.keys[layer][crossing.extra]
             part = F.scaled_dot_product_attention(
-                q[slots].transpose(1, 2), *pair, attn_mask=group.mask, scale=cross.scale
+                q[slots].transpose(1, 2), k, v, attn_mask=mask, scale=cross.scale
             )  # (g, H, Q, D)
             mixed.append(part.transpose(1, 2).flatten(0, 1))
         texts = torch.cat(mixed)[self.places].flatten(1)  # (n * beams, H D)
         return cross.out(F.pad(texts, (0, 0, 0, len(x) - len(texts))))[:, None]
 
-    def attend_alone(self, sample: int, layer: int, cross: CrossAttention, x: Tensor) -> Tensor:
+    def attend_alone(self, sample: int, layer: int, crossing: Crossing, x: Tensor) -> Tensor:
         """Attend from ``(1, L, d)`` states of one sample; returns ``(1, L, d)``."""
         row = self.rows[sample]
         group = next(group for group in self.groups if row in group.rows)
-        place, pair = int(np.flatnonzero(group.rows == row)[0]), group.keys_values[layer]
-        assert pair is not None
+        place, cross = int(np.flatnonzero(group.rows == row)[0]), crossing.attention
+        k, v, mask = group.keys[layer][crossing.extra].take(slice(place, place + 1))
         q = cross.q(x).unflatten(-1, (cross.heads, -1)).transpose(1, 2)
-        k, v = (part[place : place + 1] for part in pair)
-        mask = None if group.mask is None else group.mask[place : place + 1]
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=cross.scale)
         return cross.out(mixed.transpose(1, 2).flatten(2))

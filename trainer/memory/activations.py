@@ -24,6 +24,7 @@ from trainer.choices import Checkpointing, Precision
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context, Globals
+from trainer.model.decoder import EncoderOutput
 from trainer.model.layers.attention import CrossAttention, SelfAttention, attend
 from trainer.model.layers.pooled import PooledAttention
 from trainer.model.patterns.full import Full
@@ -128,20 +129,21 @@ def activations(config: ModelConfig, source: int, target: int, numbers: Numbers,
         meter = _Meter(model, batch)
         autocast = torch.autocast("cpu", torch.bfloat16) if numbers.casts else nullcontext()
         with saved_tensors_hooks(meter.save, lambda x: x), meter, autocast:
-            hidden, encoder_output = _run(model, config, (batch, source, target))
+            hidden, output = _run(model, config, (batch, source, target))
         meter.save(hidden)
     result = meter.result
-    if encoder_output is not None:
-        result.encoder_output = encoder_output.nbytes / batch
-        result.shared = meter.forget(encoder_output)
+    if output is not None:
+        parts = [part for part in (output.states, output.extra) if part is not None]
+        result.encoder_output = sum(part.nbytes for part in parts) / batch
+        result.shared = sum(meter.forget(part) for part in parts) > 0
     for layer, positions in zip(result.layers, meter.positions, strict=True):
         states = positions * config.width * (numbers.narrow if numbers.sharded else 4)
         layer.working = 2 * (positions * config.feed_forward.width * numbers.narrow + states)
     return result
 
 
-def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[Tensor, Tensor | None]:
-    """Run the model; return the input of the output layer, and the states that the decoder attends to."""
+def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[Tensor, EncoderOutput | None]:
+    """Run the model; return the input of the output layer, and what the decoder attends to."""
     batch, source, target = sizes
     context = Context()
     if config.encoder.attention.takes_global_positions:
@@ -153,7 +155,7 @@ def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[
         states, _ = model.encoder(model.tokens(source_ids), context)
         return model.head(states.flatten(0, 1)[torch.zeros(batch * target, dtype=torch.int64)]), None
     output = model.encode_in(source_ids, context)
-    return model.decode(torch.zeros(batch, target, dtype=torch.int64), output), output.states
+    return model.decode(torch.zeros(batch, target, dtype=torch.int64), output), output
 
 
 class _Meter(TorchDispatchMode):

@@ -81,7 +81,8 @@ class DecoderConfig:
         layers: number of layers.
         positions: position scheme; learned positions limit the target to the rows of their table.
         cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
-        cross_attends_globals: attend also to the encoder's learned tokens (PEGASUS-X, table 2).
+        global_cross_attention: before each cross-attention to the tokens, add one to the encoder's learned tokens, with
+            its own norm and weights (PEGASUS-X, section 3.2 and table 2).
 
     Raises:
         FarspanError: no layers, or cross-attention in layers that do not exist or in none.
@@ -90,7 +91,7 @@ class DecoderConfig:
     layers: int
     positions: Learned | Sinusoidal | Buckets | Rotary
     cross_attention: Literal["all"] | tuple[int, ...] = "all"
-    cross_attends_globals: bool = False
+    global_cross_attention: bool = False
 
     def __post_init__(self) -> None:
         _at_least_one("model.decoder", layers=self.layers)
@@ -124,7 +125,7 @@ class ModelConfig:
 
     Raises:
         FarspanError: sizes below 1, heads that do not divide the width, probabilities outside [0, 1), rotary positions
-            for heads of odd width, or ``cross_attends_globals`` without learned tokens in the encoder.
+            for heads of odd width, or ``global_cross_attention`` without learned tokens in the encoder.
     """
 
     width: int
@@ -169,9 +170,9 @@ class ModelConfig:
                     f"model.{side}.positions are sinusoidal, half sines, half cosines, but model.width is "
                     f"{self.width}; choose an even width"
                 )
-        if self.decoder and self.decoder.cross_attends_globals and not self.encoder.attention.extra_tokens:
+        if self.decoder and self.decoder.global_cross_attention and not self.encoder.attention.extra_tokens:
             raise FarspanError(
-                "model.decoder.cross_attends_globals is set, but the encoder's pattern "
+                "model.decoder.global_cross_attention is set, but the encoder's pattern "
                 f"{self.encoder.attention.pattern!r} has no learned tokens; unset it"
             )
 

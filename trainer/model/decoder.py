@@ -1,7 +1,8 @@
-"""The decoder: causal self-attention, full cross-attention to the encoder's output, feed-forward."""
+"""The decoder: causal self-attention, cross-attention to the encoder's output, feed-forward."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -21,20 +22,47 @@ class EncoderOutput(NamedTuple):
     Attributes:
         states: ``(B, S, d)``.
         padding_mask: ``(B, S)`` bool, False at padding; None without padding.
+        extra: ``(B, G, d)``, states of the pattern's learned tokens; None if the decoder does not attend to them.
+        extra_mask: ``(B, G)`` bool, False for tokens of documents that a row does not have; None if it has all.
     """
 
     states: Tensor
     padding_mask: Tensor | None = None
+    extra: Tensor | None = None
+    extra_mask: Tensor | None = None
+
+    def keys(self, extra: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the states and the padding mask of the sequence, or of the learned tokens if ``extra``."""
+        if not extra:
+            return self.states, self.padding_mask
+        assert self.extra is not None
+        return self.extra, self.extra_mask
+
+
+class Crossing(NamedTuple):
+    """One cross-attention of a layer.
+
+    Attributes:
+        extra: True if its keys are the encoder's learned tokens, False if they are the sequence.
+        attention: the attention.
+        residual: its residual sum.
+    """
+
+    extra: bool
+    attention: CrossAttention
+    residual: Residual
 
 
 class DecoderLayer(nn.Module):
-    """One decoder layer; ``cross_attention`` is None in layers that do not attend to the encoder's output."""
+    """One decoder layer; its cross-attentions are None if it does not attend to these states of the encoder."""
 
-    def __init__(self, config: ModelConfig, crosses: bool) -> None:
+    def __init__(self, config: ModelConfig, crosses: bool, crosses_extra: bool) -> None:
         super().__init__()
         width, heads, norm, dropout = config.width, config.heads, config.norm, config.dropout
         self.attention = SelfAttention(width, heads, Causal(), config.attention_dropout)
         self.attention_residual = Residual(width, norm, dropout)
+        self.global_cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses_extra else None
+        self.global_cross_attention_residual = Residual(width, norm, dropout) if crosses_extra else None
         self.cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses else None
         self.cross_attention_residual = Residual(width, norm, dropout) if crosses else None
         self.feed_forward = FeedForward(width, config.feed_forward, config.activation_dropout)
@@ -43,10 +71,19 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, encoder_output: EncoderOutput, context: Context) -> Tensor:
         """Map hidden states ``(B, T, d)`` to the same shape."""
         x = self.attention_residual(x, lambda h: self.attention(h, context))
-        cross, residual = self.cross_attention, self.cross_attention_residual
-        if cross is not None and residual is not None:
-            x = residual(x, lambda h: cross(h, encoder_output.states, encoder_output.padding_mask))
+        for extra, attention, residual in self.crossings():
+            states, padding_mask = encoder_output.keys(extra)
+            x = residual(x, partial(attention, states=states, padding_mask=padding_mask))
         return self.feed_forward_residual(x, self.feed_forward)
+
+    def crossings(self) -> list[Crossing]:
+        """List the layer's cross-attentions in their order: to the learned tokens, then to the sequence."""
+        crossings = []
+        if self.global_cross_attention is not None and self.global_cross_attention_residual is not None:
+            crossings.append(Crossing(True, self.global_cross_attention, self.global_cross_attention_residual))
+        if self.cross_attention is not None and self.cross_attention_residual is not None:
+            crossings.append(Crossing(False, self.cross_attention, self.cross_attention_residual))
+        return crossings
 
 
 class Decoder(nn.Module):
@@ -62,7 +99,10 @@ class Decoder(nn.Module):
         )
         self.rotary = decoder.positions if isinstance(decoder.positions, Rotary) else None
         self.head_width = config.head_width
-        self.layers = nn.ModuleList(DecoderLayer(config, decoder.crosses(index)) for index in range(decoder.layers))
+        crosses = [decoder.crosses(index) for index in range(decoder.layers)]
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, each, each and decoder.global_cross_attention) for each in crosses
+        )
         self.norm = make_last_norm(config.width, config.norm)
 
     def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:

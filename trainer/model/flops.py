@@ -46,10 +46,10 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     if decoder is None:
         return total + target * _masked_head(config, vocab_size)
     total += decoder.layers * ((4 * projection + feed_forward) * target + Causal().flops(target, inner))
-    keys = source + (extra if decoder.cross_attends_globals else 0)
     crossing = sum(decoder.crosses(layer) for layer in range(decoder.layers))
-    # q and out for the target, k and v for the source; scores and weighted sums
-    total += crossing * (2 * projection * (target + keys) + 4 * keys * target * inner)
+    # q and out for the target, k and v for the keys; scores and weighted sums
+    for keys in (source, extra) if decoder.global_cross_attention else (source,):
+        total += crossing * (2 * projection * (target + keys) + 4 * keys * target * inner)
     return total + 2 * d * vocab_size * target
 
 

@@ -31,7 +31,7 @@ class Seq2Seq(nn.Module):
         self.decoder = Decoder(config, decoder)
         self.output = None if config.output.tied else nn.Linear(config.width, vocab_size, bias=False)
         self.output_scale = config.width**-0.5 if config.output.scaled else 1.0
-        self.attends_extra = decoder.cross_attends_globals
+        self.attends_extra = decoder.global_cross_attention
 
     def forward(
         self,
@@ -89,15 +89,10 @@ class Seq2Seq(nn.Module):
         states, extra = self.encoder(vectors, context)
         if not self.attends_extra:
             return EncoderOutput(states, context.padding_mask)
-        # (B, G + S, d): the decoder also attends to the pattern's learned tokens (PEGASUS-X, table 2)
-        padding_mask = context.padding_mask
+        extra_mask = None
         if context.segments is not None:
-            padding_mask = derived(
-                _with_sets_of_tokens, (padding_mask, context.segments), context.documents, extra.shape[1]
-            )
-        elif padding_mask is not None:
-            padding_mask = derived(_with_tokens, (padding_mask,), extra.shape[1])
-        return EncoderOutput(torch.cat([extra, states], 1), padding_mask)
+            extra_mask = derived(_mask_of_sets, (context.segments,), context.documents, extra.shape[1])
+        return EncoderOutput(states, context.padding_mask, extra, extra_mask)
 
     def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput) -> Tensor:
         """Decode ``(B, T)`` ids; returns hidden states, ``(B, T, d)``."""
@@ -116,16 +111,10 @@ class Seq2Seq(nn.Module):
         return hidden * self.output_scale if self.output_scale != 1.0 else hidden
 
 
-def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
-    """Make the padding mask of G learned tokens (``extra``), a set per document, and the sequence: ``(B, G + S)`` bool.
+def _mask_of_sets(segments: Tensor, documents: int, extra: int) -> Tensor:
+    """Make the padding mask of G learned tokens (``extra``), a set per document: ``(B, G)`` bool.
 
     Sets for documents that a row does not have are padding, so that its result does not depend on other rows.
     """
     sets = torch.arange(documents, device=segments.device) <= segments.amax(1, keepdim=True)
-    positions = torch.ones_like(segments, dtype=torch.bool) if padding_mask is None else padding_mask
-    return torch.cat([sets.repeat_interleave(extra // documents, 1), positions], 1)
-
-
-def _with_tokens(padding_mask: Tensor, extra: int) -> Tensor:
-    """Make the padding mask of G learned tokens (``extra``) and the sequence, ``(B, G + S)`` bool."""
-    return F.pad(padding_mask, (extra, 0), value=True)
+    return sets.repeat_interleave(extra // documents, 1)

@@ -14,6 +14,7 @@ from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.patterns.block import Block
 from trainer.model.positions.absolute import Learned
+from trainer.recipe import load_recipe
 
 
 def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
@@ -41,6 +42,15 @@ def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
 def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, encoder, message):
     with pytest.raises(FarspanError, match=message):
         write_hugging_face(tiny_model(tiny_config(encoder)), tmp_path / "out")
+
+
+@pytest.mark.parametrize("option", [{"global_cross_attention": True}, {"cross_attention": (0,)}])
+def test_decoders_that_pegasus_x_of_hugging_face_lacks_are_refused(tmp_path, option):
+    config = load_recipe("tiny_pegasus_x").model
+    config = replace(config, decoder=replace(config.decoder, **option))
+    (field,) = option
+    with pytest.raises(FarspanError, match=f"model.decoder.{field}: farspan .*, Hugging Face"):
+        write_hugging_face(tiny_model(config), tmp_path / "out")
 
 
 def test_every_field_that_cannot_be_said_is_listed(tmp_path):

@@ -47,7 +47,7 @@ DECODERS = {
     "some layers": with_decoder(cross_attention=(0, 2)),
     "extra tokens": replace(
         with_encoder(Staggered(8, 3)),
-        decoder=DecoderConfig(layers=2, positions=Learned(64), cross_attends_globals=True),
+        decoder=DecoderConfig(layers=2, positions=Learned(64), global_cross_attention=True),
     ),
     "own output": replace(PLAIN, output=OutputConfig(tied=False)),
     "scaled output": replace(PLAIN, output=OutputConfig(scaled=True), embedding=EmbeddingConfig(scaled=True)),
@@ -105,6 +105,10 @@ def test_cached_logits_are_those_of_whole_texts_for_all_patterns(pattern):
 @pytest.mark.parametrize("name", DECODERS)
 def test_cached_logits_are_those_of_whole_texts_for_all_decoders(name):
     check(DECODERS[name])
+
+
+def test_learned_tokens_of_documents_are_cached_too():
+    check(DECODERS["extra tokens"], segments=True)
 
 
 def test_pooled_encoders_too():

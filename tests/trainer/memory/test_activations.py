@@ -16,11 +16,14 @@ from trainer.recipe import load_recipe
 
 SOURCE, TARGET, VOCAB = 512, 64, 100
 RECIPES = ["tiny", "tiny_cdlm", "tiny_global", "tiny_led", "tiny_longt5_local", "tiny_longt5_tglobal", "tiny_overlap",
-           "tiny_pegasus_x"]  # fmt: skip
+           "tiny_pegasus_x", "tiny_pegasus_x, globals"]  # fmt: skip
 
 
 def config_of(recipe: str):
-    config = replace(load_recipe(recipe).model, dropout=0.1)
+    """A recipe's model, or PEGASUS-X with cross-attention to its learned tokens."""
+    config = replace(load_recipe(recipe.removesuffix(", globals")).model, dropout=0.1)
+    if recipe.endswith("globals"):
+        config = replace(config, decoder=replace(config.decoder, global_cross_attention=True))
     attention = config.encoder.attention
     if hasattr(attention, "size"):
         attention = replace(attention, size=128)

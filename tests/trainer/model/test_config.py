@@ -35,8 +35,8 @@ ENCODER = EncoderConfig(layers=2, positions=Learned(8))
             "model.encoder.positions are sinusoidal, half sines, half cosines, but model.width is 9",
         ),
         (
-            {"decoder": DecoderConfig(layers=1, positions=Learned(8), cross_attends_globals=True)},
-            "cross_attends_globals is set, but the encoder's pattern 'block' has no learned tokens",
+            {"decoder": DecoderConfig(layers=1, positions=Learned(8), global_cross_attention=True)},
+            "global_cross_attention is set, but the encoder's pattern 'block' has no learned tokens",
         ),
     ],
 )

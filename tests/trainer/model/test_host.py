@@ -75,7 +75,7 @@ MODELS = {
     "TGlobal": config_of(TGlobal(2, 3), positions=Buckets(count=8, distance=9)),
     "pooled": config_of(Block(4), pooling=POOLING),
     "pooled, reference padding": config_of(Block(4), pooling=replace(POOLING, reference_padding=True)),
-    "the decoder sees learned tokens": config_of(Staggered(size=4, global_tokens=2), cross_attends_globals=True),
+    "the decoder sees learned tokens": config_of(Staggered(size=4, global_tokens=2), global_cross_attention=True),
 }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def config_of(pattern) -> ModelConfig:
     )
     return ModelConfig(
         width=32, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=16), encoder=encoder,
-        decoder=DecoderConfig(layers=1, positions=Buckets() if relative else Learned(16), cross_attends_globals=own),
+        decoder=DecoderConfig(layers=1, positions=Buckets() if relative else Learned(16), global_cross_attention=own),
     )  # fmt: skip
 
 

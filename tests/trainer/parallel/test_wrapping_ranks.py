@@ -16,6 +16,7 @@ from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.loss import LossConfig, R3FConfig
+from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
 from trainer.parallel.distributed import PATIENCE, World
 from trainer.parallel.wrapping import (
@@ -124,6 +125,19 @@ def test_weights_that_only_some_ranks_use_are_shared_too(mode):
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, init_std=0.3))
     records, weights, _ = trained(World.alone(), recipe, SomeGlobal())
     for found in on_ranks(2, trained, recipe, SomeGlobal()):
+        assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
+        for one, other in zip(found[1], weights, strict=True):
+            torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp, each"])
+def test_cross_attention_to_learned_tokens_is_shared_too(mode):
+    recipe = recipe_of(MODES[mode], batch_size=4, activation_checkpointing="layer")
+    encoder = replace(recipe.model.encoder, attention=Staggered(4, 2), pooling=None)
+    decoder = replace(recipe.model.decoder, global_cross_attention=True)
+    recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder, init_std=0.3))
+    records, weights, _ = trained(World.alone(), recipe, ToySource())
+    for found in on_ranks(2, trained, recipe, ToySource()):
         assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
         for one, other in zip(found[1], weights, strict=True):
             torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)

@@ -60,7 +60,7 @@ def model_of(pattern):
         encoder=EncoderConfig(
             layers=2, positions=Learned(32), attention=pattern, pooling=None if own_tokens else pooling
         ),
-        decoder=DecoderConfig(layers=2, positions=Learned(8), cross_attends_globals=own_tokens),
+        decoder=DecoderConfig(layers=2, positions=Learned(8), global_cross_attention=own_tokens),
         dropout=0.0,
         init_std=0.3,
     )
@@ -96,7 +96,8 @@ def test_a_model_learns_the_same_from_groups_as_from_masks(pattern, packed, monk
     monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
     monkeypatch.setattr(varlen, "varlen_attn", kernel)
     got = learned()
-    assert len(calls) == 2 + (not pattern.extra_tokens) + 2  # encoder layers, a pooled one, cross-attention
+    # encoder layers, a pooled one, cross-attention, and that to learned tokens, which have a mask with documents only
+    assert len(calls) == 2 + (not pattern.extra_tokens) + 2 + 2 * (pattern.extra_tokens > 0 and packed)
     for one, other in zip(got, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
