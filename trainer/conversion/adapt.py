@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
@@ -25,7 +26,8 @@ _ADAPTABLE = (
     "decoder.positions.count",
     "encoder.attention.*",
     "encoder.pooling.*",
-    "decoder.cross_attends_globals",
+    "decoder.cross_attention",
+    "decoder.global_cross_attention",
     "heads.bias",  # only biases of zero, such as PEGASUS's, can be dropped
 )
 
@@ -38,7 +40,9 @@ def adapt(
     Learned positions are tiled, so that a block has the rows it was trained with; projections of global positions are
     copies of the others (Longformer, arXiv:2004.05150, section 5); learned global tokens are sampled from the token
     table, and their norms are copies of the tokens' (PEGASUS-X, arXiv:2208.04347, section 4); relative positions of
-    summaries are copies of those of tokens; pooled attention is newly initialised, with zero output.
+    summaries are copies of those of tokens; pooled attention is newly initialised, with zero output; cross-attention to
+    learned tokens is a copy of that to the sequence, with zero output. The target may have fewer layers with
+    cross-attention (PEGASUS-X, appendix B.3, table 13): the others' weights are dropped.
 
     Args:
         state: state of a model of ``config`` with the ids of ``vocabulary``.
@@ -60,7 +64,10 @@ def adapt(
         )
     drawn = build_model(target, vocabulary.size, seed).state_dict()
     sources = {name: _source(name, state) for name in drawn}
-    if lost := sorted(name for name in state.keys() - set(sources.values()) if state[name].any()):
+    dropped = _dropped_crossings(config, target)
+    if lost := sorted(
+        name for name in state.keys() - set(sources.values()) if state[name].any() and not name.startswith(dropped)
+    ):
         raise FarspanError(
             "the target has no place for these learned weights:\n  " + "\n  ".join(lost) + "\n"
             "choose a target with the same pattern, or with one that has them"
@@ -70,6 +77,27 @@ def adapt(
         count = len(adapted["encoder.extra"])
         adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary, seed)
     return adapted
+
+
+def _dropped_crossings(config: ModelConfig, target: ModelConfig) -> tuple[str, ...]:
+    """Return the prefixes of the cross-attentions that the target drops, with their norms.
+
+    Raises:
+        FarspanError: the target has cross-attention in layers that have none.
+    """
+    if config.decoder is None or target.decoder is None:
+        return ()
+    ours, theirs = (
+        {layer for layer in range(decoder.layers) if decoder.crosses(layer)}
+        for decoder in (config.decoder, target.decoder)
+    )
+    if added := sorted(theirs - ours):
+        raise FarspanError(
+            f"model.decoder.cross_attention: the model's layers {added} attend to no encoder, so the target's cannot "
+            f"start from them; choose among {sorted(ours)}"
+        )
+    parts = ("cross_attention", "global_cross_attention")
+    return tuple(f"decoder.layers.{layer}.{part}" for layer in sorted(ours - theirs) for part in parts)
 
 
 def _as_toml(value: Any) -> str:
@@ -85,6 +113,7 @@ def _source(name: str, state: Mapping[str, Tensor]) -> str | None:
         name.replace(".attention_residual.norm.tokens.", ".attention_residual.norm."),
         name.replace(".attention_residual.norm.extra.", ".attention_residual.norm."),
         name.replace("encoder.biases.1.", "encoder.biases.0."),
+        name.replace(".global_cross_attention", ".cross_attention"),
     )
     return next((candidate for candidate in candidates if candidate in state), None)
 
@@ -99,4 +128,6 @@ def _initialised(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: 
             f"{name} is {tuple(drawn.shape)} in the target and {tuple(state[source].shape)} in the model; give "
             "the target the model's sizes"
         )
+    if ".global_cross_attention.out." in name and source != name:
+        return torch.zeros_like(drawn)
     return state[source].clone()

@@ -22,6 +22,7 @@ from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions.absolute import Learned, Sinusoidal
 from trainer.model.positions.relative import Buckets
+from trainer.recipe import load_recipe
 
 SHORT = 8
 PATTERNS = {
@@ -156,3 +157,40 @@ def test_projection_biases_go_only_where_they_are_zero():
     biases = [name for name in model.state if "attention." in name and name.endswith("bias")]
     model = replace(model, state={**model.state, **{name: torch.zeros_like(model.state[name]) for name in biases}})
     assert_law(model, adapted(model, target), [9, 4])
+
+
+def decoder_of(config, **options):
+    return replace(config, decoder=replace(config.decoder, **options))
+
+
+@pytest.mark.parametrize("layers", [(0, 2), (1,)])
+def test_cross_attention_is_dropped_in_layers_that_the_target_has_none_in(layers):
+    """Which is that of the model with nothing added there (PEGASUS-X, table 13)."""
+    config = tiny_config()
+    config = decoder_of(replace(config, norm=NormConfig(placement="pre")), layers=3)
+    short = tiny_model(config)
+    few = adapted(short, decoder_of(config, cross_attention=layers))
+    gone = {name for name in short.state if name not in few.state}
+    assert {int(name.split(".")[2]) for name in gone} == {0, 1, 2} - set(layers)
+    assert all(name.split(".")[3].startswith("cross_attention") for name in gone)
+    assert all(torch.equal(few.state[name], short.state[name]) for name in few.state)
+    silent = {name: torch.zeros_like(x) if name in gone and ".out." in name else x for name, x in short.state.items()}
+    assert_law(replace(short, state=silent), few, [9, 4])
+    with pytest.raises(FarspanError, match=r"layers \[.*\] attend to no encoder.*choose among \["):
+        adapted(few, config)
+
+
+def test_cross_attention_to_learned_tokens_starts_without_effect():
+    config = load_recipe("tiny_pegasus_x").model
+    config = replace(config, dropout=0.0)
+    plain = tiny_model(config)
+    more = adapted(plain, decoder_of(config, global_cross_attention=True))
+    layer = "decoder.layers.1."
+    for name in ("cross_attention.q.weight", "cross_attention.kv.weight", "cross_attention_residual.norm.weight"):
+        assert torch.equal(more.state[f"{layer}global_{name}"], plain.state[f"{layer}{name}"])
+    assert not more.state[f"{layer}global_cross_attention.out.weight"].any()
+    assert_law(plain, more, [40, 7])
+    with pytest.raises(FarspanError, match=r"no place for these(.|\n)*global_cross_attention\.q"):
+        adapted(more, config)
+    dropped = adapted(more, decoder_of(config, global_cross_attention=True, cross_attention=(1,)))
+    assert not [name for name in dropped.state if name.startswith("decoder.layers.0.") and "cross" in name]
