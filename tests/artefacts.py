@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,18 @@ from corpora.storage.manifest import Manifest, Receipt, fold
 from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
+from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import shard_name, write_shard
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+
+
+@contextmanager
+def edit_sealed(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Change the object in a JSON file that has a checksum, which is written anew."""
+    values = unseal(Path(path).read_bytes())
+    yield values
+    Path(path).write_bytes(seal(values))
 
 
 @lru_cache(maxsize=1)

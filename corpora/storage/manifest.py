@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from corpora.errors import FarspanError
-from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, indented_json, parse_json
+from corpora.storage.sealed_json import seal, unseal
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode
 
 FORMAT_VERSION = 3
 VERSIONS = (1, 2, 3)  # readable versions: 1 lists no files but the shards, 1 and 2 name the paths of parents
@@ -62,7 +63,7 @@ class Receipt:
     damage: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        return json_bytes(asdict(self))
+        return seal(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> Receipt:
@@ -71,7 +72,7 @@ class Receipt:
         Raises:
             StructureError: anything else.
         """
-        receipt = decode(cls, parse_json(data))
+        receipt = decode(cls, unseal(data))
         for source, numbers in receipt.counts.items():
             if strange := [name for name in numbers if name not in COUNTS]:
                 raise StructureError(f"counts.{source} has an unknown key {strange[0]!r}")
@@ -110,10 +111,14 @@ class Manifest:
     farspan_version: str = ""
 
     def to_json(self) -> bytes:
+        return seal(self.to_values())
+
+    def to_values(self) -> dict[str, Any]:
+        """Return what ``from_values`` takes."""
         values = asdict(replace(self, inputs=())) | {"inputs": self.inputs}  # plain already, and many
         if self.format_version == 1:
             del values["files"]
-        return json_bytes(values)
+        return values
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
@@ -123,8 +128,8 @@ class Manifest:
             StructureError: anything else.
             FarspanError: an unknown version.
         """
-        values = parse_json(data)
-        if not isinstance(values, dict) or "format_version" not in values:
+        values = unseal(data)
+        if "format_version" not in values:
             raise StructureError("no format_version")
         return cls.from_values(values)
 
@@ -153,17 +158,12 @@ class Manifest:
             "special_tokens",
             "inputs",
         )
-        values = json.loads(self.to_json())
+        values = json.loads(json.dumps(self.to_values()))
         values["config"].pop("document_use", None)  # derived from the options; older jobs, which may resume, lack it
         if values["format_version"] == 2:  # its shards are those of version 3
             values["format_version"] = 3
             (values["config"].get("neighbours") or {}).pop("path", None)
         return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
-
-
-def json_bytes(value: object) -> bytes:
-    """Return a value as indented JSON with a line end, in UTF-8."""
-    return (indented_json(value) + "\n").encode()
 
 
 def farspan_version() -> str:

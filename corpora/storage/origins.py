@@ -13,8 +13,9 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import Manifest, json_bytes
-from corpora.storage.strict_json import StructureError, decode, parse_json
+from corpora.storage.manifest import Manifest
+from corpora.storage.sealed_json import seal, unseal
+from corpora.storage.strict_json import StructureError, decode
 
 NAME = ".origins.json"
 _ORIGINS: Any = Mapping[str, str]
@@ -32,7 +33,7 @@ def relative_path(output: str, parent: str) -> str:
 
 def write_origins(folder: str, origins: Mapping[str, str]) -> None:
     """Record the paths of parents by role: ``parent`` for that of the manifest, and others."""
-    write_bytes(os.path.join(folder, NAME), json_bytes(dict(origins)))
+    write_bytes(os.path.join(folder, NAME), seal(origins))
 
 
 def find_parent(folder: str, manifest: Manifest) -> str | None:
@@ -79,7 +80,7 @@ def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
 def _read_origins(folder: str) -> Mapping[str, str]:
     path = os.path.join(folder, NAME)
     try:
-        origins: Mapping[str, str] = decode(_ORIGINS, parse_json(read_bytes(path)))
+        origins: Mapping[str, str] = decode(_ORIGINS, unseal(read_bytes(path)))
         return origins
     except FileNotFoundError:
         return {}

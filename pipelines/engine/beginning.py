@@ -11,8 +11,8 @@ from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
-from corpora.storage.manifest import json_bytes
 from corpora.storage.manifest_file import NAME, read_manifest
+from corpora.storage.sealed_json import seal
 from corpora.storage.temporary import is_temporary
 from pipelines.engine.finalize import read_start
 from pipelines.engine.job import Job
@@ -59,8 +59,8 @@ def begin(job: Job) -> set[str] | None:
         files.delete(ending(work, ".failed"))  # but no temporary file: another may still write it
     else:
         check_output(job.output)
-    start = {"head": json.loads(job.head.to_json()), "tasks": tasks}
-    write_bytes(opened, json_bytes({**start, "repeated_links": job.repeated_links, "origins": job.origins}))
+    start = {"head": job.head.to_values(), "tasks": tasks}
+    write_bytes(opened, seal({**start, "repeated_links": job.repeated_links, "origins": job.origins}))
     job.tokenizer(os.path.join(job.output, "tokenizer"))
 
     done = {os.path.basename(path).removesuffix(".json") for path in ending(work, ".json")}

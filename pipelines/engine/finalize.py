@@ -17,8 +17,9 @@ from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, Tas
 from corpora.storage.manifest_contents import fault
 from corpora.storage.manifest_file import NAME, list_files, read_manifest, write_manifest
 from corpora.storage.origins import write_origins
+from corpora.storage.sealed_json import unseal
 from corpora.storage.shards import read_shard
-from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
+from corpora.storage.strict_json import Natural, StructureError, decode
 from corpora.storage.temporary import is_temporary
 from pipelines.cards.write import write_card
 from pipelines.engine.options import Finalize
@@ -110,8 +111,8 @@ def read_start(path: str) -> Start:
         FarspanError: it is damaged.
     """
     try:
-        values = parse_json(read_bytes(path))
-        if not isinstance(values, dict) or not {"head", "tasks"} <= values.keys():
+        values = unseal(read_bytes(path))
+        if not {"head", "tasks"} <= values.keys():
             raise StructureError("head and tasks are needed")
         head = Manifest.from_values(values["head"])
         if wrong := fault(head, finished=False):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest_contents import fault, tokenizer_fault
 from corpora.storage.manifest_file import read_manifest
+from corpora.storage.sealed_json import seal
 from tests.artefacts import tokenizer_entry
 from tests.corpora.storage.test_manifest import receipt
 from tests.corpora.storage.test_manifest_file import CONFIG, TOTALS, manifest
@@ -52,8 +51,8 @@ SHARDS = [vars(receipt(index).shards[0]) for index in range(3)]
     ],
 )
 def test_wrong_contents_are_named(tmp_path, changes, message):
-    values = {**json.loads(manifest().to_json()), **changes}
-    (tmp_path / "manifest.json").write_text(json.dumps(values))
+    values = {**manifest().to_values(), **changes}
+    (tmp_path / "manifest.json").write_bytes(seal(values))
     with pytest.raises(FarspanError, match=message) as caught:
         read_manifest(str(tmp_path))
     assert "\n" not in str(caught.value)

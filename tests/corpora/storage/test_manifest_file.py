@@ -11,6 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.manifest import FileInfo, Manifest, fold
 from corpora.storage.manifest_file import read_manifest, write_manifest
+from corpora.storage.sealed_json import seal, unseal
 from tests.artefacts import tokenizer_entry
 from tests.corpora.storage.test_manifest import receipt
 
@@ -39,7 +40,7 @@ def test_manifests_are_read_back(tmp_path):
 def test_the_version_before_is_read_too(tmp_path):
     whole = manifest(format_version=1)
     write_manifest(str(tmp_path), whole)
-    assert "files" not in json.loads((tmp_path / "manifest.json").read_text())
+    assert "files" not in unseal((tmp_path / "manifest.json").read_bytes())
     assert read_manifest(str(tmp_path)) == whole
 
 
@@ -67,11 +68,12 @@ def test_what_is_no_manifest_is_refused(tmp_path):
         read_manifest(str(tmp_path))
 
 
-@pytest.mark.parametrize("lacking", json.loads(manifest().to_json()))
+@pytest.mark.parametrize("lacking", [*json.loads(manifest().to_json())])
 def test_a_manifest_without_a_key_is_refused(tmp_path, lacking):
     values = json.loads(manifest().to_json())
     del values[lacking]
-    (tmp_path / "manifest.json").write_text(json.dumps(values))
+    data = json.dumps(values).encode() if lacking == "checksum" else seal({**values, "checksum": ""})
+    (tmp_path / "manifest.json").write_bytes(data)
     with pytest.raises(FarspanError, match=lacking):
         read_manifest(str(tmp_path))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -16,7 +15,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import list_files, read_manifest, write_manifest
 from corpora.storage.shards import map_shard, write_shard
 from corpora.verify.artefact import verify
-from tests.artefacts import make_documents
+from tests.artefacts import edit_sealed, make_documents
 
 
 def rewrite(folder, change, name="part-00000-of-00002.arrow"):
@@ -29,10 +28,9 @@ def rewrite(folder, change, name="part-00000-of-00002.arrow"):
     with write_shard(path, schema, 8) as (writer, info):
         for batch in table.cast(schema).to_batches():
             writer.write(batch)
-    manifest = json.loads(open(os.path.join(folder, "manifest.json")).read())
-    manifest["shards"] = [vars(info[0]) if s["name"] == name else s for s in manifest["shards"]]
-    manifest["totals"]["sequences"] = sum(shard["rows"] for shard in manifest["shards"])
-    open(os.path.join(folder, "manifest.json"), "w").write(json.dumps(manifest))
+    with edit_sealed(os.path.join(folder, "manifest.json")) as manifest:
+        manifest["shards"] = [vars(info[0]) if s["name"] == name else s for s in manifest["shards"]]
+        manifest["totals"]["sequences"] = sum(shard["rows"] for shard in manifest["shards"])
 
 
 def _batches(path):
@@ -181,7 +179,6 @@ def test_documents_whose_manifest_lies_and_ids_that_repeat(tmp_path):
     assert sum("totals say" in problem for problem in verify(documents)) == 2
     shards = [os.path.join(documents, "shards", shard.name) for shard in manifest.shards]
     shutil.copy(shards[0], shards[1])
-    manifest = json.loads(open(os.path.join(documents, "manifest.json")).read())
-    manifest["shards"][1] = {**manifest["shards"][0], "name": manifest["shards"][1]["name"]}
-    open(os.path.join(documents, "manifest.json"), "w").write(json.dumps(manifest))
+    with edit_sealed(os.path.join(documents, "manifest.json")) as values:
+        values["shards"][1] = {**values["shards"][0], "name": values["shards"][1]["name"]}
     assert sum("occurs twice" in problem for problem in verify(documents)) == 40

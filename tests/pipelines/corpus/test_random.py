@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest, write_manifest
+from corpora.storage.sealed_json import seal
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
@@ -205,9 +205,9 @@ def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_p
 def test_an_unfinished_folder_refuses_another_configuration(documents, tmp_path):
     output = tmp_path / "corpus"
     build(documents, output)
-    manifest = json.loads((output / "manifest.json").read_text())
+    head = {**read_manifest(str(output)).to_values(), "seed": 9}
     (output / "_work").mkdir()
-    (output / "_work" / "job.json").write_text(json.dumps({"head": {**manifest, "seed": 9}, "tasks": []}))
+    (output / "_work" / "job.json").write_bytes(seal({"head": head, "tasks": []}))
     (output / "manifest.json").unlink()
     with pytest.raises(FarspanError, match="seed was 9, is 0"):
         build(documents, output)
@@ -219,11 +219,10 @@ def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, refe
     with pytest.raises(FarspanError, match="no job was started"):
         finalize(str(output))
     from corpora.storage.files import write_bytes
-    from corpora.storage.manifest import json_bytes
 
     names = [task.name for stage in unfinished.stages for task in stage.tasks]
-    head = {"head": json.loads(unfinished.head.to_json()), "tasks": names}
-    write_bytes(str(output / "_work" / "job.json"), json_bytes(head))
+    head = {"head": unfinished.head.to_values(), "tasks": names}
+    write_bytes(str(output / "_work" / "job.json"), seal(head))
     unfinished.tokenizer(str(output / "tokenizer"))
     for stage in unfinished.stages:
         with pytest.raises(FarspanError, match="tasks not done"):

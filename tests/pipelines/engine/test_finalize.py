@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import Manifest, Receipt, json_bytes
+from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.sealed_json import seal
 from pipelines.engine.finalize import finalize, read_start
 from tests.artefacts import tokenizer_entry
 
@@ -26,9 +26,9 @@ def begun(tmp_path):
         tokenizer_entry(),
         inputs=({"path": "a:x", "bytes": 10}, {"path": "a:y", "bytes": 5}),
     )
-    start = {"head": json.loads(head.to_json()), "tasks": ["one", "two"], "repeated_links": {"a": 3}}
+    start = {"head": head.to_values(), "tasks": ["one", "two"], "repeated_links": {"a": 3}}
     (tmp_path / "_work").mkdir()
-    (tmp_path / "_work" / "job.json").write_bytes(json_bytes(start))
+    (tmp_path / "_work" / "job.json").write_bytes(seal({**start, "origins": {}}))
     for task in ("one", "two"):
         counts = {"a": {"read": 10, "written": 9, "rejected": 1}}
         receipt = Receipt(task, (), TOTALS, counts, {"broken_json": 1}, {"a": {"x": 2}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -15,10 +14,12 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
+from corpora.storage.sealed_json import seal
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from tests.artefacts import edit_sealed
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 TOTALS = {"documents": 0, "tokens": 0}
@@ -132,8 +133,7 @@ def finished(output) -> dict[str, Path]:
     (output / "shards").mkdir(parents=True)
     (output / "shards" / shard.name).write_bytes(b"abc")
     work.mkdir()
-    head = json.loads(job(output).head.to_json())
-    (work / "job.json").write_text(json.dumps({"head": head, "tasks": ["one"]}))
+    (work / "job.json").write_bytes(seal({"head": job(output).head.to_values(), "tasks": ["one"]}))
     (work / "one.json").write_bytes(Receipt("one", (shard,), TOTALS).to_json())
     return {path.name: path for path in output.rglob("*") if path.is_file()}
 
@@ -163,7 +163,7 @@ def test_finalizing_lists_all_files_but_hidden_ones(tmp_path):
             b"[]",
             r"_work/job\.json: does not say which job was begun .*; delete the folder and run the job's",
         ),
-        ("job.json", b'{"head": null, "tasks": []}', "does not say which job was begun"),
+        ("job.json", seal({"head": None, "tasks": []}), "does not say which job was begun"),
         (
             "part-00000-of-00001.arrow",
             b"ab",
@@ -190,6 +190,7 @@ def test_what_is_left_of_a_job_is_checked_when_it_is_finalized(tmp_path, name, c
 @pytest.mark.parametrize("task", ["../../x", "a/b", "", 1, None])
 def test_no_name_of_a_task_leads_out_of_the_folder(tmp_path, task):
     path = finished(tmp_path)["job.json"]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "tasks": [task]}))
+    with edit_sealed(path) as values:
+        values["tasks"] = [task]
     with pytest.raises(FarspanError, match=r"does not say which job was begun .tasks\[0\] is"):
         finalize(str(tmp_path))

@@ -26,7 +26,7 @@ from corpora.verify.artefact import verify
 from pipelines import cli
 from pipelines.generation.generate import GenerateShard, generate
 from pipelines.generation.options import Generating
-from tests.artefacts import digests, make_documents, make_pairs
+from tests.artefacts import digests, edit_sealed, make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts, paired_recipe, train_quietly
 from tests.pipelines.integration.test_damaged_parents import flip
 from tests.trainer.distributed_ranks import on_ranks
@@ -278,9 +278,8 @@ def test_pairs_of_another_tokenizer_or_about_other_documents_are_refused(made, t
     with pytest.raises(FarspanError, match=r"is 'farspan.documents' where 'farspan.pairs' is needed"):
         run_of((made[0], others), tmp_path / "refused")
     strange = make_pairs(str(tmp_path / "strange"), others)
-    manifest = Path(strange, "manifest.json")
-    fingerprint = read_manifest(strange).tokenizer["fingerprint"]
-    manifest.write_text(manifest.read_text().replace(fingerprint, "0" * len(fingerprint)))
+    with edit_sealed(Path(strange, "manifest.json")) as manifest:
+        manifest["tokenizer"]["fingerprint"] = "0" * len(manifest["tokenizer"]["fingerprint"])
     with pytest.raises(FarspanError, match="was made with the tokenizer 000000000000, the model"):
         run_of((made[0], strange), tmp_path / "refused")
 

@@ -28,7 +28,7 @@ from pipelines.inspect.options import Choice
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import digests, make_corpus
+from tests.artefacts import digests, edit_sealed, make_corpus
 from tests.third_party import install_farspan_lead
 
 
@@ -128,10 +128,8 @@ def test_draws_that_cannot_be_are_refused(corpus, tmp_path, draws):
 def test_draws_of_a_manifest_that_cannot_be_are_told(masks, tmp_path):
     for draws in (0, "2", 7, True):
         damaged = shutil.copytree(masks, str(tmp_path / f"masks-{draws}"))
-        path = os.path.join(damaged, "manifest.json")
-        values = json.load(open(path))
-        values["config"]["draws"] = draws
-        json.dump(values, open(path, "w"))
+        with edit_sealed(os.path.join(damaged, "manifest.json")) as values:
+            values["config"]["draws"] = draws
         with pytest.raises(FarspanError, match=r"manifest.json.*draws"):
             MaskSet(damaged)
 

@@ -1,6 +1,5 @@
 """Vectors to clusters: nothing lost, nothing mixed up, the same bytes however the job ran."""
 
-import json
 import os
 import re
 
@@ -17,7 +16,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
 from pipelines.retrieval.options import Clustering
-from tests.artefacts import make_documents
+from tests.artefacts import edit_sealed, make_documents
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table
 
@@ -139,12 +138,8 @@ def test_compressed_vectors_and_clusters(vectors, reference, tmp_path):
 
 def test_vectors_of_another_dimension_are_refused(tmp_path):
     vectors = make_vectors(str(tmp_path / "vectors"), 90)
-    manifest = os.path.join(vectors, "manifest.json")
-    with open(manifest) as file:
-        values = json.load(file)
-    values["config"]["dimension"] = 8
-    with open(manifest, "w") as file:
-        json.dump(values, file)
+    with edit_sealed(os.path.join(vectors, "manifest.json")) as values:
+        values["config"]["dimension"] = 8
     with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
         build(vectors, tmp_path / "clusters")
     problems = "\n".join(verify(vectors))

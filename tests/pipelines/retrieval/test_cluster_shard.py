@@ -1,6 +1,5 @@
 """Shards of clusters that do not hold what their manifest says."""
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.options import NeighbourSearch
+from tests.artefacts import edit_sealed
 from tests.vectors import make_vectors
 
 OPTIONS = Search(k=12, exact_up_to=100, probes=4)
@@ -72,11 +72,7 @@ def test_a_vector_too_long_or_no_number_is_named(tmp_path, value, fault):
 
 def test_vectors_of_another_dimension_are_refused(tmp_path):
     clusters = clustered(tmp_path, 20)
-    manifest = os.path.join(clusters, "manifest.json")
-    with open(manifest) as file:
-        values = json.load(file)
-    values["config"]["dimension"] = 8
-    with open(manifest, "w") as file:
-        json.dump(values, file)
+    with edit_sealed(os.path.join(clusters, "manifest.json")) as values:
+        values["config"]["dimension"] = 8
     with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
         build(clusters, tmp_path / "neighbours")

@@ -19,7 +19,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import make_corpus
+from tests.artefacts import edit_sealed, make_corpus
 from tests.object_store import upload
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
@@ -72,8 +72,8 @@ def test_wrong_sections_are_refused(folders):
         open_source(replace(data, target_length=4))
     with pytest.raises(FarspanError, match=r"has no option 'densty' \(did you mean 'density'"):
         open_source(replace(data, masks=None, objective=ObjectiveConfig(name="span", options={"densty": 1})))
-    manifest = Path(corpus) / "manifest.json"
-    manifest.write_text(manifest.read_text() + "\n")
+    with edit_sealed(Path(corpus) / "manifest.json") as manifest:
+        manifest["farspan_version"] = "another"
     with pytest.raises(
         FarspanError,
         match=f"its masks are not those of the corpus {corpus}, which has changed since; run `farspan mask` on",
