@@ -108,14 +108,13 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
                             yield min(position + done, piece.bytes)
                 except (DamagedFile, *MEMBER_ERRORS) as error:
                     damaged = error if isinstance(error, DamagedFile) else DamagedFile(_as_end(error), name)
-                    ended = isinstance(stream, _Body) and stream.broken  # the archive itself is truncated or damaged
-                    block.damage(damaged, max(0, piece.bytes - position) if ended else size)
-                    if ended:
-                        return
+                    if isinstance(stream, _Body) and stream.broken:  # the archive itself is truncated or damaged
+                        raise damaged from error
+                    block.damage(damaged, size)
                 block.prefix = ""
             seen.add(name)
             yield min(position, piece.bytes)
-    if not seen and piece.start == 0 and piece.bytes == files.size(piece.path):
+    if not seen and piece.is_whole:
         block.reject(0, "no_member", b"", "the archive has no member of the kind that the format reads")
 
 

@@ -29,12 +29,14 @@ class BlockBuilder:
     Attributes:
         prefix: prefix of the place of every record: the name of the current archive member and a colon.
         split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
+        lost: bytes of the current block that were not read or are not trusted.
     """
 
     path: str
     options: ReadOptions
     prefix: str = ""
     split: Callable[[str], list[str]] | None = None
+    lost: int = 0
     _texts: list[str] = field(default_factory=list)
     _keys: list[str] = field(default_factory=list)
     _ids: list[str] = field(default_factory=list)
@@ -43,7 +45,6 @@ class BlockBuilder:
     _rejects: list[Reject] = field(default_factory=list)
     _filtered: int = 0
     _damaged: int = 0
-    _lost: int = 0
     _bytes: int = 0
 
     @property
@@ -135,11 +136,15 @@ class BlockBuilder:
         self._rejects.append(Reject(self.path, _escaped(f"{self.prefix}{key}"), reason, raw, _escaped(detail)))
         self._bytes += len(raw) + _RECORD_BYTES
 
-    def damage(self, damaged: DamagedFile, behind: int) -> None:
-        """Reject the data that is unreadable because of damage, ``behind`` bytes of it after the damaged place."""
+    def damage(self, damaged: DamagedFile, lost: int) -> None:
+        """Reject the data that is unreadable because of damage, and count it as ``lost`` bytes."""
         self.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
+        self.lose(lost)
+
+    def lose(self, lost: int) -> None:
+        """Count bytes of a damaged place that were not read or are not trusted."""
         self._damaged += 1
-        self._lost += behind if damaged.lost is None else damaged.lost
+        self.lost += lost
 
     def take(self, position: int) -> RecordBlock:
         """Return the current block and begin the next one."""
@@ -153,11 +158,11 @@ class BlockBuilder:
             self._filtered,
             position,
             self._damaged,
-            self._lost,
+            self.lost,
             None if self.options.title_field is None else self._titles,
         )
         self._texts, self._keys, self._ids, self._clusters, self._titles, self._rejects = [], [], [], [], [], []
-        self._filtered = self._damaged = self._lost = self._bytes = 0
+        self._filtered = self._damaged = self.lost = self._bytes = 0
         return block
 
 

@@ -32,6 +32,11 @@ class Range:
     bytes: int
     size: int | None
 
+    @property
+    def is_whole(self) -> bool:
+        """True if the range is known to be the whole file; a table's range is measured in uncompressed bytes."""
+        return self.start == 0 and self.bytes == self.size
+
 
 class Cut(NamedTuple):
     """``start``, ``stop`` and ``bytes`` of a ``Range``."""
@@ -61,8 +66,8 @@ class Reject:
         path: the file.
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
-            too_long, truncated_file, unreadable_file, crashed_reader, dangling_link or not_a_file; missing_cluster,
-            not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
+            too_long, truncated_file, unreadable_file, crashed_reader, dangling_link, not_a_file or no_record;
+            missing_cluster, not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
             broken_dialogue; special_token, if the tokenizer yields one for the text.
         raw: the first 64 KiB of the record, as far as they were read.
         detail: explanation of the fault.
@@ -90,9 +95,9 @@ class RecordBlock:
         rejects: the bad records of the block.
         filtered: good records left out by ``preprocess`` and ``min_characters``.
         position: bytes of the range read so far, for showing progress.
-        damaged: number of places where the file is truncated or damaged, each with a reject of its own.
-        lost: bytes of the file that were therefore not read or not trusted, not counting the missing end of a truncated
-            file.
+        damaged: number of places where the file is truncated, damaged, or without any good record.
+        lost: bytes of the file that were therefore not read or are not trusted; all bytes of a truncated file, because
+            nobody knows how much is missing.
         titles: title of each record, on one line; None for a record without a title, and as a whole without
             ``title_field``.
     """

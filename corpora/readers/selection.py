@@ -25,6 +25,7 @@ from corpora.storage.stores.local_disk import DanglingLink
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
+_EMPTY_BYTES = 512  # a file without records that says so: compressed data of nothing, ``[]``, a line end
 _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 
@@ -164,23 +165,36 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     before that are kept, and one reject gives the place. If compressed data fails a checksum, everything is discarded
     from the beginning of the member, frame or stream that the checksum covers.
 
+    A file without a good record is lost as a whole, unless it is so small that it is merely empty.
+
     Raises:
         FarspanError: the file disappeared, or changed its size since the range was planned.
     """
-    position = 0
-    failed = BlockBuilder(piece.path, options)
+    position = good = bad = lost = 0
+    last = BlockBuilder(piece.path, options)
     try:
         if piece.size is not None:
             read = isolation.read if _is_native(piece.path, piece.format) else blocks
             for block in read(piece, files, options):
-                yield block
                 position = block.position
+                good += len(block.texts) + block.filtered
+                bad += len(block.rejects)
+                lost += block.lost
+                yield block
     except FILE_ERRORS as error:
-        failed.damage(DamagedFile(error, piece.start), piece.bytes - position)
-    _check_unchanged(piece, files, failed)
-    last = failed.take(piece.bytes)
-    if last.read:
-        yield last
+        damaged = DamagedFile(error, piece.start)
+        last.damage(damaged, _lost_bytes(damaged, piece, position))
+    _check_unchanged(piece, files, last)
+    lost += last.lost
+    if piece.is_whole and not good and lost < piece.bytes:
+        if bad or last.lost:
+            last.lose(piece.bytes - lost)
+        elif piece.bytes > _EMPTY_BYTES:
+            last.reject(0, "no_record", b"", f"not one record in {piece.bytes:,} bytes")
+            last.lose(piece.bytes)
+    block = last.take(piece.bytes)
+    if block.read or block.damaged:
+        yield block
 
 
 def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
@@ -193,13 +207,19 @@ def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordB
             for position in chosen.read(piece, files, block):
                 if block.full:
                     yield block.take(position)
-    except DamagedFile as damaged:
-        block.damage(damaged, piece.bytes - position)
-    except FILE_ERRORS as error:
-        block.damage(DamagedFile(error, piece.start), piece.bytes - position)
+    except (DamagedFile, *FILE_ERRORS) as error:
+        damaged = error if isinstance(error, DamagedFile) else DamagedFile(error, piece.start)
+        block.damage(damaged, _lost_bytes(damaged, piece, position))
     last = block.take(piece.bytes)
     if last.read:
         yield last
+
+
+def _lost_bytes(damaged: DamagedFile, piece: Range, position: int) -> int:
+    """Return the bytes that count as lost: the whole file if its end is missing, as nobody knows how much that was."""
+    if damaged.reason == "truncated_file":
+        return piece.size or 0
+    return piece.bytes - position if damaged.lost is None else damaged.lost
 
 
 def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:

@@ -205,10 +205,7 @@ class Lines:
             try:
                 chunk = next(self._chunks, b"")
             except STREAM_ERRORS as error:
-                damaged = DamagedFile(error, offset, b"".join(held)[:RAW_BYTES])
-                if damaged.lost is None:
-                    damaged.lost = self._piece.bytes - self.position
-                raise damaged from error
+                raise DamagedFile(error, offset, b"".join(held)[:RAW_BYTES]) from error
             if not chunk:
                 if size:
                     yield [Line(offset, b"".join(held), size)]

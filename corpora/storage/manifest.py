@@ -52,7 +52,7 @@ class Receipt:
         counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
             ``tokens`` written and, in a documents artefact, the ``held_out_tokens`` among these.
         rejects: reason -> number of dead letters.
-        damage: source -> relative path of a truncated or damaged raw file -> number of its bytes lost.
+        damage: source -> relative path of a damaged raw file -> number of its bytes lost.
     """
 
     task: TaskName
@@ -176,16 +176,17 @@ def farspan_version() -> str:
         return "0+source"
 
 
-def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
+def fold(receipts: Iterable[Receipt], inputs: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Combine receipts, in any order, into ``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest.
 
-    The counts of a source with damaged files include ``damaged_files`` and ``lost_bytes``.
+    The counts of a source with damaged files include ``damaged_files`` and ``lost_bytes``. No file loses more bytes
+    than ``inputs``, the manifest's entry, gives it, although several of its ranges may be damaged.
     """
     shards: list[ShardInfo] = []
     totals: dict[str, int] = {}
     counts: dict[str, dict[str, int]] = {}
     rejects: dict[str, int] = {}
-    damaged: dict[str, set[str]] = {}  # a file may be split into ranges, several of which are damaged
+    lost: dict[str, dict[str, int]] = {}  # source -> path -> bytes
     for receipt in receipts:
         shards += receipt.shards
         for name, value in receipt.totals.items():
@@ -197,10 +198,14 @@ def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
         for reason, value in receipt.rejects.items():
             rejects[reason] = rejects.get(reason, 0) + value
         for source, damage in receipt.damage.items():
-            row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
-            row["lost_bytes"] = row.get("lost_bytes", 0) + sum(damage.values())
-            damaged.setdefault(source, set()).update(damage)
-            row["damaged_files"] = len(damaged[source])
+            files = lost.setdefault(source, {})
+            for path, value in damage.items():
+                files[path] = files.get(path, 0) + value
+    sizes = {entry["path"]: entry["bytes"] for entry in inputs}
+    for source, files in lost.items():
+        row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+        row["damaged_files"] = len(files)
+        row["lost_bytes"] = sum(min(value, sizes.get(f"{source}:{path}", value)) for path, value in files.items())
     return {
         "shards": tuple(sorted(shards, key=lambda shard: shard.name)),
         "totals": dict(sorted(totals.items())),

@@ -70,7 +70,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
             f"{output}: {len(missing)} of {counted(len(paths), 'task')} not done, such as {missing[0]}; run the job's "
             "command again"
         )
-    folded = _folded(output, paths.values())
+    folded = _folded(output, paths.values(), started.head.inputs)
     _check_shards(output, folded, present)
     _count_files(folded["counts"], started.head.inputs, started.repeated_links)
     _check_budget(output, folded, error_budget)
@@ -124,12 +124,12 @@ def read_start(path: str) -> Start:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 
 
-def _folded(output: str, receipts: Iterable[str]) -> dict[str, Any]:
+def _folded(output: str, receipts: Iterable[str], inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Read and fold receipts; threads hide the latency of object stores, and would only cost time on a local disk."""
     if files.is_local(output):
-        return fold(map(_read_receipt, receipts))
+        return fold(map(_read_receipt, receipts), inputs)
     with ThreadPoolExecutor(8) as pool:
-        return fold(pool.map(_read_receipt, receipts))
+        return fold(pool.map(_read_receipt, receipts), inputs)
 
 
 def _read_receipt(path: str) -> Receipt:

@@ -75,6 +75,7 @@ def test_the_members_before_a_cut_are_kept(tmp_path, suffix):
             ((key, reason),) = reasons(block)
             assert reason == "truncated_file"
             assert kept != 7 or key == names[7]
+            assert block.lost == path.stat().st_size
 
 
 def test_a_cut_of_the_compressed_file_keeps_the_members_before_it(tmp_path):
@@ -173,7 +174,8 @@ def test_an_archive_without_texts_says_so(tmp_path, suffix):
             archive.writestr("a.jpg", b"\xff")
     else:
         path.write_bytes(PACK[suffix](tar({"a.jpg": b"\xff"})))
-    assert reasons(read_all(path, BOOKS3)) == [("0", "no_member")]
+    block = read_all(path, BOOKS3)
+    assert (reasons(block), block.lost) == ([("0", "no_member")], path.stat().st_size)
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.xz", ".zip"])

@@ -90,6 +90,7 @@ class TestCompression:
             ((key, reason),) = reasons(block)
             assert (key, reason) == (str(len(whole)), "truncated_file")
             assert block.rejects[0].raw == known[len(whole) :]
+            assert block.lost == cut
 
     @staticmethod
     def known(name, packed):

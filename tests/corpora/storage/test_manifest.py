@@ -23,6 +23,12 @@ def test_the_fold_does_not_depend_on_order():
     assert fold(receipts)["counts"]["a"]["read"] == 9
 
 
+def test_a_file_of_several_damaged_ranges_loses_at_most_its_bytes():
+    receipts = [Receipt(f"t{index}", damage={"a": {"x": lost, "y": 1}}) for index, lost in enumerate((70, 90))]
+    count = fold(receipts, [{"path": "a:x", "bytes": 100}, {"path": "a:y", "bytes": 100}])["counts"]["a"]
+    assert (count["damaged_files"], count["lost_bytes"]) == (2, 102)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import random
 
 import pyarrow as pa
 import pytest
+import zstandard
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
+from corpora.storage import files
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
 from tests.artefacts import all_rows
@@ -97,8 +101,79 @@ def test_cut_and_empty_files_count_as_files_against_the_budget(tokenizer, tmp_pa
     count = manifest.counts["raw"]
     assert (count["files"], count["damaged_files"], manifest.rejects) == (10, 5, {"truncated_file": 5})
     assert count["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
-    assert 0 <= count["lost_bytes"] < 1000
+    assert count["lost_bytes"] == sum((folder / f"{number}.jsonl.gz").stat().st_size for number in range(4))
     assert count["read"] == count["written"] + count["rejected"]
+
+
+def lines_of(count):
+    return b"".join(json.dumps({"text": f"Text {random.random()}, number {n}."}).encode() + b"\n" for n in range(count))
+
+
+CUTS = {  # name -> what is left of 2,000 documents
+    "gz": lambda: gzip.compress(lines_of(2000)),
+    "bz2": lambda: bz2.compress(lines_of(2000)),
+    "xz": lambda: lzma.compress(lines_of(2000)),
+    "zst": lambda: zstandard.ZstdCompressor(write_content_size=False).compress(lines_of(2000)),
+    "gz of 40 members": lambda: b"".join(gzip.compress(lines_of(50)) for _ in range(40)),
+    "zst of 40 frames": lambda: b"".join(zstandard.compress(lines_of(50)) for _ in range(40)),
+}
+
+
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    """199 files of one document."""
+    folder = tmp_path_factory.mktemp("small")
+    for number in range(199):
+        (folder / f"{number}.jsonl").write_bytes(lines_of(1))
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", CUTS)
+def test_half_of_a_compressed_file_among_many_small_ones_stops_the_job(kind, small_files, tokenizer, tmp_path):
+    packed = CUTS[kind]()
+    cut = tmp_path / f"cut.jsonl.{kind.partition(' ')[0]}"
+    cut.write_bytes(packed[: len(packed) // 2])
+    inputs = [f"small={small_files}", f"cut={cut}"]
+    with pytest.raises(FarspanError, match=rf"{len(packed) // 2:,} of [\d,]+ bytes lie in damaged places.* of 1.00%"):
+        build(inputs, tmp_path / "documents", tokenizer)
+    manifest = build(inputs, tmp_path / "documents", tokenizer, error_budget=1.0)
+    assert manifest.counts["cut"]["lost_bytes"] == len(packed) // 2
+    assert verify(str(tmp_path / "documents")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("blank.jsonl", b"\n" * 100_000),
+        ("one-line.jsonl", lines_of(2000).replace(b"\n", b"\r")),
+        ("skipped.jsonl.zst", b"\x50\x2a\x4d\x18" + (100_000).to_bytes(4, "little") + bytes(100_000)),
+        ("first-block.jsonl.zst", zstandard.compress(lines_of(2000))[:-100]),
+    ],
+)
+def test_a_file_that_yields_nothing_is_lost(name, data, small_files, tokenizer, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    inputs = [f"small={small_files}", f"nothing={tmp_path / name}"]
+    with pytest.raises(FarspanError, match=f"{len(data):,} of [\\d,]+ bytes lie in damaged places"):
+        build(inputs, tmp_path / "documents", tokenizer)
+
+
+def test_files_that_say_that_they_are_empty_are_not_lost(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(lines_of(1))
+    for name, data in (("b.jsonl", b""), ("c.jsonl", b"\n"), ("d.jsonl.gz", gzip.compress(b"")),
+                       ("e.jsonl.bz2", bz2.compress(b"")), ("f.jsonl.xz", lzma.compress(b"")),
+                       ("g.jsonl.zst", zstandard.compress(b""))):  # fmt: skip
+        (folder / name).write_bytes(data)
+    count = build(str(folder), tmp_path / "documents", tokenizer).counts["raw"]
+    assert (count["files"], count["damaged_files"], count["lost_bytes"], count["written"]) == (7, 0, 0, 1)
+
+
+def test_a_cut_file_in_a_store_counts_as_lost(store, bucket, small_files, tokenizer, tmp_path):
+    packed = gzip.compress(lines_of(2000))
+    files.write_bytes(f"{bucket}/cut.jsonl.gz", packed[: len(packed) // 2])
+    with pytest.raises(FarspanError, match=rf"{len(packed) // 2:,} of [\d,]+ bytes lie in damaged places"):
+        build([f"small={small_files}", f"cut={bucket}/cut.jsonl.gz"], tmp_path / "documents", tokenizer)
 
 
 def test_a_refuted_checksum_counts_its_bytes_against_the_budget(tokenizer, tmp_path):

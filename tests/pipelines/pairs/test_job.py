@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -127,6 +128,20 @@ def test_bad_records_go_to_the_dead_letters_and_the_others_are_kept(tokenizer, t
     assert "'stranger'" not in details["no_such_document"]
     assert str(tmp_path / "documents") in details["no_such_document"]
     assert "'again'" in details["duplicate_id"]
+
+
+def test_a_cut_file_of_pairs_counts_as_lost(tokenizer, tmp_path):
+    def pair(number):
+        return {"document": "A text.", "query": f"Which is number {number}?", "answer": str(number), "split": "train"}
+
+    for number in range(9):
+        write_lines(tmp_path / "raw" / f"{number}.jsonl", [pair(number)])
+    packed = gzip.compress(b"".join(json.dumps(pair(number)).encode() + b"\n" for number in range(9, 999)))
+    (tmp_path / "raw" / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    raw, documents, output = (str(tmp_path / name) for name in ("raw", "documents", "pairs"))
+    build_documents(raw, documents, tokenizer, read=ReadOptions(format="pairs"), error_budget=1.0)
+    with pytest.raises(FarspanError, match=rf"{len(packed) // 2:,} of [\d,]+ bytes lie in damaged places"):
+        build(raw, documents, output, {"format": "pairs"}, error_budget=0.15)  # one file of ten is less
 
 
 def test_equal_queries_with_other_options_are_not_one_pair(tokenizer, tmp_path):

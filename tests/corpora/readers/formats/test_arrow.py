@@ -24,6 +24,7 @@ def test_every_complete_batch_of_a_cut_arrow_file_is_kept(tmp_path, kind):
             assert block.texts == TEXTS[: len(block.texts)]
             assert len(block.texts) % 60 == 0 or len(block.texts) == 500
             assert reasons(block) == [(str(len(block.texts)), "truncated_file")]
+            assert block.lost == path.stat().st_size
         assert len(block.texts) >= (keep - 0.2) * 500
 
 
