@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.copies.mirror import mirrored
 from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
@@ -28,6 +28,7 @@ from trainer.data.order import Share, sample_places
 from trainer.mapped_shards import MappedShards
 
 _SOURCE = "data"  # name of a recipe's only source, which its order depends on
+_Rows = TypeVar("_Rows", bound=ShardedRows)
 _CHUNK = 1 << 16  # positions of an epoch whose rows are computed at a time
 
 
@@ -72,7 +73,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
                 PEGASUS).
             cache_gib: size in GiB of the cache on local disk for the shards of a remote corpus and mask set, the one of
                 ``loading.cache_gib`` in recipes; with less than the data needs, read in the order of ``sampler``. None
-                copies both whole when they are opened.
+                copies all shards when they are opened.
 
         Raises:
             FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, not exactly one of
@@ -87,7 +88,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         self._epoch = torch.zeros(
             (), dtype=torch.int64
         ).share_memory_()  # shared, so that persistent workers see a change
-        cache = None if cache_gib is None else ShardCache(int(cache_gib * 2**30))
+        cache = ShardCache.of_gib(cache_gib)
         self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed, cache)
         self._mapped = MappedShards(self._source.cached) if self._source.cached else None
         self.special_tokens = self._source.special
@@ -198,18 +199,12 @@ def _source(
     preset: str | None,
     options: Mapping[str, Any] | None,
     seed: int,
-    cache: ShardCache | None,
+    cache: ShardCache,
 ) -> MaskedCorpus:
     """Open the source that the arguments of ``Dataset`` describe."""
-
-    def place(folder: str) -> str:
-        return folder if cache else mirrored(folder)
-
-    rows = Corpus(place(corpus), cache=cache)
-    if rows.cache:
-        rows.check_files()  # as copying does
+    rows = _fetched(Corpus(corpus, cache=cache))
     if objective is None and masks is not None:
-        return MaskedCorpus.stored(rows, MaskSet(place(os.fspath(masks)), options, cache=cache))
+        return MaskedCorpus.stored(rows, _fetched(MaskSet(os.fspath(masks), options, cache=cache)))
     if objective is None or masks is not None:
         raise FarspanError(f"{corpus}: give either masks, a folder, or objective, which draws masks")
     if isinstance(objective, str):
@@ -217,3 +212,10 @@ def _source(
         if hasattr(objective, "with_tools"):
             objective = equip(objective, Tools(load_tokenizer_of(rows.folder)))
     return MaskedCorpus.drawn(rows, objective, seed)
+
+
+def _fetched(rows: _Rows) -> _Rows:
+    """Check the files of a remote artefact, and fetch its shards if the cache holds them all."""
+    if rows.cache:
+        rows.check_files()
+    return rows

@@ -24,7 +24,7 @@ class MappedShards:
 
     def __init__(self, artefacts: Sequence[ShardedRows]) -> None:
         self._artefacts, self._process = artefacts, os.getpid()
-        self._cache = min((rows.cache for rows in artefacts if rows.cache), key=lambda cache: cache.size)
+        self._cache = min((rows.bounded for rows in artefacts if rows.bounded), key=lambda cache: cache.size)
         self._last: dict[Shard, None] = {}  # the last one read is last
         _all_mapped.add(self)
 
@@ -66,7 +66,7 @@ class MappedShards:
     def _share(self) -> int:
         """Bytes that this process may keep between batches."""
         worker = torch.utils.data.get_worker_info()
-        return self._cache.size // (2 * (worker.num_workers if worker else 1))
+        return int(self._cache.size) // (2 * (worker.num_workers if worker else 1))
 
     def _trim(self, room: int) -> None:
         """Keep the shards that were read last, from all datasets of the process, as many as fit into ``room`` bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
@@ -32,15 +33,18 @@ class ShardedRows:
     """Random access to the rows of a finished artefact, numbered 0, 1, ... over its shards in name order.
 
     Opening reads only the manifest; each shard is memory-mapped on first use, and views of its record batches are kept.
-    Shards of a remote artefact are fetched whole, unless ``read_ranges`` was called; those named by ``keep`` and the
-    few read last are kept. To read a remote artefact in random order, copy it first
-    (``corpora.storage.copies.mirror``).
+    Shards of a remote artefact are mapped from the cache. Without a cache, they are fetched whole to temporary files,
+    unless they lie in the folder of all copies or ``read_ranges`` was called; of these, and of shards in a bounded
+    cache, those named by ``keep`` and the few read last stay mapped.
+
+    Attributes:
+        cache: cache of the shards, if the artefact is remote.
     """
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
         """
         Args:
-            verify: compare each shard with its checksum on first use.
+            verify: compare each local shard with its checksum on first use; copies of remote ones always are.
             cache: cache for the shards of a remote artefact; None for private temporary files.
 
         Raises:
@@ -51,12 +55,12 @@ class ShardedRows:
         self.schema: pa.Schema | None = None  # of every shard, if a subclass sets it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
-        local = files.is_local(folder)
-        self.cache = None if local else cache
-        self.cached_batches = _CACHED_BATCHES if local else 0  # a batch would keep its shard's copy
+        self.cache = None if files.is_local(folder) else cache
+        self._stay = files.is_local(folder) or (self.cache is not None and self.cache.size == math.inf)
+        self.cached_batches = _CACHED_BATCHES if self._stay else 0  # a batch would keep its shard mapped
         self._ranges = False
         self._fetched = FetchedShards(self._open, last=1 if cache else 4)
-        self.shard = lru_cache(maxsize=None)(self._open) if local else self._fetched
+        self.shard = lru_cache(maxsize=None)(self._open) if self._stay else self._fetched
         self.batch = self.kept_by_batch(self._batch)
 
     def __len__(self) -> int:
@@ -68,9 +72,14 @@ class ShardedRows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
+    @property
+    def bounded(self) -> ShardCache | None:
+        """The cache, if it may hold less than all shards."""
+        return None if self._stay else self.cache
+
     def kept_by_batch(self, make: Callable[[int, int], Made]) -> Callable[[int, int], Made]:
         """Cache the results of ``make(shard, record batch)`` for as long as the shard is kept."""
-        if files.is_local(self.folder):
+        if self._stay:
             return lru_cache(maxsize=self.cached_batches)(make)
 
         def kept(shard: int, batch: int) -> Made:
@@ -117,6 +126,8 @@ class ShardedRows:
     def check_files(self) -> None:
         """Check the size of every shard, without reading it, and the checksums of all other files.
 
+        Shards for an unbounded cache are fetched instead.
+
         Raises:
             FarspanError: a missing shard, one of another size, a damaged file or another tokenizer.
         """
@@ -126,8 +137,11 @@ class ShardedRows:
         own = load_tokenizer_of(self.folder) if has_tokenizer else None
         if own and (wrong := tokenizer_fault(self.manifest, own)):
             raise FarspanError(f"{self.folder}: its tokenizer is not that of its manifest: {wrong}; {_COPY_AGAIN}")
-        if self.cache:
-            return  # fetching compares sizes and checksums; a request for each shard would take minutes
+        if self.cache:  # fetching compares sizes and checksums; a request for each shard would take minutes
+            if not self.bounded:
+                shards = enumerate(self.manifest.shards)
+                self.cache.fill(self.folder, [(self.path(number), info) for number, info in shards])
+            return
         for shard, info in enumerate(self.manifest.shards):
             try:
                 size = files.size(self.path(shard))
@@ -188,26 +202,30 @@ class ShardedRows:
         return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
 
     def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-        if self.cache:
-            found = self.cache.map(self.path(shard), self.manifest.shards[shard])
-            assert found is not None
-            return self._read(shard, found)
-        if self._ranges and not self.verify and not files.is_local(self.folder):
-            return self._checked(shard, pa.py_buffer(b""), open_shard(self.path(shard)))
-        return self._checked(shard, *map_shard(self.path(shard), ahead=not self._ranges))
+        path, info = self.path(shard), self.manifest.shards[shard]
+        if files.is_local(path):
+            buffer, reader = map_shard(path, ahead=not self._ranges)
+            if self.verify:
+                self._check_bytes(shard, buffer)
+            return self._checked(shard, buffer, reader)
+        copy = self.cache.map(path, info) if self.cache else ShardCache().find(info)
+        if copy is not None:
+            return self._read(shard, copy)
+        if self._ranges:
+            return self._checked(shard, pa.py_buffer(b""), open_shard(path))
+        buffer, reader = map_shard(path)
+        self._check_bytes(shard, buffer)
+        return self._checked(shard, buffer, reader)
 
     def _read(self, shard: int, buffer: pa.Buffer) -> Mapped:
         """Read the end of a shard in the cache."""
         try:
             reader = pa.ipc.open_file(buffer)
         except (OSError, pa.ArrowInvalid) as error:
-            assert self.cache is not None
-            raise self.cache.damaged(self.path(shard), self.manifest.shards[shard], error) from error
+            raise unreadable(self.path(shard), error) from error
         return self._checked(shard, buffer, reader)
 
     def _checked(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
-        if self.verify:
-            self._check_bytes(shard, buffer)
         if self.schema is not None and not reader.schema.equals(self.schema):
             raise unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)

@@ -13,7 +13,6 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.copies.mirror import mirrored
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import IGNORED, Examples
@@ -139,7 +138,7 @@ def open_generator_masked(
         special: special tokens of the generator.
         positions: maximum length of the generator's input; None if unlimited.
         verify: compare each shard with its checksum when it is first read.
-        cache: for the shards of a remote corpus; None copies it as a whole first.
+        cache: cache for the shards of a remote corpus.
 
     Raises:
         FarspanError: a mixture, stored masks, another objective, an objective with a scorer, rows longer than
@@ -152,7 +151,7 @@ def open_generator_masked(
             f"generator.mode is 'joint', which trains on one corpus with data.objective {ModelBased.name}, without "
             "masks, mixture or objective.scorer; change the data section, or set generator.mode to frozen"
         )
-    corpus = Corpus(config.corpus if cache else mirrored(config.corpus), verify=verify, cache=cache)
+    corpus = Corpus(config.corpus, verify=verify, cache=cache)
     corpus.check_files()
     loaded = load_objective(objective.name, objective.preset, objective.options)
     assert isinstance(loaded, ModelBased)

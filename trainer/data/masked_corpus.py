@@ -154,16 +154,16 @@ class MaskedCorpus:
         Args:
             indices, epochs: as in ``examples``.
         """
-        if self.corpus.cache:
+        if self.corpus.bounded:
             yield from ((self.corpus, shard) for shard in self.corpus.shards_of(indices))
-        if isinstance(self._masks, MaskSet) and self._masks.cache:
+        if isinstance(self._masks, MaskSet) and self._masks.bounded:
             rows = indices + epochs % self._masks.draws * len(self)
             yield from ((self._masks, shard) for shard in self._masks.shards_of(rows))
 
     @property
     def cached(self) -> list[ShardedRows]:
         """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for rows in self.artefacts if rows.cache]
+        return [rows for rows in self.artefacts if rows.bounded]
 
     @property
     def artefacts(self) -> list[ShardedRows]:

@@ -195,16 +195,16 @@ class PairedSource:
             indices, epochs: as in ``examples``.
         """
         rows, documents = self._rows[self._places(indices)[0]], self._pairs.documents
-        if self._pairs.cache:
+        if self._pairs.bounded:
             yield from ((self._pairs, shard) for shard in self._pairs.shards_of(rows))
-        if documents.cache:
+        if documents.bounded:
             about = self._pairs.document_rows.take(rows).values
             yield from ((documents, shard) for shard in documents.shards_of(about))
 
     @property
     def cached(self) -> list[ShardedRows]:
         """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for rows in (self._pairs, self._pairs.documents) if rows.cache]
+        return [rows for rows in (self._pairs, self._pairs.documents) if rows.bounded]
 
     @cached_property
     def shard_rows(self) -> tuple[int, ...]:
@@ -220,13 +220,13 @@ class PairedSource:
         for number, (begin, end) in enumerate(pairwise(edges.tolist())):
             if begin == end:
                 continue
-            size = self._pairs.manifest.shards[number].bytes if self._pairs.cache else 0
-            if documents.cache:
+            size = self._pairs.manifest.shards[number].bytes if self._pairs.bounded else 0
+            if documents.bounded:
                 about = documents.shards_of(self._pairs.document_rows.take(self._rows[begin:end]).values)
                 size += sum(documents.manifest.shards[shard].bytes for shard in about)
                 used |= {*about}
             sizes.append(size)
-        everything = sum(shard.bytes for shard in self._pairs.manifest.shards) if self._pairs.cache else 0
+        everything = sum(shard.bytes for shard in self._pairs.manifest.shards) if self._pairs.bounded else 0
         everything += sum(documents.manifest.shards[shard].bytes for shard in used)
         return everything if shards is None else min(everything, sum(sorted(sizes, reverse=True)[:shards]))
 

@@ -34,7 +34,7 @@ class LoadingConfig:
         verify: when to compare shards with their checksums: all of them at the ``start``, divided among the ranks;
             ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
         cache_gib: size in GiB of a cache on local disk, to which the shards of remote data are fetched ahead of the
-            steps that read them; None copies whole artefacts before the first step.
+            steps that read them; None copies all shards there before the first step.
 
     Raises:
         FarspanError: counts below 0, a size that is not above 0.
@@ -53,9 +53,9 @@ class LoadingConfig:
             raise FarspanError(f"loading.cache_gib is {self.cache_gib}; it must be above 0")
 
     @property
-    def cache(self) -> ShardCache | None:
-        """The cache of remote shards; None for whole copies."""
-        return None if self.cache_gib is None else ShardCache(int(self.cache_gib * 2**30))
+    def cache(self) -> ShardCache:
+        """The cache of remote shards."""
+        return ShardCache.of_gib(self.cache_gib)
 
 
 @contextmanager

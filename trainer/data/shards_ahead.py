@@ -40,7 +40,7 @@ class ShardsAhead:
         self._curriculum, self._mixtures, self._seed = curriculum, mixtures, seed
         artefacts = [rows for mixture in mixtures for rows in mixture.cached]
         self._artefacts = list({id(rows): rows for rows in artefacts}.values())
-        self._budget = _SHARE * min(rows.cache.size for rows in self._artefacts if rows.cache)
+        self._budget = _SHARE * min(rows.bounded.size for rows in self._artefacts if rows.bounded)
         self._steps: deque[tuple[int, list[Shard]]] = deque()  # the plan: the step and its shards
         self._lock, self._threads = threading.Lock(), ThreadPoolExecutor(_THREADS, "shards")
         self._requested: set[tuple[int, int]] = set()  # artefact and shard
@@ -129,7 +129,7 @@ def _check_cache(stage: Stage, mixture: Mixture) -> None:
             groups = 1 + math.ceil(2 * stage.batch_size * part.weight / weights / group_rows)
             shards = groups * share.together
         needed += part.source.most_bytes(shards)
-    size = min(rows.cache.size for rows in mixture.cached if rows.cache)
+    size = min(rows.bounded.size for rows in mixture.cached if rows.bounded)
     if needed > _SHARE * size:
         shuffled = stage.data.shuffle_shards
         cure = "lower it" if shuffled else "set it to a few shards (another order of the samples)"

@@ -17,7 +17,6 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.special_tokens import END, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, PairFacts
 from trainer.data.config import TaskConfig, naming_source
-from trainer.data.local_disk import on_local_disk
 from trainer.data.paired import equipped_task
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import check_first_tokens
@@ -131,8 +130,10 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
             if not named.pairs or named.task is None:
                 raise FarspanError("generation needs pairs, but none are named; set evaluation.pairs and data.task")
             cache = recipe.loading.cache
-            source = on_local_disk(named, cached=cache is not None)
-            pairs = PairSet(source.pairs, source.documents, recipe.loading.verify == "lazily", cache)
+            pairs = PairSet(named.pairs, named.documents, recipe.loading.verify == "lazily", cache)
+            if pairs.cache:
+                pairs.check_files()
+                pairs.documents.check_files()
             if pairs.manifest.tokenizer["fingerprint"] != tokenizer_fingerprint:
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
             check_first_tokens(config.search, special[END], special.vocab_size)
@@ -147,9 +148,9 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
                 source_multiple=data.source_multiple,
                 batch_positions=config.batch_positions,
             )
-            rows = pairs.rows_of(source.split)[: config.limit]
+            rows = pairs.rows_of(named.split)[: config.limit]
             check_prompts(predictor, pairs, rows, decoder)
-            parts.append(HeldOutPairs(source.name, pairs, rows, predictor))
+            parts.append(HeldOutPairs(named.name, pairs, rows, predictor))
     return Validation.of(parts, config.metrics)
 
 

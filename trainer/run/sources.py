@@ -17,7 +17,6 @@ from trainer.data.collate import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows
-from trainer.data.local_disk import on_local_disk
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
 from trainer.data.paired import FewExamples, PairedSource, equipped_task
@@ -35,7 +34,7 @@ def open_source(
         verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
             any case.
         section: name of the section in the recipe, for errors.
-        cache: cache of the shards of remote data; None copies whole artefacts first.
+        cache: cache of the shards of remote data; None for private temporary files.
 
     Raises:
         FarspanError: neither a corpus nor pairs, neither masks nor an objective, masks of another corpus or objective,
@@ -85,7 +84,6 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
 
 
 def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
-    config = on_local_disk(config, cached=cache is not None)
     if config.pairs:
         return _paired(config, data, verify, section, cache)
     if config.examples is not None:

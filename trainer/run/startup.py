@@ -23,7 +23,6 @@ from trainer.conversion.convert import check_initial_model
 from trainer.data.config import DataConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
-from trainer.data.local_disk import on_local_disk
 from trainer.data.mixture import Mixture, Part
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
@@ -102,21 +101,20 @@ def check_best(best: str | None, measured: Sequence[str]) -> None:
         )
 
 
-def check_shards(sources: Sequence[SourceConfig], world: World, console: Console, cached: bool = False) -> None:
-    """Compare every shard of ``sources`` with its checksum; the ranks divide the shards.
+def check_shards(sources: Sequence[SourceConfig], world: World, console: Console) -> None:
+    """Compare every local shard of ``sources`` with its checksum; the ranks divide the shards.
 
-    Artefacts that are missing or have files of the wrong size are reported by the code that opens them.
+    Copies of remote shards are compared by each process that maps them. Artefacts that are missing or have files of
+    the wrong size are reported by the code that opens them.
 
     Args:
         sources: sources of training and evaluation.
         world: all processes of the run.
         console: shows a progress bar if it is a terminal.
-        cached: leave out remote artefacts, whose shards are compared when they are fetched.
 
     Raises:
         FarspanError: a shard that is damaged; all ranks raise it.
     """
-    sources = [on_local_disk(source, cached) for source in sources]
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
     for source in sources:

@@ -171,7 +171,7 @@ def _open_data(
     if source is None and recipe.loading.verify == "start":
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
-        check_shards([*trained, *evaluated], world, console, cached=recipe.loading.cache is not None)
+        check_shards([*trained, *evaluated], world, console)
     return on_every_rank(world, lambda: _opened_data(recipe, source, held_out, console))
 
 

@@ -1,33 +1,46 @@
-"""A bounded cache of remote shards on local disk, shared by all processes of a machine.
+"""The cache of remote shards on local disk, bounded or not, shared by all processes of a machine.
 
-Each shard is a file named by its sha256, which is checked on arrival. A process that maps a file holds a shared lock on
-it until the mapping or the process ends. Eviction removes the least recently used files and skips locked ones, so no
-file in use is removed.
+Each shard is a file named by its sha256. The checksum is compared when the file arrives, and by every process before
+it first maps the file: bytes may change on disk. A process that maps a file holds a shared lock on it until the mapping
+or the process ends. Eviction removes the least recently used files and skips locked ones, so no file in use is removed.
+The access time of a file is that of its last use, and its modification time that of its contents.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import mmap
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage import files
-from corpora.storage.copies.mirror import CACHE, cache_folder
 from corpora.storage.manifest import ShardInfo
 
+CACHE = "FARSPAN_CACHE"
 _PART = ".part"
+_THREADS = 8  # shards fetched at a time
 _CHUNK = 8 << 20  # bytes per request
 _WAIT = 0.2  # seconds between two attempts to find room
 _POLL = 0.02  # seconds between two attempts to get a lock
 _PATIENCE = 120.0  # seconds that a reader waits for room before it gives up
+
+_compared: set[tuple[int | str, ...]] = set()  # files that this process has compared with their checksums
+
+
+def cache_folder() -> str:
+    """Return the folder of all local copies: ``$FARSPAN_CACHE``, or ``~/.cache/farspan``."""
+    return os.environ.get(CACHE) or str(Path.home() / ".cache" / "farspan")
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,17 @@ class ShardCache:
     """The cache in ``folder``.
 
     Attributes:
-        size: maximum total bytes of its files.
-        folder: on local disk; None for ``shards/`` in the folder of all copies (``corpora.storage.copies.mirror``).
+        size: maximum total bytes of its files; infinity for copies of whole artefacts, which stay.
+        folder: on local disk; None for ``shards/`` in ``cache_folder()``.
     """
 
-    size: int
+    size: float = math.inf
     folder: str | None = None
+
+    @classmethod
+    def of_gib(cls, gib: float | None) -> ShardCache:
+        """Make the cache in the default folder with a size in GiB; None for no limit."""
+        return cls() if gib is None else cls(int(gib * 2**30))
 
     def map(self, path: str, info: ShardInfo, patience: float = _PATIENCE) -> pa.Buffer | None:
         """Memory-map a shard, fetching it first if it is not in the cache.
@@ -61,15 +79,38 @@ class ShardCache:
             cured = from_os_error(error, self._folder) or f"{error.filename or self._folder}: {error.strerror or error}"
             raise FarspanError(f"{cured}; or set {CACHE} to another folder") from error
 
-    def damaged(self, path: str, info: ShardInfo, reason: object) -> FarspanError:
-        """Make the error for a shard that was damaged in the cache, where its size is checked and its checksum not."""
-        cached = os.path.join(self._folder, info.sha256)
-        return FarspanError(f"{cached}: a damaged copy of {path} ({reason}); delete it, and it is fetched again")
+    def find(self, info: ShardInfo) -> pa.Buffer | None:
+        """Memory-map a shard if it is in the cache; None if not."""
+        try:
+            return _mapped(os.path.join(self._folder, info.sha256), info)
+        except OSError:
+            return None  # the folder cannot be read, so it is not used
+
+    def fill(self, folder: str, shards: Sequence[tuple[str, ShardInfo]]) -> None:
+        """Fetch the given shards, by path, of the artefact in ``folder``, unless they are in the cache.
+
+        Raises:
+            FarspanError: a damaged or missing shard, or too little space on the disk.
+        """
+        target = self._existing_folder()
+        missing = {info.sha256: (path, info) for path, info in shards if info.bytes}
+        missing = {name: shard for name, shard in missing.items() if not os.path.exists(os.path.join(target, name))}
+        needed, free = sum(info.bytes for _, info in missing.values()), shutil.disk_usage(target).free
+        if needed > free:
+            raise FarspanError(
+                f"{folder}: its local copy needs {needed:,} bytes, {target} has {free:,} free; set {CACHE} to a folder "
+                "with more space"
+            )
+        pool = ThreadPoolExecutor(_THREADS, "shards")
+        try:
+            list(pool.map(lambda shard: self.map(*shard), missing.values()))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _map(self, path: str, info: ShardInfo, patience: float) -> pa.Buffer | None:
         cached, end = os.path.join(self._existing_folder(), info.sha256), time.monotonic() + patience
         while True:
-            if (found := _mapped(cached, info.bytes)) is not None:
+            if (found := _mapped(cached, info)) is not None:
                 return found
             if self._fetched(path, cached, info):
                 continue
@@ -90,6 +131,7 @@ class ShardCache:
                     _fetch(path, part, info)
                     with self._locked_listing():
                         os.replace(cached + _PART, cached)
+                    _compared.add(_identity(os.fstat(part), info))
                     return True
             except BaseException:
                 with suppress(FileNotFoundError):  # the cache was deleted meanwhile
@@ -151,13 +193,13 @@ def _entries(folder: str) -> Iterator[tuple[int, int, str]]:
             with suppress(FileNotFoundError):
                 status = entry.stat()
                 if not entry.name.startswith("."):
-                    yield status.st_mtime_ns, status.st_size, entry.path
+                    yield status.st_atime_ns, status.st_size, entry.path
 
 
-def _mapped(path: str, size: int) -> pa.Buffer | None:
+def _mapped(path: str, info: ShardInfo) -> pa.Buffer | None:
     """Map the file at ``path``, with a shared lock that lasts as long as the buffer; None if there is no file.
 
-    A file of another size was damaged since it was fetched, and is removed.
+    A file with another size or checksum was damaged since it was fetched, and is removed, so that it is fetched again.
     """
     while True:
         try:
@@ -167,18 +209,33 @@ def _mapped(path: str, size: int) -> pa.Buffer | None:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_at(handle, path):  # else it was evicted before it was locked
-                if (found := os.fstat(handle).st_size) != size:
-                    fcntl.flock(handle, fcntl.LOCK_UN)
-                    if not _removed(path) and _is_at(handle, path):
-                        raise FarspanError(f"{path}: {found:,} bytes, not {size:,}; end its readers, and delete it")
-                    continue
-                os.utime(path, ns=(time.time_ns(), time.time_ns()))  # the kernel's own clock has steps of 4 ms
+                status = os.fstat(handle)
                 # The mapping has a duplicate of the handle, and with it the lock.
-                return pa.py_buffer(mmap.mmap(handle, 0, prot=mmap.PROT_READ))
+                buffer = pa.py_buffer(mmap.mmap(handle, 0, prot=mmap.PROT_READ) if status.st_size else b"")
+                if _is_whole(buffer, status, info):
+                    os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the kernel's own clock has steps of 4 ms
+                    return buffer
+                os.remove(path)  # those who have mapped it keep it
         except FileNotFoundError:
             continue
         finally:
             os.close(handle)
+
+
+def _is_whole(buffer: pa.Buffer, status: os.stat_result, info: ShardInfo) -> bool:
+    """Return True if a file in the cache has the bytes of the shard; reads them once a process."""
+    if status.st_size != info.bytes:
+        return False
+    if _identity(status, info) not in _compared:
+        if hashlib.sha256(buffer).hexdigest() != info.sha256:
+            return False
+        _compared.add(_identity(status, info))
+    return True
+
+
+def _identity(status: os.stat_result, info: ShardInfo) -> tuple[int | str, ...]:
+    """Return values that change when a file is replaced or written to."""
+    return info.sha256, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _removed(path: str) -> bool:

@@ -191,7 +191,7 @@ def test_pairs_come_with_their_documents_through_a_cache_of_a_part_of_both(pairs
         assert same(ours.step(step), local.step(step)), step
         assert cache_bytes(str(tmp_path / "cache" / "shards")) <= size
     ours.ahead.close()
-    assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
+    assert os.listdir(tmp_path / "cache") == ["shards"]
     before = len(remote_pairs)
     resumed = open_pairs_loader("memory://store/pairs", ShardCache(1 << 30), examples=9)
     assert same(resumed.step(3), open_pairs_loader(pairs_folder / "pairs", examples=9).step(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import fields, replace
 from functools import partial
@@ -15,15 +16,16 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
+from corpora.storage.copies import shard_cache
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import edit_sealed, make_corpus
+from tests.artefacts import edit_sealed, make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
@@ -52,13 +54,48 @@ def test_remote_artefacts_are_copied_and_give_the_same_batches(folders, bucket, 
     for here, remote in zip(folders, there, strict=True):
         upload(here, remote)
     data = DataConfig(corpus=folders[0], masks=folders[1], source_length=128, target_length=64)
-    opened = open_source(replace(data, corpus=there[0], masks=there[1]))
+    opened = open_source(replace(data, corpus=there[0], masks=there[1]), cache=LoadingConfig().cache)
     assert opened.fingerprint == open_source(data).fingerprint
     rows = np.arange(9)
     np.testing.assert_array_equal(opened.examples(rows).target_ids, open_source(data).examples(rows).target_ids)
     store.requests.clear()
-    open_source(replace(data, corpus=there[0], objective=SPAN, masks=None))
+    open_source(replace(data, corpus=there[0], objective=SPAN, masks=None), cache=LoadingConfig().cache)
     assert store.asked("GET", "shards/") == 0
+
+
+@pytest.mark.parametrize("gib", [None, 0.01])
+def test_bytes_that_change_in_a_copy_reach_no_batch(folders, bucket, store, tmp_path, monkeypatch, gib):
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    upload(folders[0], f"{bucket}/corpus")
+    data = DataConfig(corpus=f"{bucket}/corpus", objective=SPAN, source_length=128, target_length=64)
+    rows, loading = np.arange(9), LoadingConfig(cache_gib=gib)
+    expected = open_source(data, cache=loading.cache).examples(rows).source_ids
+    for copy in (tmp_path / "cache" / "shards").glob("[!.]*"):
+        status, data_bytes = copy.stat(), bytearray(copy.read_bytes())
+        for place in range(512, len(data_bytes) - 2048, 2):
+            data_bytes[place] ^= 1
+        copy.write_bytes(data_bytes)
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    monkeypatch.setattr(shard_cache, "_compared", set())  # as in a process that starts now
+    store.requests.clear()
+    np.testing.assert_array_equal(open_source(data, cache=loading.cache).examples(rows).source_ids, expected)
+    assert store.asked("GET", "shards/") == 2
+
+
+def test_remote_pairs_bring_their_documents(bucket, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    documents = make_documents(str(tmp_path / "artefacts" / "documents"))
+    make_pairs(str(tmp_path / "artefacts" / "pairs"), documents)
+    upload(tmp_path / "artefacts", bucket)
+    data = DataConfig(source_length=2048, target_length=64, task=TaskConfig(preset="bart_ls"))
+    here, there = (
+        open_source(replace(data, pairs=f"{place}/pairs"), cache=LoadingConfig().cache)
+        for place in (tmp_path / "artefacts", bucket)
+    )
+    store.requests.clear()
+    rows = np.arange(len(here))
+    np.testing.assert_array_equal(there.examples(rows).source_ids, here.examples(rows).source_ids)
+    assert store.requests == []
 
 
 def test_wrong_sections_are_refused(folders):

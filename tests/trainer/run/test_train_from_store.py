@@ -49,7 +49,7 @@ def test_it_learns_what_a_local_run_learns(tmp_path, monkeypatch):
     assert "is read from a remote store step by step" in said
     assert weights(tmp_path / "there") == weights(tmp_path / "here")
     assert (tmp_path / "there" / "tokenizer" / "tokenizer.json").exists()
-    assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
+    assert os.listdir(tmp_path / "cache") == ["shards"]
     with pytest.raises(FarspanError, match=r"corpus.data.shuffle_shards: checkpoint 1, now None"):
         run(tmp_path / "here", corpus, None, shuffle_shards=0)
 
@@ -79,6 +79,6 @@ def test_two_ranks_of_torchrun_share_one_cache_and_learn_what_they_learn_from_lo
         found[name] = [record["loss"] for record in map(json.loads, lines) if "loss" in record]
     assert len(found["here"]) == 12
     assert found["there"] == found["here"]
-    assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
+    assert os.listdir(tmp_path / "cache") == ["shards"]
     fetched = [name for name in os.listdir(tmp_path / "cache" / "shards") if not name.startswith(".")]
     assert 0 < len(fetched) == store.asked("GET", "/corpus/shards/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -136,11 +137,88 @@ def test_a_copy_of_another_size_is_fetched_again(fetched, tmp_path):
         copy.write_bytes(bytes(size))
         assert bytes(cache.map(*shard(1))) == b"\1" * SIZE
     assert fetched == [1, 1, 1]
+
+
+def damage(copy, number: int) -> None:
+    """Change a byte of a copy of a shard in place, as a failing disk does: size and time of modification stay."""
+    status = copy.stat()
+    with open(copy, "r+b") as file:
+        file.seek(SIZE // 2)
+        file.write(bytes([number + 1]))
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    shard_cache._compared.clear()  # as in a process that starts now
+
+
+@pytest.mark.parametrize("size", [5 * SIZE, math.inf])
+def test_a_copy_with_other_bytes_is_fetched_again(fetched, tmp_path, size):
+    cache = ShardCache(size, str(tmp_path))
+    for _ in range(2):
+        assert bytes(cache.map(*shard(1))) == b"\1" * SIZE
+        damage(tmp_path / shard(1)[1].sha256, 1)
+    assert bytes(cache.find(shard(1)[1]) or b"") == b""
+    assert fetched == [1, 1]
     held = cache.map(*shard(1))
-    os.truncate(copy, 5)
-    with pytest.raises(FarspanError, match=f"{copy}: 5 bytes, not 1,000; end its readers, and delete it"):
-        cache.map(*shard(1))
+    damage(tmp_path / shard(1)[1].sha256, 1)
+    assert bytes(cache.map(*shard(1))) == b"\1" * SIZE, "also while another reader has it mapped"
     del held
+
+
+def test_a_copy_is_compared_once_a_process_and_again_after_it_was_written_to(fetched, tmp_path, monkeypatch):
+    cache, copy = ShardCache(5 * SIZE, str(tmp_path)), tmp_path / shard(1)[1].sha256
+    cache.map(*shard(1))
+    compared: list[int] = []
+
+    def counting(data=b""):
+        compared.append(len(data))
+        return sha256(data)
+
+    monkeypatch.setattr(shard_cache.hashlib, "sha256", counting)
+    for _ in range(3):
+        cache.map(*shard(1))
+    assert compared == []
+    shard_cache._compared.clear()
+    for _ in range(3):
+        cache.map(*shard(1))
+    assert compared == [SIZE]
+    os.utime(copy, ns=(0, 0))
+    cache.map(*shard(1))
+    assert compared == [SIZE, SIZE]
+
+
+def test_without_a_limit_all_shards_are_fetched_and_stay(fetched, tmp_path):
+    cache = ShardCache(folder=str(tmp_path))
+    cache.fill("memory://corpus", [shard(number) for number in (*range(10), 3)])
+    assert sorted(fetched) == list(range(10))
+    cache.fill("memory://corpus", [shard(number) for number in range(10)])
+    assert [bytes(cache.map(*shard(number))[:1]) for number in range(10)] == [bytes([n]) for n in range(10)]
+    assert bytes(cache.find(shard(4)[1])) == b"\4" * SIZE
+    assert len(fetched) == 10
+
+
+def test_an_interrupted_copy_of_all_is_completed(fetched, tmp_path, monkeypatch):
+    fetch = shard_cache._fetch
+
+    def interrupted(path, target, info):
+        if path.endswith("/2"):
+            raise KeyboardInterrupt
+        fetch(path, target, info)
+
+    cache, shards = ShardCache(folder=str(tmp_path)), [shard(number) for number in range(3)]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shard_cache, "_fetch", interrupted)
+        cache.fill("memory://corpus", shards)
+    cache.fill("memory://corpus", shards)
+    assert sorted(fetched) == [0, 1, 2]
+
+
+def test_a_disk_without_space_is_named_before_anything_is_copied(fetched, tmp_path, monkeypatch):
+    total = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shard_cache.shutil, "disk_usage", lambda folder: total._replace(free=2 * SIZE))
+    with pytest.raises(
+        FarspanError, match=r"^memory://corpus: its local copy needs 3,000 bytes, .* has 2,000 free; set"
+    ):
+        ShardCache(folder=str(tmp_path)).fill("memory://corpus", [shard(number) for number in range(3)])
+    assert fetched == []
 
 
 def test_a_folder_that_cannot_hold_the_cache_is_said(fetched, tmp_path):
