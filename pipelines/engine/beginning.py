@@ -91,7 +91,10 @@ def require_begun(output: str) -> None:
     if not files.exists(os.path.join(output, WORK, "job.json")):
         if files.exists(os.path.join(output, NAME)):
             raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
-        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to start over")
+        left = any(not shows_presence(output, path) for path in files.walk(output))
+        cure = f"delete {output} too, and run" if left else "run"
+        place = os.path.join(output, WORK) if left else output
+        raise FarspanError(f"{place}: was deleted while the job ran; {cure} the same command again to start over")
 
 
 def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,13 +48,12 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMB
     if not flags:
         return
     served = {f"--{name}" for name in (_SWITCHES + _VALUES).split()}
-    elsewhere = runner != EMBEDDED
     in_source = _flags_in_source() | served
     named = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
     for name in named:
         if name not in in_source and (hint := nearest(name, own)):  # at once: importing Beam takes seconds
             raise _unknown(name, hint)
-    parser = _parser(elsewhere)
+    parser = _parser(runner)
     unknown = parser.parse_known_args(list(flags))[1]
     for flag in unknown:
         if flag.startswith("-"):
@@ -65,16 +65,19 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMB
         raise FarspanError(f"unexpected argument {unknown[0]!r}; quote globs, repeat a flag for more values")
 
 
-def _parser(elsewhere: bool) -> argparse.ArgumentParser:
-    """A parser of Beam's flags; ``elsewhere`` adds those of its job servers."""
-    from pipelines.engine.beam.apache import PipelineOptions
+def _parser(runner: str) -> argparse.ArgumentParser:
+    """A parser of Beam's flags, with those of a runner and of Beam's job servers."""
+    from pipelines.engine.beam.apache import PipelineOptions, beam
 
+    if runner != EMBEDDED:
+        with suppress(Exception):  # a runner that does not exist or lacks a package is named when the job starts
+            beam.runners.create_runner(runner)  # its module may declare flags, as that of Dask does
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for options in PipelineOptions.__subclasses__():
         add = getattr(options, "_add_argparse_args", None)
         if add:
             add(parser)
-    if elsewhere:
+    if runner != EMBEDDED:
         for name in _SWITCHES.split():
             parser.add_argument(f"--{name}", action="store_true")
         for name in _VALUES.split():

@@ -38,6 +38,8 @@ def work(task, report):
         raise ERRORS[task.name]
     if task.name == "delete":
         shutil.rmtree(task.payload["output"])
+    if task.name == "lose":
+        shutil.rmtree(f"{task.payload['output']}/_work")
     if task.name == "write":
         for number in range(64):
             write_bytes(f"{task.payload['output']}/shards/{number}", bytes(64 << 10))
@@ -124,6 +126,17 @@ def test_a_folder_deleted_under_the_job_stays_deleted(tmp_path):
     assert lines[0].endswith(f"{output}: was deleted while the job ran; run the same command again to start over")
     assert not (output / "shards").exists()
     assert not (output / "_work" / "fine.json").exists()
+
+
+def test_a_deleted_work_folder_is_said_with_a_cure_that_works(tmp_path):
+    output = tmp_path / "output"
+    line = failure(output, "write", "lose")[0]
+    cure = f"{output}/_work: was deleted while the job ran; delete {output} too, and run the same command again"
+    assert cure in line
+    with pytest.raises(FarspanError, match="not empty and no farspan artefact"):
+        run_job(job(output, "write"), Engine(workers=1))
+    shutil.rmtree(output)
+    run_job(job(output, "fine"), Engine(workers=1))
 
 
 def finished(output) -> dict[str, Path]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from corpora.errors import FarspanError
@@ -44,6 +47,16 @@ def test_flags_of_job_servers_pass_with_a_runner_that_has_one():
         check_flags(["--attached_mode"])
     with pytest.raises(FarspanError, match="did you mean '--max_bundle_size'"):
         check_flags(["--max_bundle_sizes=5"], runner="FlinkRunner")
+
+
+def test_flags_that_a_runner_declares_in_its_own_module_pass():
+    runner = "apache_beam.runners.dask.dask_runner.DaskRunner"
+    code = (
+        "from pipelines.engine.beam.flags import check_flags;"
+        f"check_flags(['--dask_client_address=tcp://host:8786', '--dask_npartitions=4'], runner={runner!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # in a process of its own: an earlier import would declare them
 
 
 def test_a_command_with_a_runner_takes_the_flags_of_its_job_server(run, tmp_path):
