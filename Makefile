@@ -15,7 +15,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs tutorial bench clean clean-kernels
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs tutorial bench clean
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -29,7 +29,7 @@ help:
 	@echo "make docs   the site, in docs/_build/html; a warning is an error"
 	@echo "make tutorial   run the notebook of the tutorial, and store its outputs in it; three minutes"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
-	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
+	@echo "make clean  remove $(VENV), demo-output and caches"
 
 demo: $(VENV)/installed-demo
 	$(VENV)/bin/python examples/demo.py --output demo-output
@@ -74,9 +74,6 @@ tutorial: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks
-
-clean-kernels:
-	find corpora objectives trainer pipelines \( -name '*.nbi' -o -name '*.nbc' \) -delete
 
 clean:
 	rm -rf $(VENV) demo-output build dist farspan.egg-info docs/_build docs/generated

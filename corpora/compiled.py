@@ -8,6 +8,7 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import update_wrapper
 from types import FunctionType
 from typing import Any, TypeVar, cast, overload
@@ -23,7 +24,8 @@ _PLAIN = 1 << 15
 class Kernel:
     """A function that numba compiles at its first call, or later.
 
-    A kernel may call other kernels, of any module. Compiled code is cached on disk, as by ``numba.njit(cache=True)``.
+    A kernel may call other kernels, of any module. Compiled code is cached on disk, until it or a constant in
+    it changes (``KernelCache``).
 
     Args:
         function: in the subset of Python that numba compiles.
@@ -56,11 +58,18 @@ class Kernel:
         return self._plain
 
     def compiled(self) -> Callable[..., Any]:
-        """Return the function compiled by numba; imports numba."""
+        """Return the function compiled by numba, its machine code cached on disk; imports numba."""
         if self._compiled is None:
             import numba
 
-            self._compiled = numba.njit(**self._options)(self._calling(lambda kernel: kernel.compiled()))
+            from corpora.kernel_cache import KernelCache
+
+            function = self._calling(lambda kernel: kernel.compiled())
+            options = {name: value for name, value in self._options.items() if name != "cache"}
+            self._compiled = numba.njit(**options)(function)
+            if self._options.get("cache"):
+                with suppress(RuntimeError):  # no folder can be written
+                    cast(Any, self._compiled)._cache = KernelCache(function, options)
         return self._compiled
 
     def _calling(self, form: Callable[[Kernel], Callable[..., Any]]) -> FunctionType:
