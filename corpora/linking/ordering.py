@@ -16,24 +16,6 @@ def ranks(order: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Sort neighbours of equal similarity in each row by their rank; return a sorted copy of ``values``."""
-    ordered = values.copy()
-    for row in range(len(offsets) - 1):
-        for edge in range(offsets[row] + 1, offsets[row + 1]):
-            value, place = values[edge], edge
-            while (
-                place > offsets[row]
-                and similarities[place - 1] == similarities[edge]
-                and ranks[ordered[place - 1]] > ranks[value]
-            ):
-                ordered[place] = ordered[place - 1]
-                place -= 1
-            ordered[place] = value
-    return ordered
-
-
-@compiled
 def places_in_first_list(
     lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray
 ) -> np.ndarray:

@@ -32,7 +32,8 @@ def document_path(
             the document that the step starts from or, if that row has no such link, in the other document's row.
         families: ``(n,)`` int64; no step joins two documents of one family.
         kept: ``(n,)`` bool.
-        ranks: ``(n,)`` int32, distinct; ties are broken by the lowest rank.
+        ranks: ``(n,)`` int32, distinct. Of two neighbours with equal similarities, the one that is first in the row of
+            the document that the step starts from is taken; of two outside that row, the one with the lower rank.
         min_similarity: neighbours with a lower similarity are ignored.
 
     Returns:
@@ -155,14 +156,13 @@ def _walk(
             while document >= 0:
                 best, step = np.int64(-1), np.float32(-np.inf)
                 for edge in range(offsets[document], offsets[document + 1]):
-                    if similarities[edge] < step:
-                        break  # best first
-                    other = values[edge]
-                    if links[edge] and not visited[other] and (best < 0 or ranks[other] < ranks[best]):
-                        best, step = np.int64(other), similarities[edge]
+                    if links[edge] and not visited[values[edge]]:
+                        best, step = np.int64(values[edge]), similarities[edge]
+                        break
+                listed = best  # no less similar than documents outside the list, though rounding may hide it
                 for place in range(begins[document], begins[document + 1]):
                     other = sources[place]
-                    if weights[place] < step or visited[other]:
+                    if visited[other] or weights[place] < step or (weights[place] == step and best == listed):
                         continue
                     if weights[place] > step or ranks[other] < ranks[best]:
                         best, step = np.int64(other), weights[place]

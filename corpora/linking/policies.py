@@ -21,7 +21,7 @@ from corpora.errors import FarspanError
 from corpora.linking.graph import Graph
 from corpora.linking.greedy import Limits, document_groups
 from corpora.linking.options import Linking
-from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws, ties_by_rank
+from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws
 from corpora.linking.path import document_path
 from corpora.packing.concatenate import greedy_parts
 from corpora.packing.options import Packing
@@ -65,8 +65,8 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     Args:
         graph: neighbours of n documents.
         lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep become leftovers.
-        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Keys break ties between equal
-            similarities, so the result does not depend on how the documents are numbered.
+        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Keys decide what lists of
+            neighbours leave open, so the result does not depend on how the documents are numbered.
         packing: capacity of a sequence. ``nearest`` and ``chain`` split only documents that exceed it; the last
             sequence of a path is kept even if it is nearly empty.
         linking: the policy.
@@ -122,8 +122,6 @@ def _grown(
     """Build sequences by ``nearest`` or ``chain``; return also the pairs of near-duplicates that were kept apart."""
     kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
     whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; the rest is never empty
-    values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
-    lists = Ragged(ties_by_rank(values, row_offsets, graph.similarities, ranks(order)), row_offsets)
     limits = Limits(
         capacity=packing.capacity,
         room_per_document=packing.room_per_document,
@@ -132,6 +130,7 @@ def _grown(
         min_similarity=linking.floor,
         chain=linking.policy == "chain",
     )
+    lists = graph.neighbours
     groups = document_groups(
         lists,
         graph.similarities,

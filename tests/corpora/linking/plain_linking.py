@@ -10,7 +10,7 @@ NAN = "nothing"  # equal to itself, as nan is not
 
 @dataclass
 class Plain:
-    """A small graph: ``lists[i]`` holds (neighbour, similarity); keys are tuples; near-duplicates frozensets of two."""
+    """A small graph: ``lists[i]`` holds (neighbour, similarity), best first; near-duplicates are frozensets of two."""
 
     lists: list[list[tuple[int, float]]]
     near_duplicates: set[frozenset[int]]
@@ -22,7 +22,6 @@ class Plain:
     refused: set[frozenset[int]] = field(default_factory=set)
 
     def __post_init__(self):
-        self.lists = [sorted(row, key=lambda item: (-item[1], self.keys[item[0]])) for row in self.lists]
         self.piece = self.capacity - self.room
         self.by_key = sorted(range(len(self.lists)), key=self.keys.__getitem__)
 
@@ -92,6 +91,7 @@ class Plain:
     def walk(self, linking):
         """Policy path."""
         links = [{} for _ in self.lists]
+        places = [{other: place for place, (other, _) in enumerate(row)} for row in self.lists]
         for one, row in enumerate(self.lists):
             for other, similarity in row:
                 if (
@@ -116,7 +116,11 @@ class Plain:
             for _ in range(2):
                 arm, document = [], start
                 while near := [other for other in links[document] if other in unvisited]:
-                    following = min(near, key=lambda other: (-links[document][other], self.keys[other]))
+                    place = places[document]
+                    order = (
+                        (-links[document][other], place.get(other, math.inf), self.keys[other], other) for other in near
+                    )
+                    following = min(order)[-1]
                     arm.append((following, links[document][following]))
                     unvisited.remove(following)
                     document = following

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws, ties_by_rank
+from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws
 
 
 @given(st.permutations(range(8)))
 def test_ranks_invert_an_order(order):
     assert ranks(np.array(order)).tolist() == [order.index(document) for document in range(8)]
-
-
-@given(st.lists(st.lists(st.sampled_from([0.25, 0.5, 1.0]), max_size=6), min_size=1, max_size=5), st.randoms())
-def test_equal_similarities_are_sorted_by_rank(rows, random):
-    similarities = np.array([s for row in rows for s in sorted(row, reverse=True)], np.float32)
-    offsets = np.cumsum([0, *map(len, rows)])
-    by_rank = random.sample(range(20), 20)
-    values = np.array([v for row in rows for v in random.sample(range(20), len(row))], np.int32)
-    found = ties_by_rank(values, offsets, similarities, np.array(by_rank, np.int32))
-    for first, last in pairwise(offsets):
-        pairs = zip(values[first:last].tolist(), similarities[first:last].tolist(), strict=True)
-        expected = [v for v, _ in sorted(pairs, key=lambda pair: (-pair[1], by_rank[pair[0]]))]
-        assert found[first:last].tolist() == expected
 
 
 def test_places_are_those_in_the_list_of_the_rows_first_document():

@@ -59,10 +59,13 @@ def test_path_begins_again_at_dead_ends():
     assert walked(rows) == ([1, 0, 3, 2], [None, 0.9, None, 0.8])
 
 
-def test_among_equals_the_lowest_rank_comes_first():
-    rows = [[(1, 0.5), (2, 0.5)], [(2, 0.1)], [], [(0, 0.5)]]  # from 3 to 0, from there to 1 or 2
-    assert walked(rows, ranks=[3, 0, 1, 2])[0] == [2, 1, 0, 3]
+def test_among_equals_the_list_of_the_document_comes_first_and_then_the_lowest_rank():
+    rows = [[(2, 0.5), (1, 0.5)], [(2, 0.1)], [], [(0, 0.5)]]  # from 3 to 0, from there to 2 or 1
+    assert walked(rows, ranks=[3, 0, 1, 2])[0] == [1, 2, 0, 3]
     assert walked(rows, ranks=[3, 1, 0, 2])[0] == [1, 2, 0, 3]
+    rows = [[(3, 0.5)], [(0, 0.5)], [(0, 0.5)], [(1, 0.4), (2, 0.4)]]  # from 0 to 3, though 1 and 2 list it
+    assert walked(rows, ranks=[0, 1, 2, 3])[0] == [2, 3, 0, 1]
+    assert walked([[], [(0, 0.5)], [(0, 0.5)]], ranks=[0, 2, 1])[0] == [1, 0, 2]
 
 
 def test_links_inside_families_weak_links_and_other_documents_do_not_count():

@@ -12,6 +12,9 @@ from corpora.linking.graph import Graph
 from corpora.linking.options import Linking
 from corpora.linking.policies import link
 from corpora.packing.options import Packing
+from corpora.retrieval.knn import search
+from corpora.retrieval.options import Search
+from corpora.retrieval.vector_rows import VectorRows
 from corpora.storage.ragged import Ragged
 from tests.corpora.linking.plain_linking import NAN, Plain
 
@@ -55,14 +58,9 @@ class Cluster:
         return plain.walk(linking) if linking.policy == "path" else plain.grow(linking)
 
     def renumbered(self, order: np.ndarray) -> Cluster:
-        """Document ``order[i]`` becomes number i; equals in a list stand by their new numbers."""
-        number = np.argsort(order)
-        rows = []
-        for document in order:
-            edges = np.arange(*self.graph.neighbours.offsets[document : document + 2])
-            new = number[self.graph.neighbours.values[edges]]
-            rows.append(edges[np.lexsort((new, -self.graph.similarities[edges]))])
-        edges = Ragged.from_rows(rows, np.int64)
+        """Document ``order[i]`` becomes number i; lists keep their order."""
+        number, offsets = np.argsort(order), self.graph.neighbours.offsets
+        edges = Ragged.from_rows([np.arange(*offsets[document : document + 2]) for document in order], np.int64)
         neighbours = Ragged(number[self.graph.neighbours.values[edges.values]].astype(np.int32), edges.offsets)
         graph = Graph(neighbours, self.graph.similarities[edges.values], self.graph.near_duplicates[edges.values])
         return Cluster(graph, self.lengths[order], self.keys[order])
@@ -174,6 +172,26 @@ def test_numbering_does_not_count(cluster, packing, linking):
     made, other = cluster.link(packing, linking), cluster.renumbered(order).link(packing, linking)
     assert pieces(made) == [[(order[document], *rest) for document, *rest in row] for row in pieces(other)]
     assert {frozenset(pair) for pair in made.refused.tolist()} == {frozenset(order[pair]) for pair in other.refused}
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(2, 11), linkings)
+def test_rounded_similarities_decide_no_order(seed, k, linking):
+    """Vectors that are not scaled: their products differ, and most are equal as float16."""
+    rng, n = np.random.default_rng(seed), 12
+    vectors = rng.integers(990, 1000, (n, 8)) / 64
+    k = n - 1 if linking.policy == "path" else k  # outside a list, only rounded similarities are known
+    options = replace(linking, order="chain", min_similarity=None)
+    rows, products = search(VectorRows.from_array(vectors), Search(k=k)).ragged(0, n)
+    lengths, keys = np.full(n, 5), rng.integers(0, 2**64, (n, 2), np.uint64)
+    clusters = (
+        Cluster(Graph(rows, values.astype(np.float32), np.zeros(len(values), bool)), lengths, keys)
+        for values in (products.values.astype(np.float16), products.values)
+    )
+    rounded, exact = (cluster.link(THREE_OF_TEN, options) for cluster in clusters)
+    assert len(np.unique((vectors @ vectors.T).astype(np.float16))) < 35
+    assert len(np.unique(vectors @ vectors.T)) > 70
+    assert documents(rounded) == documents(exact)
 
 
 @given(clusters(), packings, linkings)
