@@ -67,8 +67,8 @@ class Reject:
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
             too_long, truncated_file, unreadable_file, crashed_reader, dangling_link, not_a_file or no_record;
-            missing_cluster, not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
-            broken_dialogue; special_token, if the tokenizer yields one for the text.
+            missing_cluster, not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml,
+            unsafe_xml; broken_dialogue; special_token, if the tokenizer yields one for the text.
         raw: the first 64 KiB of the record, as far as they were read.
         detail: explanation of the fault.
     """
