@@ -15,6 +15,7 @@ from corpora.readers import selection
 from corpora.readers.isolation import ask, encode_block, receive, send
 from corpora.readers.options import ReadOptions
 from corpora.readers.records import Range
+from corpora.storage.stores.local_disk import FileState
 
 _BUFFER = 1 << 16
 
@@ -70,6 +71,9 @@ class _AskedFiles:
 
     def size(self, path: str) -> int:
         return self._size
+
+    def state(self, path: str) -> FileState:
+        return FileState(self._size, "")
 
 
 class _AskedFile(io.RawIOBase):

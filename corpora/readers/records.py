@@ -23,6 +23,7 @@ class Range:
             record batches, members of a zip archive, 0..1 for files that are read as a whole.
         bytes: number of the file's bytes in the range, for balancing tasks.
         size: bytes of the file when the range was planned; None if it was not a readable file.
+        version: text that changes with the file's contents, by ``corpora.storage.files.state``.
     """
 
     path: str
@@ -31,6 +32,7 @@ class Range:
     stop: int
     bytes: int
     size: int | None
+    version: str = ""
 
     @property
     def is_whole(self) -> bool:

@@ -21,7 +21,7 @@ from corpora.readers.records import Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
 from corpora.readers.task_data.reader import task_reader
 from corpora.storage.files import Files
-from corpora.storage.stores.local_disk import DanglingLink
+from corpora.storage.stores.local_disk import DanglingLink, FileState
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
@@ -68,9 +68,9 @@ def gives_ids(options: ReadOptions) -> bool:
     return options.format is not None and reader(options.format).own_ids
 
 
-def size_of(path: str, files: Files) -> int:
-    """Return the bytes of a file, or of a data set of ``load_dataset``."""
-    return load_dataset.size(path) if load_dataset.is_data_set(path) else files.size(path)
+def state_of(path: str, files: Files) -> FileState:
+    """Return the size and the version of a file, or of a data set of ``load_dataset``."""
+    return FileState(load_dataset.size(path), "") if load_dataset.is_data_set(path) else files.state(path)
 
 
 def format_of(path: str, options: ReadOptions) -> str:
@@ -116,7 +116,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
     try:
-        size = size_of(path, files)
+        size, version = state_of(path, files)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, DanglingLink):
             raise FarspanError(f"{path}: vanished since it was found ({error}); run the command again") from error
@@ -129,7 +129,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
             planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
         planned = [Cut(0, 1, size)]
-    return [Range(path, format, *cut, size) for cut in planned]
+    return [Range(path, format, *cut, size, version) for cut in planned]
 
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
@@ -168,7 +168,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     A file without a good record is lost as a whole, unless it is so small that it is merely empty.
 
     Raises:
-        FarspanError: the file disappeared, or changed its size since the range was planned.
+        FarspanError: the file disappeared or changed since the range was planned.
     """
     position = good = bad = lost = 0
     last = BlockBuilder(piece.path, options)
@@ -223,9 +223,9 @@ def _lost_bytes(damaged: DamagedFile, piece: Range, position: int) -> int:
 
 
 def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
-    cure = "put it back as it was, or give --output a new folder"
+    cure = "put it back as it was and run the same command again, or give --output a new folder"
     try:
-        size = size_of(piece.path, files)
+        size, version = state_of(piece.path, files)
     except OSError as error:
         if piece.size is not None:
             raise FarspanError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error
@@ -234,6 +234,8 @@ def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
         if size != piece.size:
             was = "could not be read" if piece.size is None else f"had {piece.size:,} bytes"
             raise FarspanError(f"{piece.path}: {was} when the job began and has {size:,} bytes now; {cure}")
+        if version != piece.version:
+            raise FarspanError(f"{piece.path}: was written to or replaced while the job ran; {cure}")
 
 
 def check_fields(path: str, files: Files, options: ReadOptions) -> None:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
-from corpora.storage.stores.local_disk import LocalDisk
+from corpora.storage.stores.local_disk import FileState, LocalDisk
 from corpora.storage.temporary import is_temporary
 
 _DISK = LocalDisk()
@@ -34,6 +34,8 @@ class Files(Protocol):
     def open(self, path: str) -> BinaryIO: ...
 
     def size(self, path: str) -> int: ...
+
+    def state(self, path: str) -> FileState: ...
 
 
 class _FileSystem(Files, Protocol):
@@ -107,6 +109,14 @@ def exists(path: str) -> bool:
 def size(path: str) -> int:
     """Return the size of a file in bytes."""
     return _system(path).size(path)
+
+
+def state(path: str) -> FileState:
+    """Return the size of a file and a text that changes when the file is written to or replaced.
+
+    This is its modification time and inode, or the store's etag.
+    """
+    return _system(path).state(path)
 
 
 def match(pattern: str) -> list[str]:

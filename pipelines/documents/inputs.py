@@ -15,7 +15,7 @@ from corpora.readers import ReadOptions
 from corpora.readers.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.selection import check_fields, holds_records, size_of
+from corpora.readers.selection import check_fields, holds_records, state_of
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.file_search import FoundFiles, files_below, files_matching
@@ -204,7 +204,7 @@ def check_first(item: Input) -> None:
     """Check the fields of an input's first readable file."""
     for path in item.paths:
         try:
-            size_of(path, files)
+            state_of(path, files)
         except OSError:
             continue  # its task will reject it
         check_fields(path, files, item.read)

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from corpora.storage.temporary import temporary_name
 
@@ -22,6 +22,13 @@ class DanglingLink(FileNotFoundError):
 
 class NotAFile(OSError):
     """A pipe, socket or device, which has no size and may block a reader forever."""
+
+
+class FileState(NamedTuple):
+    """Size of a file in bytes, and a text that changes when the file is written to or replaced."""
+
+    size: int
+    version: str
 
 
 class LocalDisk:
@@ -63,6 +70,9 @@ class LocalDisk:
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
+        return self.state(path).size
+
+    def state(self, path: str) -> FileState:
         try:
             status = os.stat(path)
         except OSError as error:
@@ -70,7 +80,9 @@ class LocalDisk:
                 raise DanglingLink(f"{path}: a link to {os.readlink(path)!r}, which leads nowhere") from error
             raise
         _check_regular(path, status.st_mode)
-        return status.st_size
+        # file systems without a device of their own, as over networks, may give a file another number at any time
+        inode = status.st_ino if os.major(status.st_dev) else 0
+        return FileState(status.st_size, f"{status.st_mtime_ns}-{inode}")
 
     def match(self, pattern: str) -> list[str]:
         return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))

@@ -19,6 +19,7 @@ from corpora.errors import FarspanError
 from corpora.storage.stores import credentials, s3
 from corpora.storage.stores.client_errors import explained, refusal
 from corpora.storage.stores.exclusive import create_new, fsspec_below, modified
+from corpora.storage.stores.local_disk import FileState
 from corpora.storage.stores.publishing import Publisher
 from corpora.storage.stores.remote_file import RemoteFile
 
@@ -104,6 +105,13 @@ class RemoteStore:
 
     def size(self, path: str) -> int:
         return RemoteFile(self.input_file, path).size
+
+    def state(self, path: str) -> FileState:
+        file = self.input_file(path)
+        with explained(path):
+            store = fsspec_below(self._system)
+            version = store.ukey(self._key(path)) if store is not None else sorted((file.metadata() or {}).items())
+            return FileState(file.size(), str(version))
 
     def match(self, pattern: str) -> list[str]:
         """Return the files that match a glob, in which ``*`` stops at a slash and ``**`` does not."""

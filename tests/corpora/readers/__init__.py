@@ -9,6 +9,7 @@ from dataclasses import asdict
 from corpora.readers import Range, ReadOptions, RecordBlock
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
+from corpora.storage.stores.local_disk import FileState
 
 
 def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> RecordBlock:  # noqa: B008
@@ -65,3 +66,6 @@ class InMemory:
 
     def size(self, path):
         return len(self._data) if self._size is None else self._size
+
+    def state(self, path):
+        return FileState(self.size(path), "")

@@ -100,11 +100,11 @@ def test_no_rows(tmp_path, kind):
 def test_damage_costs_its_own_range_only(tmp_path, kind):
     path = file_of(tmp_path, kind)
     write(pa.table({"text": TEXTS}), path, kind)
-    pieces = plan_ranges(str(path), files, ReadOptions(), 1)
     data = bytearray(path.read_bytes())
     place = len(data) // 2
     data[place : place + 40] = bytes(40)
     path.write_bytes(data)
+    pieces = plan_ranges(str(path), files, ReadOptions(), 1)
     found = [list(read_records(piece, files, ReadOptions())) for piece in pieces]
     damaged = [reject for blocks in found for block in blocks for reject in block.rejects]
     assert {reject.reason for reject in damaged} == {"unreadable_file"}

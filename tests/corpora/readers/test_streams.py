@@ -7,9 +7,12 @@ import gzip
 import io
 import json
 import lzma
+import os
 import tracemalloc
 import zlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -231,6 +234,34 @@ def test_a_file_that_changes_or_vanishes_is_an_error(tmp_path, change):
         with pytest.raises(FarspanError, match=r"a.jsonl: (vanished|had [\d,]+ bytes) w"):
             list(read_records(first, files, ReadOptions()))
         path.write_bytes(records(20))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])
+@pytest.mark.parametrize("same_time", [False, True])
+def test_a_file_that_is_replaced_at_equal_size_is_an_error(tmp_path, name, same_time):
+    path, other = tmp_path / name, tmp_path / "other"
+    for place, letter in ((path, "a"), (other, "b")):
+        if name.endswith("parquet"):
+            pq.write_table(pa.table({"text": [letter * 9] * 20}), place)
+        else:
+            place.write_bytes((gzip.compress if name.endswith("gz") else bytes)(b'{"text": "%s"}' % letter.encode()))
+    status = path.stat()
+    assert other.stat().st_size == status.st_size
+    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
+    os.utime(other, ns=(0, status.st_mtime_ns + (not same_time)))
+    os.replace(other, path)
+    with pytest.raises(FarspanError, match=rf"{name}: was written to or replaced while the job ran; put it back"):
+        list(read_records(piece, files, ReadOptions()))
+
+
+def test_an_object_that_is_replaced_at_equal_size_is_an_error(store, bucket):
+    path = f"{bucket}/a.jsonl"
+    files.write_bytes(path, b'{"text": "one"}')
+    (piece,) = plan_ranges(path, files, ReadOptions(), 1 << 30)
+    assert [block.texts for block in read_records(piece, files, ReadOptions())] == [["one"]]
+    files.write_bytes(path, b'{"text": "two"}')
+    with pytest.raises(FarspanError, match=r"a.jsonl: was written to or replaced while the job ran"):
+        list(read_records(piece, files, ReadOptions()))
 
 
 def test_blocks_are_bounded():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -32,16 +34,15 @@ def test_every_text_comes_back_with_its_sentences(reference, texts):
     assert sum(len(row["sentence_starts"]) for row in found) > 2 * len(texts)
 
 
-def test_ids_name_source_file_and_record_and_survive_a_move(reference, raw, tokenizer, tmp_path):
+def test_ids_name_source_file_and_record_and_survive_a_copy(reference, raw, tokenizer, tmp_path):
     found = all_rows(reference)
     source = os.path.basename(raw)
     assert found[0]["document_id"] == f"{source}:a.jsonl:0"
     assert len({row["document_id"] for row in found}) == len(found)
-    moved = tmp_path / "elsewhere" / source
-    moved.parent.mkdir()
-    os.symlink(raw, moved)
-    build(str(moved), tmp_path / "documents", tokenizer, held_out=0.1, task_bytes=20_000)
+    copied = shutil.copytree(raw, tmp_path / "elsewhere" / source, copy_function=shutil.copyfile)  # with new times
+    build(str(copied), tmp_path / "documents", tokenizer, held_out=0.1, task_bytes=20_000)
     assert digests(tmp_path / "documents") == digests(reference)
+    assert (tmp_path / "documents" / "manifest.json").read_bytes() == Path(reference, "manifest.json").read_bytes()
 
 
 def test_related_documents_are_held_out_together(tokenizer, tmp_path):
