@@ -29,14 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shown.setLevel(logging.ERROR)  # as some libraries set levels of their own
     logging.basicConfig(level=logging.ERROR, handlers=[shown])  # before Beam's import, which would install another
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if renamed := words[:2] == ["corpus", "clusters"]:
-        words[1] = "related"
     if not words:
         print(WELCOME, file=sys.stderr)
         leave(2)
     with reporting(_chosen(words)):
-        if renamed:
-            note("farspan: corpus clusters is now corpus related; the old name will go")
         try:
             typed, rest = build_parser().parse_known_args(words)
         except BrokenPipeError:  # of a flag that prints, such as --options

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
+from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.documents import DocumentSet, documents_schema
 from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_schema
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
@@ -190,7 +192,8 @@ def make_corpus(
         }
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     tokenizer.save(os.path.join(folder, "tokenizer"))
-    config = {"builder": "random", **vars(packing)}
+    use = DocumentUse(left_out="too short, too long, or in a dropped tail")
+    config = {"builder": "random", "document_use": asdict(use), **vars(packing)}
     write_manifest(
         folder,
         Manifest(

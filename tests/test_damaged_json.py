@@ -44,6 +44,7 @@ from tests.vectors import make_vectors
 from trainer.checkpoint.files import DamagedError, find_fault
 from trainer.checkpoint.files import read_manifest as read_checkpoint
 from trainer.checkpoint.run_lock import read_record
+from trainer.checkpoint.selection import Selection
 from trainer.checkpoint.trained_model import find_trained
 from trainer.conversion.convert import convert
 from trainer.conversion.hugging_face import write_hugging_face
@@ -256,11 +257,12 @@ def _make_run(at: Path) -> None:
     vocabulary = {"tokenizer_fingerprint": "f", "special_tokens": special, "frame": ["<eos>"], "size": 40}
     checkpoint = {
         "format": "farspan.checkpoint",
-        "format_version": 2,
+        "format_version": 1,
         "step": 7,
         "samples": 70,
         "identity": {"model": manifest["config"], "data": {"decoder_start": "<eos>"}},
         "vocabulary": vocabulary,
+        "selection": Selection().to_json(),
         "files": {"model/model.safetensors": file_facts(step / "model" / "model.safetensors")},
     }
     (step / "checkpoint.json").write_text(json.dumps(checkpoint))
@@ -296,7 +298,7 @@ def test_every_change_is_harmless_or_refused_in_one_line(sound, tmp_path, name, 
 
 
 def _read_parent(folder: str) -> None:
-    find_parent(folder, read_manifest(folder))
+    find_parent(folder)
 
 
 # file -> what reads all that it says

@@ -204,17 +204,12 @@ class Recipe:
         extended = {"extend": list(self.run.extend)} if self.run.extend else {}
         generator = self.generator.identity() if self.generator else None
         return {
-            **{name: sections[name] for name in ("model", "optimizer", "schedule")},
-            "loss": {name: value for name, value in sections["loss"].items() if (name, value) not in _LATER_KEYS},
+            **{name: sections[name] for name in ("model", "loss", "optimizer", "schedule")},
             "data": _widths(sections["data"]),
             "stages": {str(number): _stage_identity(stage) for number, stage in enumerate(sections["stages"])},
             "run": {**{name: sections["run"][name] for name in run}, **extended},
             **({"generator": generator} if generator else {}),
         }
-
-
-_LATER_KEYS = (("label_smoothing_form", "szegedy"), ("r3f", None))
-"""Options of the loss that older farspans lack, with their defaults; left out, so that older runs can be continued."""
 
 
 def _stage_identity(stage: dict[str, Any]) -> dict[str, Any]:

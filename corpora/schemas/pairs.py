@@ -100,7 +100,7 @@ def documents_folder(folder: str, manifest: Manifest) -> str:
     Raises:
         FarspanError: it is not recorded.
     """
-    return parent_folder(folder, manifest, "--documents")
+    return parent_folder(folder, "--documents")
 
 
 class PairSet(ShardedRows):

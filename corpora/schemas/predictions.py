@@ -95,7 +95,7 @@ class PredictionSet(ShardedRows):
         Raises:
             FarspanError: it is not recorded.
         """
-        return parent_folder(self.folder, self.manifest, "--pairs")
+        return parent_folder(self.folder, "--pairs")
 
     def open_pairs(self, folder: str | None = None, documents: str | None = None) -> PairSet:
         """Open the pairs that the predictions answer.

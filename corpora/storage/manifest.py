@@ -12,8 +12,7 @@ from corpora.errors import FarspanError
 from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode
 
-FORMAT_VERSION = 3
-VERSIONS = (1, 2, 3)  # readable versions: 1 lists no files but the shards, 1 and 2 name the paths of parents
+FORMAT_VERSION = 1
 FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")
 COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
 
@@ -91,7 +90,7 @@ class Manifest:
         special_tokens: name -> id, masks only.
         parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.origins`` stores its path.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
-        files: relative path -> bytes and sha256 of every other file of the artefact; empty in version 1.
+        files: relative path -> bytes and sha256 of every other file of the artefact.
     """
 
     format: str
@@ -115,18 +114,15 @@ class Manifest:
 
     def to_values(self) -> dict[str, Any]:
         """Return what ``from_values`` takes."""
-        values = asdict(replace(self, inputs=())) | {"inputs": self.inputs}  # plain already, and many
-        if self.format_version == 1:
-            del values["files"]
-        return values
+        return asdict(replace(self, inputs=())) | {"inputs": self.inputs}  # plain already, and many
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
-        """Parse what ``to_json`` returns, for every version in ``VERSIONS``.
+        """Parse what ``to_json`` returns.
 
         Raises:
             StructureError: anything else.
-            FarspanError: an unknown version.
+            FarspanError: another version than ``FORMAT_VERSION``.
         """
         values = unseal(data)
         if "format_version" not in values:
@@ -136,14 +132,13 @@ class Manifest:
     @classmethod
     def from_values(cls, values: Any) -> Manifest:
         """Do the same as ``from_json`` for parsed JSON."""
-        known = isinstance(values, dict) and values.get("format_version")
-        if type(known) is int and known not in VERSIONS:
+        version = isinstance(values, dict) and values.get("format_version")
+        if type(version) is int and version != FORMAT_VERSION:
             raise FarspanError(
-                f"format_version {known} is unknown to farspan {farspan_version()} (it knows "
-                f"{', '.join(map(str, VERSIONS))}); install the farspan that wrote it: "
-                f"{values.get('farspan_version')!r}"
+                f"format_version {version} is unknown to farspan {farspan_version()} (it knows {FORMAT_VERSION}); "
+                f"install the farspan that wrote it: {values.get('farspan_version')!r}"
             )
-        return decode(cls, {**values, "files": {}} if known == 1 else values)
+        return decode(cls, values)
 
     @property
     def job(self) -> dict[str, Any]:
@@ -159,10 +154,6 @@ class Manifest:
             "inputs",
         )
         values = json.loads(json.dumps(self.to_values()))
-        values["config"].pop("document_use", None)  # derived from the options; older jobs, which may resume, lack it
-        if values["format_version"] == 2:  # its shards are those of version 3
-            values["format_version"] = 3
-            (values["config"].get("neighbours") or {}).pop("path", None)
         return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
 
 

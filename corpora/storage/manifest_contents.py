@@ -21,11 +21,7 @@ class _Tokenizer(TypedDict):
     owned_tokens: Mapping[str, _TokenId]
 
 
-class _PathBeforeVersion3(TypedDict, total=False):
-    path: str
-
-
-class _Parent(_PathBeforeVersion3):
+class _Parent(TypedDict):
     manifest_sha256: Sha256
 
 
@@ -69,11 +65,8 @@ class _CorpusConfig(_OptionalOfCorpus):
     room_per_document: Natural
 
 
-class _OptionalOfMasks(_AnyConfig, total=False):
+class _MasksConfig(_AnyConfig):
     draws: Annotated[int, range(1, 2**31)]
-
-
-class _MasksConfig(_OptionalOfMasks):
     objective: str
     options: Mapping[str, Any]
     global_attention: str

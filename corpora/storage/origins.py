@@ -13,7 +13,6 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import Manifest
 from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.strict_json import StructureError, decode
 
@@ -36,29 +35,26 @@ def write_origins(folder: str, origins: Mapping[str, str]) -> None:
     write_bytes(os.path.join(folder, NAME), seal(origins))
 
 
-def find_parent(folder: str, manifest: Manifest) -> str | None:
+def find_parent(folder: str) -> str | None:
     """Return the recorded folder of the parent, which may no longer exist; None if none is recorded.
 
     Raises:
         FarspanError: the record is damaged.
     """
-    return find_origin(folder, manifest, "parent")
+    return find_origin(folder, "parent")
 
 
-def find_origin(folder: str, manifest: Manifest, role: str) -> str | None:
+def find_origin(folder: str, role: str) -> str | None:
     """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded.
 
     Raises:
         FarspanError: the record is damaged.
     """
-    entry = manifest.parent if role == "parent" else manifest.config.get(role)
-    path = entry.get("path") if isinstance(entry, Mapping) else None  # before version 3
-    if path is None:
-        path = _read_origins(folder).get(role)
+    path = _read_origins(folder).get(role)
     return path and resolved(folder, path)
 
 
-def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
+def parent_folder(folder: str, flag: str) -> str:
     """Return the recorded folder of the parent.
 
     Args:
@@ -67,7 +63,7 @@ def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
     Raises:
         FarspanError: it is not recorded, or not there any more.
     """
-    found = find_parent(folder, manifest)
+    found = find_parent(folder)
     if found is None:
         raise FarspanError(
             f"{folder}: {NAME}, which names the folder of its parent, was not copied with it; give it: {flag} FOLDER"

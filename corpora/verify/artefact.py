@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
-import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
@@ -65,43 +64,21 @@ def verify(folder: str) -> list[str]:
 
 
 def others(folder: str, manifest: Manifest) -> Problems:
-    """Compare all files except the shards with the manifest: contents, number, and the tokenizer's identity.
-
-    Version 1 of the format lists no files, so they are only read.
-    """
-    present = {os.path.relpath(path, folder) for path in files.walk(folder)}
-    if manifest.format_version == 1:
-        yield from _unreadable(folder, present)
-    else:
-        for name, info in sorted(manifest.files.items()):
-            try:
-                with files.open(os.path.join(folder, name)) as file:
-                    found = file_info(file)
-            except OSError as error:
-                yield f"{name}: {error.strerror}"
-                continue
-            if found != info:
-                yield f"{name}: {found.bytes} bytes with sha256 {found.sha256}, the manifest says {info}: damaged"
-        for name in sorted(present - manifest.files.keys()):
-            if os.path.dirname(name) and is_listed(name):
-                yield f"{name}: not in the manifest"
-    yield from _tokenizer(folder, manifest)
-
-
-def _unreadable(folder: str, names: Iterable[str]) -> Problems:
-    """Report tables and arrays of an artefact, other than its shards, that cannot be read."""
-    for name in sorted(names):
-        path = os.path.join(folder, name)
+    """Compare all files except the shards with the manifest: contents, number, and the tokenizer's identity."""
+    for name, info in sorted(manifest.files.items()):
         try:
-            if name.startswith(("rejects/", "near-duplicates/")):
-                reader = map_shard(path)[1]
-                for index in range(reader.num_record_batches):
-                    reader.get_batch(index).validate(full=True)
-            elif name.endswith(".npy"):
-                with files.open(path) as file:
-                    np.load(file, allow_pickle=False)
-        except (FarspanError, OSError, ValueError) as error:
-            yield f"{name}: cannot be read ({error})"
+            with files.open(os.path.join(folder, name)) as file:
+                found = file_info(file)
+        except OSError as error:
+            yield f"{name}: {error.strerror}"
+            continue
+        if found != info:
+            yield f"{name}: {found.bytes} bytes with sha256 {found.sha256}, the manifest says {info}: damaged"
+    present = {os.path.relpath(path, folder) for path in files.walk(folder)}
+    for name in sorted(present - manifest.files.keys()):
+        if os.path.dirname(name) and is_listed(name):
+            yield f"{name}: not in the manifest"
+    yield from _tokenizer(folder, manifest)
 
 
 def shards(
@@ -140,7 +117,7 @@ def _file_counts(manifest: Manifest) -> Problems:
         inputs.setdefault(entry["path"].partition(":")[0], []).append(entry["bytes"])
     counted = {source: count for source, count in manifest.counts.items() if "files" in count}
     if not counted:
-        return  # an older artefact, or one not made from raw files
+        return  # not made from raw files
     for source in sorted(counted.keys() | inputs.keys()):
         count, sizes = manifest.counts.get(source, {}), inputs.get(source, [])
         for name, listed in (("files", len(sizes)), ("bytes", sum(sizes))):

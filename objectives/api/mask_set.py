@@ -58,7 +58,7 @@ class MaskSet(ShardedRows):
             path = os.path.join(folder, NAME)
             raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
         self.objective = self._load_objective(options or {})
-        self.draws: int = self.manifest.config.get("draws", 1)  # mask sets of earlier versions have one
+        self.draws: int = self.manifest.config["draws"]
         if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
             raise FarspanError(
                 f"{folder}: manifest.json says draws {self.draws!r} of {len(self)} rows; restore it, or run "
@@ -123,7 +123,7 @@ class MaskSet(ShardedRows):
         Raises:
             FarspanError: it is not recorded, or the corpus is not there.
         """
-        folder = parent_folder(self.folder, self.manifest, "--corpus")
+        folder = parent_folder(self.folder, "--corpus")
         if not files.exists(os.path.join(folder, NAME)):
             raise FarspanError(f"{self.folder}: its corpus is not at {folder}; give its folder: --corpus FOLDER")
         return folder
@@ -137,7 +137,7 @@ class MaskSet(ShardedRows):
         found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != found:
-            made_from = find_parent(self.folder, self.manifest)
+            made_from = find_parent(self.folder)
             changed = made_from == resolved(corpus.folder, ".")
             raise FarspanError(
                 f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "

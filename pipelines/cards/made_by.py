@@ -22,7 +22,6 @@ _COMMANDS = {
     "farspan.pairs": "pairs",
     "farspan.predictions": "generate",
 }
-_BUILDERS = {"clusters": "related"}  # builder of a corpus -> word of its command, if they differ
 _PLACES = {"recipe": "MIXTURE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
 _BY_TOOL = ("scorer",)  # options that were given if the manifest lists a tool of that name
 
@@ -35,7 +34,7 @@ def command_of(manifest: Manifest) -> str | None:
     """
     from pipelines.commands.table import COMMANDS
 
-    name = _COMMANDS.get(manifest.format) or _of_corpus(manifest)
+    name = _COMMANDS.get(manifest.format) or f"corpus {manifest.config.get('builder')}"
     command = next((command for command in COMMANDS if command.name == name), None)
     if command is None:
         return None
@@ -44,11 +43,6 @@ def command_of(manifest: Manifest) -> str | None:
         words += _flags(kind, manifest, _recorded(manifest))
     words.sort(key=lambda word: word.startswith("--"))  # positional ones first
     return " ".join(["farspan", command.name, *words])
-
-
-def _of_corpus(manifest: Manifest) -> str:
-    builder = str(manifest.config.get("builder"))
-    return f"corpus {_BUILDERS.get(builder, builder)}"
 
 
 def _recorded(manifest: Manifest) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from pipelines.cards.example import first_row, row_example
 def write_card(folder: str, manifest: Manifest) -> None:
     """Write ``README.md`` into the folder of an artefact with finished shards.
 
-    The manifest does not list the card: older artefacts may lack it, and it may be edited.
+    The manifest does not list the card, because it may be edited.
     """
     digest = hashlib.sha256(manifest.to_json()).hexdigest()
     ancestors = list(find_ancestors(folder, manifest))
@@ -36,7 +36,7 @@ def find_ancestors(folder: str, manifest: Manifest) -> Iterator[tuple[str, Manif
     The first one that cannot be found is yielded with None instead of its contents, and is the last.
     """
     while manifest.parent is not None:
-        expected, above = manifest.parent["manifest_sha256"], find_parent(folder, manifest)
+        expected, above = manifest.parent["manifest_sha256"], find_parent(folder)
         if above is None or not files.exists(os.path.join(above, NAME)) or manifest_sha256(above) != expected:
             yield expected, None
             return
@@ -54,7 +54,7 @@ def find_example(folder: str, manifest: Manifest) -> str | None:
         if row is None:
             return None
         corpus_row = None
-        if manifest.format == "farspan.masks" and (corpus := find_parent(folder, manifest)):
+        if manifest.format == "farspan.masks" and (corpus := find_parent(folder)):
             number = manifest.shards.index(shard)
             shards = read_manifest(corpus).shards
             corpus_row = first_row(open_shard(os.path.join(corpus, "shards", shards[number % len(shards)].name)))

@@ -52,7 +52,7 @@ def plan(options: RelatedCorpus) -> Job:
     tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
     config = {
-        "builder": "clusters",  # the former name of the command, kept so that equal corpora have equal manifests
+        "builder": "related",
         **_recorded(options, output, neighbours, rows=rows, split=split, shards=shards),
     }
     starts, held_out = documents.first_rows, split == "held-out"

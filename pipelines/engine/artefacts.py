@@ -39,7 +39,7 @@ def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
     folder = tokenizer_folder(parent)
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
     found = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
-    for name in sorted(listed.keys() | found.keys()) if manifest.format_version > 1 else ():
+    for name in sorted(listed.keys() | found.keys()):
         if name not in found or name not in listed or file_info(io.BytesIO(found[name])) != listed[name]:
             raise FarspanError(f"{os.path.join(folder, name)}: not as the manifest says; {_COPY_AGAIN}")
     if wrong := tokenizer_fault(manifest, load_tokenizer(folder)):
@@ -82,7 +82,7 @@ def lineage(folder: str, format: str) -> str | None:
         if not files.exists(os.path.join(folder, NAME)):
             return None
         manifest = read_manifest(folder)
-        parent, above = manifest.parent, find_parent(folder, manifest)
+        parent, above = manifest.parent, find_parent(folder)
         if parent is None or above is None or not files.exists(os.path.join(above, NAME)):
             return None
         if manifest_sha256(above) != parent["manifest_sha256"]:

@@ -61,7 +61,7 @@ def _filtered(manifest: Manifest) -> str:
 
 def _equal_draws(manifest: Manifest) -> int:
     """Number of draws of a mask set if all are equal, else 0."""
-    draws = manifest.config.get("draws", 1) if manifest.format == "farspan.masks" else 1
+    draws = manifest.config["draws"] if manifest.format == "farspan.masks" else 1
     checksums = [shard.sha256 for shard in manifest.shards]
     return draws if draws > 1 and checksums[: len(checksums) // draws] * draws == checksums else 0
 

@@ -116,7 +116,7 @@ def _by_subset(given: str, split: str) -> dict[str, Answers]:
         )
     if subset:
         return {subset: dict(zip(predictions.pair_ids, predictions.texts, strict=True))}
-    pairs = find_parent(place, predictions.manifest)
+    pairs = find_parent(place)
     if pairs is None or (is_local(pairs) and not os.path.exists(pairs)):
         raise FarspanError(f"{place}: its pairs, which name their subset, were moved; give SUBSET={place}")
     questions, (system,) = read_systems([place])

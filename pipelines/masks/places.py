@@ -19,7 +19,7 @@ def places_of_masks(folder: str, masks: ShardedRows) -> tuple[np.ndarray, np.nda
 
     The place of a span is that of its middle. None if the corpus has moved or gone since the masks were made.
     """
-    parent = find_parent(folder, masks.manifest)
+    parent = find_parent(folder)
     if parent is None or not files.exists(os.path.join(parent, NAME)):
         return None
     corpus = ShardedRows(parent, "farspan.corpus")

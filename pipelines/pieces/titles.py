@@ -96,7 +96,7 @@ def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
         FarspanError: the corpus was not made from ``documents``.
     """
     try:
-        place = documents or find_parent(corpus.folder, corpus.manifest)
+        place = documents or find_parent(corpus.folder)
         if place is None or not (documents or files.is_local(place)):
             return None
         found = DocumentSet(place)

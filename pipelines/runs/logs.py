@@ -30,7 +30,7 @@ class Logs:
     Attributes:
         folder: directory of the run.
         records: entries of the metrics file, by ascending ``step``.
-        starts: an entry for each start of the run, in order; empty for older runs.
+        starts: an entry for each start of the run, in order.
     """
 
     folder: Path

@@ -59,11 +59,10 @@ class Links:
         self._folder, self._manifest = folder, manifest
         self._lists = [name for name in manifest.files if name.startswith("near-duplicates/")]
         self._rows: ShardedRows | None = None
-        self._by_seed = (
-            manifest.config["builder"] == "clusters"
-        )  # then a row's cluster_id is the number of its seed document
+        # a row's cluster_id is then the number of its seed document
+        self._by_seed = manifest.config["builder"] == "related"
         self.missing = ""
-        place = neighbours or find_origin(folder, manifest, "neighbours")
+        place = neighbours or find_origin(folder, "neighbours")
         try:
             self._rows = self._open(place)
         except FarspanError as error:

@@ -86,11 +86,11 @@ def test_every_line_of_looking_at_artefacts_is_json(run, tmp_path):
         assert told.get("sound", told.get("rows", told.get("statistics")))
 
 
-def test_mistakes_and_old_names_as_json(run):
+def test_mistakes_as_json(run):
     related = ("--documents", "nothing", "--output", "x", "--sequence-length", "9")
-    status, out, err = run("corpus", "clusters", *related, "--log-format", "json")
+    status, out, err = run("corpus", "related", *related, "--log-format", "json")
     assert status == 1
-    assert [json.loads(line)["event"] for line in (out + err).splitlines()] == ["note", "error"]
+    assert [json.loads(line)["event"] for line in (out + err).splitlines()] == ["error"]
     status, out, err = run("corpus", "random", "--ouput", "o", "--log-format=json")
     assert (status, out) == (2, "")
     assert "did you mean '--output'" in json.loads(err)["message"]

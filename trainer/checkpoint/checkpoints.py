@@ -78,7 +78,7 @@ class Checkpoints:
         config: CheckpointConfig,
         world: World,
         identity: Mapping[str, Any],
-        vocabulary: Mapping[str, Any] | None = None,
+        vocabulary: Mapping[str, Any],
         report: Callable[[str], None] = print,
     ) -> None:
         """

@@ -23,7 +23,7 @@ from corpora.storage.files import read_bytes
 from corpora.storage.strict_json import Natural, Sha256, StructureError, decode, parse_json
 from corpora.storage.temporary import temporary_name
 
-FORMAT, VERSION = "farspan.checkpoint", 2
+FORMAT, VERSION = "farspan.checkpoint", 1
 MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
 EXTENSION = "run.extend"
 
@@ -47,15 +47,12 @@ class _Selection(TypedDict):
     since: Natural
 
 
-class _Later(TypedDict, total=False):
-    vocabulary: Mapping[str, Any] | None
-    selection: _Selection | None
-
-
-class _Manifest(_Later):
+class _Manifest(TypedDict):
     step: Natural
     samples: Natural
     identity: Mapping[str, Any]
+    vocabulary: Mapping[str, Any]
+    selection: _Selection
     files: Mapping[Annotated[str, re.compile(rf"({MODEL}|{OPTIMIZER})/[\w-][\w.-]*")], Facts]
 
 

@@ -41,13 +41,8 @@ class Selection:
 
     @classmethod
     def restored(cls, manifest: Mapping[str, Any], metric: str | None) -> Selection:
-        """The selection in a checkpoint's manifest; without its best if that was chosen by another metric.
-
-        Checkpoints of runs without evaluation have none: earlier evaluations count as done.
-        """
-        stored = manifest.get("selection")
-        if stored is None:
-            return cls(metric, manifest["step"])
+        """The selection in a checkpoint's manifest; without its best if that was chosen by another metric."""
+        stored = manifest["selection"]
         if stored["metric"] != metric:
             return cls(metric, stored["evaluated"])
         return cls(**{field.name: stored[field.name] for field in fields(cls)})
@@ -107,8 +102,8 @@ def find_checkpoint(path: Path, which: str = _NEWEST) -> Path:
     known = ", ".join(map(str, sorted(steps)))
     if which == _BEST:
         newest = next(filter(_readable, found), None)
-        selection = (read_manifest(newest).get("selection") or {}) if newest else {}
-        if selection.get("step") is None:
+        selection = read_manifest(newest)["selection"] if newest else None
+        if selection is None or selection["step"] is None:
             raise FarspanError(
                 f"{path}: the run chose no best checkpoint; give newest or a step ({known}), or train with "
                 "checkpoint.best set to a metric"
@@ -123,8 +118,8 @@ def find_checkpoint(path: Path, which: str = _NEWEST) -> Path:
 
 def best_steps(checkpoints: list[Path]) -> set[int]:
     """Steps of the checkpoints that were best when those in ``checkpoints`` were written."""
-    selections = [read_manifest(path).get("selection") for path in checkpoints if _readable(path)]
-    return {found["step"] for found in selections if found and found["step"] is not None}
+    selections = [read_manifest(path)["selection"] for path in checkpoints if _readable(path)]
+    return {found["step"] for found in selections if found["step"] is not None}
 
 
 def _readable(checkpoint: Path) -> bool:

@@ -114,7 +114,7 @@ def find_trained(path: Path) -> TrainedModel:
     """Find the model of a checkpoint, or of the newest readable checkpoint of a run.
 
     Raises:
-        FarspanError: no readable checkpoint, or one without a vocabulary.
+        FarspanError: no readable checkpoint.
     """
     faults = []
     for checkpoint in checkpoints_in(path):
@@ -123,12 +123,7 @@ def find_trained(path: Path) -> TrainedModel:
         except DamagedError as error:
             faults.append(f"{checkpoint.name}: {error}")
             continue
-        vocabulary = manifest.get("vocabulary")
-        if vocabulary is None:
-            raise FarspanError(
-                f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
-                "again with this one"
-            )
+        vocabulary = manifest["vocabulary"]
         try:
             decode(_CheckpointVocabulary, vocabulary, "vocabulary")
         except StructureError as error:

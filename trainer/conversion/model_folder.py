@@ -30,22 +30,19 @@ from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
 
-FORMAT, VERSION = "farspan.model", 2
+FORMAT, VERSION = "farspan.model", 1
 MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"
 _FILES: Any = Mapping[Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{TOKENIZER}/[\w-][\w.-]*")], Facts]
 _TABLE: Any = Mapping[str, Any]
 
 
-class _RequiredVocabulary(TypedDict):
+class _Vocabulary(TypedDict):
     tokenizer_fingerprint: str | None
     tokenizer_size: Annotated[int, range(2**31)]
     special_tokens: Mapping[str, Annotated[int, range(2**31)]]
     size: Annotated[int, range(1, 2**31)]
     decoder_start: str
-
-
-class _Vocabulary(_RequiredVocabulary, total=False):
-    frame: tuple[str, ...] | None  # not in version 1
+    frame: tuple[str, ...] | None
 
 
 _MOST_LAYERS = 1000  # allowed if fewer tensors are stored; the error then lists the missing ones
@@ -172,9 +169,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         ) from None
     if found[0] != FORMAT:
         raise FarspanError(f"{path} has format {found[0]!r}, not {FORMAT!r}; `farspan convert` makes one")
-    if found[1] == 1:  # without generation settings
-        manifest.setdefault("generation", {})
-    elif found[1] != VERSION:
+    if found[1] != VERSION:
         raise FarspanError(
             f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
             "the farspan that wrote it"

@@ -79,9 +79,9 @@ class Vocabulary:
         """
         ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
         special = SpecialTokens(ids, int(values["size"]))
-        size, frame = int(values["tokenizer_size"]), values.get("frame")  # missing in version 1
-        frame = None if frame is None else tuple(map(str, frame))
-        return cls(special, size, values["tokenizer_fingerprint"], values["decoder_start"], frame)
+        frame = None if values["frame"] is None else tuple(map(str, values["frame"]))
+        size, fingerprint = int(values["tokenizer_size"]), values["tokenizer_fingerprint"]
+        return cls(special, size, fingerprint, values["decoder_start"], frame)
 
 
 def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:

@@ -24,25 +24,9 @@ def test_a_statement_is_read_back():
     assert DocumentUse.of(manifest(builder="fifth", document_use=asdict(use))) == use
 
 
-@pytest.mark.parametrize(
-    ("config", "truncated", "overlap", "max_uses", "one_shard"),
-    [
-        ({"builder": "random"}, False, 0, 1, True),
-        ({"builder": "random", "drop_ragged_tail": True}, True, 0, 1, True),
-        ({"builder": "linked", "max_uses": 2}, False, 0, 2, False),
-        ({"builder": "long", "overlap": 64}, True, 64, None, True),
-        ({"builder": "clusters"}, True, 0, 1, True),
-    ],
-)
-def test_corpora_without_a_statement_have_the_rules_of_their_builder(config, truncated, overlap, max_uses, one_shard):
-    use = DocumentUse.of(manifest(**config))
-    assert (use.truncated, use.overlap, use.max_uses, use.one_shard) == (truncated, overlap, max_uses, one_shard)
-    assert use.left_out
-
-
-def test_an_unknown_builder_has_to_state_it():
-    with pytest.raises(FarspanError, match=r"config\.builder 'fifth' is unknown, and config\.document_use"):
-        DocumentUse.of(manifest(builder="fifth"))
+def test_a_corpus_has_to_state_it():
+    with pytest.raises(FarspanError, match=r"config\.document_use, .* builder 'random' uses documents, is missing"):
+        DocumentUse.of(manifest(builder="random"))
 
 
 @pytest.mark.parametrize("stated", [5, {}, {**asdict(DocumentUse()), "overlap": -1}, {**asdict(DocumentUse()), "x": 1}])
@@ -53,12 +37,12 @@ def test_malformed_statements_are_refused(stated):
 
 def restate(folder: str, builder: str, use: DocumentUse | None, filtered: int = 0) -> None:
     old = read_manifest(folder)
-    config = {**old.config, "builder": builder}
+    stated = {} if use is None else {"document_use": asdict(use)}
+    config = {name: value for name, value in old.config.items() if name != "document_use"}
+    config |= {"builder": builder, **stated}
     counts = {
         name: {**count, "filtered": filtered, "read": count["written"] + filtered} for name, count in old.counts.items()
     }
-    if use is not None:
-        config["document_use"] = asdict(use)
     write_manifest(folder, replace(old, config=config, counts=counts))
 
 
@@ -74,12 +58,8 @@ def test_verification_goes_by_the_statement(tmp_path):
     assert verify(folder) == []
 
 
-def test_verification_of_an_unknown_builder_names_the_manifest(tmp_path):
+def test_verification_without_a_statement_names_the_manifest(tmp_path):
     folder = make_corpus(str(tmp_path / "corpus"))
     restate(folder, "fifth", None)
-    with pytest.raises(FarspanError, match=rf"{os.path.join(folder, 'manifest.json')}: config\.builder 'fifth'"):
+    with pytest.raises(FarspanError, match=rf"{os.path.join(folder, 'manifest.json')}: config\.document_use, the"):
         verify(folder)
-
-
-def test_the_statement_decides_no_bytes():
-    assert manifest(builder="x", document_use=asdict(DocumentUse())).job == manifest(builder="x").job

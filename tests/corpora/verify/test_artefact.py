@@ -48,15 +48,13 @@ def test_sound_artefacts_have_no_problems(sound, tmp_path):
     assert verify(make_documents(str(tmp_path / "documents"))) == []
 
 
-def copies(folder, version=2):
-    """All other files that an artefact may have, named in its manifest or, in version 1, not."""
+def copies(folder):
+    """All other files that an artefact may have, named in its manifest."""
     for name in ("rejects/documents-00000.arrow", "near-duplicates/link-00000.arrow"):
         with write_shard(os.path.join(folder, name), pa.schema([("reason", pa.string())]), 8) as (writer, _):
             writer.write(pa.record_batch([pa.array(["too_long"])], names=["reason"]))
     np.save(os.path.join(folder, "centroids.npy"), np.ones((2, 3), np.float32))
-    manifest = read_manifest(folder)
-    listed = list_files(folder) if version == 2 else {}
-    write_manifest(folder, replace(manifest, files=listed, format_version=version))
+    write_manifest(folder, replace(read_manifest(folder), files=list_files(folder)))
     return sorted(list_files(folder))
 
 
@@ -66,9 +64,8 @@ def test_a_temporary_file_is_no_part_of_an_artefact(corpus):
     assert verify(corpus) == []
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_every_other_file_is_looked_at(corpus, version):
-    names = copies(corpus, version)
+def test_every_other_file_is_looked_at(corpus):
+    names = copies(corpus)
     assert len(names) == 5
     assert verify(corpus) == []
     for name in names:
@@ -77,17 +74,13 @@ def test_every_other_file_is_looked_at(corpus, version):
         open(path, "wb").write(data[: len(data) // 2])
         assert any(problem.startswith(name) or "tokenizer" in problem for problem in verify(corpus)), name
         open(path, "wb").write(data[:-12] + bytes([data[-12] ^ 1]) + data[-11:])
-        if version == 2:
-            assert any(problem.startswith(f"{name}: ") for problem in verify(corpus)), name
-            os.remove(path)
-            assert f"{name}: No such file or directory" in verify(corpus)
+        assert any(problem.startswith(f"{name}: ") for problem in verify(corpus)), name
+        os.remove(path)
+        assert f"{name}: No such file or directory" in verify(corpus)
         open(path, "wb").write(data)
     open(os.path.join(corpus, "rejects", "stranger"), "wb").close()
     open(os.path.join(corpus, "README.md"), "wb").close()
-    assert [p for p in verify(corpus) if "stranger" in p] == (
-        ["rejects/stranger: not in the manifest"] * (version - 1)
-        or [p for p in verify(corpus) if "rejects/stranger: cannot be read" in p]
-    )
+    assert [p for p in verify(corpus) if "stranger" in p] == ["rejects/stranger: not in the manifest"]
 
 
 def test_a_pipe_in_place_of_a_shard_is_not_waited_for(corpus):

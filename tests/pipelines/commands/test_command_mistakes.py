@@ -1,15 +1,8 @@
-"""Jobs as they are typed: their own flags, Beam's, and former names."""
+"""Mistyped flags of jobs and commands."""
 
 from __future__ import annotations
 
 from tests.artefacts import make_documents
-
-
-def test_the_former_name_of_related_is_a_warning(run):
-    status, out, err = run("corpus", "clusters", "--help")
-    assert (status, err) == (0, "farspan: corpus clusters is now corpus related; the old name will go\n")
-    assert "usage: farspan corpus related" in out
-    assert "clusters" not in run("corpus", "--help")[1]
 
 
 def test_a_misspelt_flag_is_an_error_that_suggests(run, tmp_path):

@@ -73,7 +73,7 @@ def test_the_receipt_of_another_task_is_refused(begun):
         finalize(str(begun))
 
 
-@pytest.mark.parametrize("damage", ["{}", "[1]", '{"head": {"format_version": 2}, "tasks": []}', "nonsense"])
+@pytest.mark.parametrize("damage", ["{}", "[1]", '{"head": {"format_version": 1}, "tasks": []}', "nonsense"])
 def test_a_damaged_start_is_refused(begun, damage):
     path = begun / "_work" / "job.json"
     path.write_text(damage)

@@ -44,7 +44,7 @@ class Run:
         self.model, self.said = model, []
         self.optimizer = build_optimizer(model, OptimizerConfig(name=kind, learning_rate=0.1))
         config = CheckpointConfig(asynchronous=asynchronous, keep=2)
-        self.checkpoints = Checkpoints(Path(directory), config, world, {"seed": 1}, None, self.said.append)
+        self.checkpoints = Checkpoints(Path(directory), config, world, {"seed": 1}, {"size": 5}, self.said.append)
 
     def restore(self):
         return self.checkpoints.restore(self.model, self.optimizer)

@@ -111,9 +111,9 @@ def test_another_run_is_refused_showing_both(tmp_path):
 
 def test_another_version_is_refused_by_name(tmp_path):
     path = save(tmp_path, 1) / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 1}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 2}))
     with pytest.raises(
-        FarspanError, match=r"'farspan.checkpoint' version 1; this farspan reads 'farspan.checkpoint' v"
+        FarspanError, match=r"'farspan.checkpoint' version 2; this farspan reads 'farspan.checkpoint' version 1"
     ):
         load(tmp_path)
 

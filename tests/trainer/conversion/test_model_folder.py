@@ -51,7 +51,7 @@ def test_a_changed_file_is_damage(folder, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 3}, "version 3"),
+        ({"format_version": 2}, "version 2"),
         ({"format": "farspan.masks"}, "farspan.masks"),
         ({"more": 1}, "has the keys"),
         ({"config": {"width": 16}}, "config"),

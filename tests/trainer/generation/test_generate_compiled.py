@@ -17,7 +17,6 @@ from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions.absolute import Learned
 
-
 EXTRA = replace(
     tiny_config(EncoderConfig(layers=2, positions=Learned(64), attention=Staggered(8, 3))),
     decoder=DecoderConfig(layers=2, positions=Learned(64), global_cross_attention=True),

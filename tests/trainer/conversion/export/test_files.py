@@ -145,11 +145,6 @@ def test_what_a_model_folder_says_of_frame_and_generation_is_read_back(tmp_path)
     write_model_folder(replace(model, generation={"num_beams": 4}), tmp_path / "ours")
     again = read_model_folder(tmp_path / "ours")
     assert (again.vocabulary.frame, again.generation) == (("<eos>",), {"num_beams": 4})
-    manifest = json.loads((tmp_path / "ours" / "manifest.json").read_text())
-    del manifest["generation"], manifest["vocabulary"]["frame"]
-    (tmp_path / "ours" / "manifest.json").write_text(json.dumps({**manifest, "format_version": 1}))
-    older = read_model_folder(tmp_path / "ours")
-    assert (older.vocabulary.frame, older.generation) == (None, {})
 
 
 SETTINGS = {
