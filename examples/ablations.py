@@ -1,4 +1,4 @@
-"""BART-LS's ablations at small size: which attention, which corpus and which objective make a better long model?
+"""BART-LS's ablations at small size: models that differ in attention, corpus or objective.
 
 A short model is pretrained on rows of 256 tokens, as BART was on rows of 512, and extended to long rows by ``farspan
 convert``. As in tables 1, 2 and 3 of Xiong et al. 2022, one thing varies at a time:
@@ -7,9 +7,9 @@ convert``. As in tables 1, 2 and 3 of Xiong et al. 2022, one thing varies at a t
 2. corpus of the long pretraining, with pooling: none, long documents, random and linked short ones;
 3. objective of the long pretraining, on random rows: spans of 5 tokens, mixed spans, principal sentences, model-based.
 
-Every model is fine-tuned on the tasks of ``downstream_tasks.py``, generates answers with beam search, and is scored
-with paired bootstrap intervals. All parts are ``farspan`` commands, run ``--jobs`` at a time; what is finished is
-skipped, so an interrupted run is resumed by the same call.
+Every model is fine-tuned on the tasks of ``downstream_tasks.py`` with several seeds, generates answers with beam
+search, and is scored. Three seeds of so small a model decide nothing (docs/models.md). All parts are ``farspan``
+commands, run ``--jobs`` at a time; what is finished is skipped, so an interrupted run is resumed by the same call.
 
 The recipes are the tiny ones with a decoder of one layer, because deeper decoders can connect facts by themselves.
 Task ``chains`` depends on the encoder most: facts lie far apart in a text of many small blocks, so the encoder has to

@@ -1,4 +1,4 @@
-"""Tables and figure of ``ablations.py``: scores, paired intervals, and the differences that the paper reports."""
+"""Tables and figure of ``ablations.py``: scores and losses of each seed, and the differences that the paper reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
-from objectives.metrics.bootstrap import INTERVAL, resampled
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
 from pipelines.figures.style import grid, label_lines, save, styled, thousands
@@ -64,16 +63,12 @@ class Row:
         model: its model.
         seeds: the score of each seed.
         losses: ``Cell.loss`` of each seed.
-        difference: mean over seeds minus that of the first row; None for the first row.
-        interval: 95 % interval of the difference, paired over the questions.
     """
 
     label: str
     model: Model
     seeds: Sequence[float]
     losses: Sequence[float]
-    difference: float | None = None
-    interval: tuple[float, float] | None = None
 
 
 def read_cells(experiment: Experiment) -> Cells:
@@ -106,23 +101,17 @@ def _last_loss(run: Path) -> float:
 
 
 def rows_of(experiment: Experiment, cells: Cells, number: int, task: str, models: Mapping[str, Model]) -> list[Row]:
-    """The rows of table ``number`` for one task, each compared with the first."""
+    """The rows of table ``number`` for one task."""
     metric = load_metric(METRICS[task])
-    rows: list[Row] = []
-    first: tuple[float, np.ndarray] | None = None
-    for label, model in models.items():
-        runs = [cells[model, task, seed].scores for seed in experiment.seeds]
-        mean = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
-        value, samples = _value(metric, mean), _samples(metric, mean)
-        seeds = [_value(metric, run) for run in runs]
-        losses = [cells[model, task, seed].loss for seed in experiment.seeds]
-        if first is None:
-            first = value, samples
-            rows.append(Row(label, model, seeds, losses))
-        else:
-            low, high = np.percentile(samples - first[1], INTERVAL)
-            rows.append(Row(label, model, seeds, losses, value - first[0], (float(low), float(high))))
-    return rows
+    return [
+        Row(
+            label,
+            model,
+            [_value(metric, cells[model, task, seed].scores) for seed in experiment.seeds],
+            [cells[model, task, seed].loss for seed in experiment.seeds],
+        )
+        for label, model in models.items()
+    ]
 
 
 def _value(metric: Metric, scores: Mapping[str, np.ndarray]) -> float:
@@ -131,13 +120,8 @@ def _value(metric: Metric, scores: Mapping[str, np.ndarray]) -> float:
     return float(metric.combine(means)[metric.primary])
 
 
-def _samples(metric: Metric, scores: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The primary number of each bootstrap sample, ``(samples,)``."""
-    return metric.combine(resampled(scores))[metric.primary]
-
-
 def print_tables(experiment: Experiment, cells: Cells) -> None:
-    """Print a line for each row and task: mean score, seeds, difference to the first row, loss, and score by hops."""
+    """Print a line for each row and task: mean score, seeds, loss, and score by hops."""
     for task in experiment.tasks:
         for number, models in experiment.tables_of(task).items():
             print(f"\ntable {number}, {task}, {load_metric(METRICS[task]).flavour}")
@@ -146,17 +130,11 @@ def print_tables(experiment: Experiment, cells: Cells) -> None:
                 hops = "".join(
                     f"  {number:.0f} hops {score:5.1f}" for number, score in by_hops(experiment, cells, task, row.model)
                 )
-                print(f"  {row.label:<12}{np.mean(row.seeds):6.1f}  ({seeds})  {_difference(row)}{_losses(row)}{hops}")
+                print(f"  {row.label:<12}{np.mean(row.seeds):6.1f}  ({seeds})  {_losses(row)}{hops}")
 
 
 def _losses(row: Row) -> str:
     return f"loss {np.mean(row.losses):.3f} ({' '.join(f'{loss:.3f}' for loss in row.losses)})"
-
-
-def _difference(row: Row) -> str:
-    if row.difference is None or row.interval is None:
-        return f"{'':26}"
-    return f"{row.difference:+5.1f}  [{row.interval[0]:+5.1f}, {row.interval[1]:+5.1f}]  "
 
 
 def by_hops(experiment: Experiment, cells: Cells, task: str, model: Model) -> list[tuple[float, float]]:
@@ -186,9 +164,9 @@ def _mean_value(experiment: Experiment, cells: Cells, task: str, model: Model, c
 def draw(experiment: Experiment, cells: Cells, path: Path) -> None:
     """Draw two panels for each table and task, and one for each task with the score over source length, or over hops.
 
-    On the left, a dot is a seed's score; the bar is the 95 % interval of the difference to the first row, paired over
-    the questions; the grey tick is the paper's difference, in the column that is nearest to the task. On the right, a
-    dot is the difference of a seed's training loss to the first row with the same seed.
+    On the left, a dot is a seed's score less the mean of the first row; the grey tick is the paper's difference, in the
+    column that is nearest to the task. On the right, a dot is the difference of a seed's training loss to the first
+    row with the same seed.
     """
     tasks, numbers = experiment.tasks, list(experiment.chosen)
     columns = 2 * len(tasks)
@@ -222,8 +200,6 @@ def _panel(axis: Any, rows: Sequence[Row], paper: Sequence[float], title: str) -
         axis.plot(
             [seed - base for seed in row.seeds], [place] * len(row.seeds), "o", color="C0", markersize=3, alpha=0.6
         )
-        if row.interval is not None:
-            axis.plot(row.interval, [place, place], color="C0", linewidth=1.2)
         if place < len(paper):
             axis.plot(paper[place], place, "|", color="0.5", markersize=9)
     _finish(axis, rows, title, f"difference to {rows[0].label} ({base:.1f})")
