@@ -11,8 +11,8 @@ choose the same sentences by the same scores, except for these differences:
   sentence.
 - Targets are never truncated silently: sentences enter best first, up to ``target_length``. PEGASUS hides all chosen
   sentences and truncates the target; it also shortens the document before greedy selection.
-- PEGASUS lower-cases ASCII only, so it does not map U+0130 and U+212A to i and k; its stopwords differ
-  (``objectives.sentences.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
+- PEGASUS lower-cases ASCII only, so it does not map U+0130 and U+212A to i and k. ``hybrid`` puts no token for the
+  chosen strategy into the source.
 
 ``docs/objectives.md`` lists every difference with the share of choices that agree.
 """
@@ -78,7 +78,7 @@ from objectives.sentences.selection import (
     uniform,
     with_noise,
 )
-from objectives.sentences.stopwords import english_stopwords, english_stopwords_version
+from objectives.sentences.stopwords import ENGLISH_STOPWORDS
 from objectives.sentences.texts import decoded_texts, token_texts
 from objectives.sentences.treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
 
@@ -99,7 +99,7 @@ class PrincipalSentences:
         counts: weight of an n-gram: its occurrences (``orig``), 1 (``uniq``), or log(1 + occurrences) (``log``).
         ngram: words per n-gram.
         words: ``rouge`` (runs of ASCII letters and digits), ``unicode`` (words of any script), or ``tokens``.
-        stopwords: words to ignore: ``none``, ``english`` (spaCy's list), or a list.
+        stopwords: words to ignore: ``none``, ``english`` (PEGASUS's 127), or a list.
         precision: precision of scores and numbers of sentences, ``float64`` or ``float32``.
         ties: order of equal scores: the ``earlier`` or the ``later`` sentence is chosen first.
         treatments: probabilities that a chosen sentence is hidden behind the mask token, replaced, left unchanged, or
@@ -181,11 +181,6 @@ class PrincipalSentences:
     def options(self) -> dict[str, Any]:
         """All options as JSON values."""
         return options_of(self)
-
-    @property
-    def tools(self) -> dict[str, str]:
-        """Origin of the stopwords; the tokenizer is the corpus's."""
-        return {"stopwords": english_stopwords_version()} if self.stopwords == "english" else {}
 
     def with_tools(self, tools: Tools) -> PrincipalSentences:
         """Return a copy that can decode rows with ``tools.tokenizer``."""
@@ -301,10 +296,6 @@ class PrincipalSentences:
                 "equip(objective, Tools(tokenizer)), or give words=tokens"
             )
         texts, starts = decoded_texts(batch, sentences, self._tools.tokenizer)
-        return split_words(texts, starts, stopwords=self._stopwords, words=self.words)
-
-    @property
-    def _stopwords(self) -> Collection[str]:
-        if isinstance(self.stopwords, str):
-            return english_stopwords() if self.stopwords == "english" else ()
-        return self.stopwords
+        lists: Mapping[Any, Collection[str]] = {"none": (), "english": ENGLISH_STOPWORDS}
+        listed = lists[self.stopwords] if isinstance(self.stopwords, str) else self.stopwords
+        return split_words(texts, starts, stopwords=listed, words=self.words)

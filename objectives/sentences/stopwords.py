@@ -1,32 +1,17 @@
-"""Lists of stopwords, by name."""
+"""The English stopwords of PEGASUS.
 
-from __future__ import annotations
+Source: google-research/pegasus (Apache-2.0), ``pegasus/ops/testdata/english_stopwords``, which
+``pegasus/params/pegasus_params.py`` names: 127 words in this order, NLTK's list of 2015. LongT5
+(``longt5/preprocessors.py``) names the same list in a comment. No package of the index has exactly these words.
+"""
 
-import runpy
-from functools import lru_cache
-from importlib.metadata import Distribution, distribution
+_WORDS = """
+i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
+herself it its itself they them their theirs themselves what which who whom this that these those am is are
+was were be been being have has had having do does did doing a an the and but if or because as until while of
+at by for with about against between into through during before after above below to from up down in out on
+off over under again further then once here there when where why how all any both each few more most other
+some such no nor not only own same so than too very s t can will just don should now
+"""
 
-from corpora.errors import from_extra
-
-
-@lru_cache(maxsize=1)
-def english_stopwords() -> frozenset[str]:
-    """Return spaCy's list of 326 English stopwords.
-
-    PEGASUS uses NLTK's list of 2015, with 127 words. After splitting both like text, spaCy's lacks don, having and
-    theirs, and has 188 more, such as also, however, one. In Wikipedia, 84 to 97 % of the sentences that presets choose
-    are the same with both (docs/objectives.md). PEGASUS's list can be given as option ``stopwords``.
-    """
-    # Only this file is loaded, because importing its package imports torch.
-    path = _spacy().locate_file("spacy/lang/en/stop_words.py")
-    return frozenset(runpy.run_path(str(path))["STOP_WORDS"])
-
-
-def english_stopwords_version() -> str:
-    """Return name and version of the library that has the list, for manifests."""
-    return f"spacy {_spacy().version}"
-
-
-def _spacy() -> Distribution:
-    with from_extra("spacy", "the list of English stopwords"):
-        return distribution("spacy")
+ENGLISH_STOPWORDS = tuple(_WORDS.split())

@@ -12,14 +12,12 @@ from corpora.schemas.sequences import SequenceBatch
 from objectives.api.protocol import equip
 from objectives.api.tools import Tools
 from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.stopwords import english_stopwords
+from objectives.sentences.stopwords import ENGLISH_STOPWORDS
 from tests.factories import make_sequences
 from tests.objectives.handmade import Pieces, real_rows
 from tests.objectives.plain_sentences import plain_row
 
 KEY = make_key(0, "test")
-# What a stopword such as "don't" comes to once it is split as text is.
-STOPWORDS = {part for word in english_stopwords() for part in word.replace("’", "'").replace("‘", "'").split("'")}
 
 # Parts of words, stopwords, digits, and what is no word.
 PIECES = (
@@ -36,7 +34,7 @@ def corpus_rows(rows: int, seed: int) -> SequenceBatch:
 def check(batch: SequenceBatch, tokenizer, **options) -> None:
     objective = equip(PrincipalSentences(**options), Tools(tokenizer))
     o = objective.options
-    stopwords = STOPWORDS if o["stopwords"] == "english" else ()
+    stopwords = ENGLISH_STOPWORDS if o["stopwords"] == "english" else ()
     masks = objective.mask(batch, KEY)
     for row in range(len(batch)):
         spans, replacements = plain_row(batch, row, KEY, o, tokenizer.decode_with_offsets, stopwords)

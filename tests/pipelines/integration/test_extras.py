@@ -9,13 +9,28 @@ from tests.artefacts import make_corpus, make_documents
 
 EXTRAS = ("apache_beam", "grpc", "threadpoolctl", "faiss", "spacy", "matplotlib", "tensorboard", "boto3", "botocore")
 
+_WITHOUT = """
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError
+
+hidden, find = sys.argv[1].split(","), Distribution.from_name
+
+def find_unless_hidden(name):
+    if name in hidden:
+        raise PackageNotFoundError(name)
+    return find(name)
+
+Distribution.from_name = find_unless_hidden
+sys.modules.update(dict.fromkeys(hidden))
+from pipelines.cli import main
+
+main(sys.argv[2:])
+"""
+
 
 def without(*hidden: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process where modules cannot be imported."""
-    program = (
-        f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); from pipelines.cli import main; main(sys.argv[1:])"
-    )
-    return subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True)
+    """Run a command in a process where modules can be neither imported nor found among the installed ones."""
+    return subprocess.run([sys.executable, "-c", _WITHOUT, ",".join(hidden), *command], capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +50,15 @@ def corpus(tmp_path_factory) -> str:
 )
 def test_a_base_install_shows_checks_and_trains(command: list[str], corpus: str):
     done = without(*EXTRAS, command=[corpus if word == "CORPUS" else word for word in command])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("preset", ["pegasus", "pegasus_paper", "pegasus_x", "pegasus_x_4096", "longt5_code"])
+def test_the_documented_install_masks_principal_sentences(preset: str, corpus: str, tmp_path):
+    """``pip install '.[pipelines,view]'`` has no spaCy."""
+    hidden = [name for name in EXTRAS if name not in ("apache_beam", "grpc", "threadpoolctl")]
+    flags = ["--preset", preset, "--corpus", corpus, "--output", str(tmp_path / "masks"), "--quiet"]
+    done = without(*hidden, command=["mask", "principal_sentences", *flags])
     assert (done.returncode, done.stderr) == (0, "")
 
 
