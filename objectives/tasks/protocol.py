@@ -120,6 +120,7 @@ class Task(Protocol):
     - ``lengths(queries, documents, targets) -> Lengths``: rendered lengths and cuts, from lengths alone, which a run
       reports at its start. ``queries`` are ``(n,)`` int64 tokens, ``documents`` n rows of int64 tokens, ``targets``
       ``(n,)`` int64 tokens, ``NO_TARGET`` for none.
+    - ``target_space: bool``: True if targets start with a space, which generated texts then lose.
 
     Attributes:
         name: name of the entry point.

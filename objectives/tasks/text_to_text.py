@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairBatch
 from corpora.storage.ragged import Ragged, read_only
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.options import check, check_choice, check_flag, check_whole, normalize, options_of
 from objectives.api.special_tokens import (
@@ -36,7 +37,7 @@ from objectives.tasks.kernels import BOS, NO_TOKEN, NONE, QUERY, SEPARATORS, fil
 from objectives.tasks.plan import Frame, Plan, plan
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import NO_TARGET, SAMPLES, Lengths, PairFacts, Rendered, document_lengths
-from objectives.tasks.texts import encode_inserted
+from objectives.tasks.texts import encode_inserted, spell_after_space
 
 _SPECIAL = (DOCUMENT_SEPARATOR, END, BEGIN, DOCUMENT_BEGIN, DOCUMENT_END)
 _TEXTS = ("prefix", "middle", "separator")
@@ -73,6 +74,7 @@ class TextToText:
         separator_last: True if a separator also follows the last document.
         begin, end: True if ``<bos>`` starts and ``<eos>`` ends the source, and each block with ``query=every_block``.
         target_begin: True if targets start with ``<bos>``; all end with ``<eos>``.
+        target_space: True if targets start with a space, so that byte-level BPE spells their first word as documents do.
         global_attention: source positions with global attention: ``none``; ``bos``, the first; ``query``, all up to the
             end of the query, in each block; or ``separators``, the first and those of all separators.
         source_length, target_length: maximum positions of encoder and decoder.
@@ -96,12 +98,14 @@ class TextToText:
     begin: bool = True
     end: bool = True
     target_begin: bool = False
+    target_space: bool = False
     global_attention: str = "none"
     source_length: int = 16384
     target_length: int = 1024
     keep: str = "head"
     targets: str = "each"
     _encoded: Mapping[str, tuple[int, ...]] | None = field(default=None, init=False, repr=False, compare=False)
+    _tokenizer: Tokenizer | None = field(default=None, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "text_to_text"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
@@ -113,7 +117,7 @@ class TextToText:
         check_choice(self, "global_attention", *_RULES)
         check_choice(self, "keep", "head", "head_and_tail")
         check_choice(self, "targets", *SAMPLES)
-        check_flag(self, "separator_last", "begin", "end", "target_begin")
+        check_flag(self, "separator_last", "begin", "end", "target_begin", "target_space")
         check_whole(self, "source_length", 8)
         check_whole(self, "target_length", 2)
         check_whole(self, "block", 4)
@@ -151,6 +155,7 @@ class TextToText:
         texts = {option: getattr(self, option) for option in _TEXTS if getattr(self, option) not in (None, *_SPECIAL)}
         encoded = {name: encode_inserted(tools.tokenizer, text, name == "prefix") for name, text in texts.items()}
         object.__setattr__(held, "_encoded", encoded)
+        object.__setattr__(held, "_tokenizer", tools.tokenizer)
         return held
 
     def validate(self, facts: PairFacts) -> SpecialTokens:
@@ -158,11 +163,11 @@ class TextToText:
         table = SpecialTokens.append(facts.vocab_size, facts.owned_tokens, special)
         longest = np.array([facts.max_query_tokens])
         nothing = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
-        self._plan(self._texts(table), longest, nothing, np.array([facts.max_target_tokens]))
+        self._plan(self._texts(table), longest, nothing, self._longest_targets(np.array([facts.max_target_tokens])))
         return table
 
     def lengths(self, queries: np.ndarray, documents: Ragged, targets: np.ndarray) -> Lengths:
-        """Compute rendered lengths and cuts from lengths alone.
+        """Compute rendered lengths and cuts from lengths alone; with ``target_space``, a target counts one token more.
 
         Args:
             queries: ``(n,)`` int64, tokens of each query, 0 for none.
@@ -172,7 +177,10 @@ class TextToText:
         Raises:
             FarspanError: a query leaves no room, or a text needs the tokenizer, but there is none.
         """
-        return self._plan(self._texts(None), queries, documents, targets).lengths
+        return self._plan(self._texts(None), queries, documents, self._longest_targets(targets)).lengths
+
+    def _longest_targets(self, targets: np.ndarray) -> np.ndarray:
+        return targets + (self.target_space & (targets != NO_TARGET))
 
     def render(self, batch: PairBatch, chosen: np.ndarray, special: SpecialTokens) -> Rendered:
         """Render n pairs in one compiled pass.
@@ -189,6 +197,8 @@ class TextToText:
         """
         if (chosen >= np.diff(batch.target_offsets)).any():
             raise IndexError("the index of a chosen target is outside its pair")
+        if self.target_space and (chosen >= 0).any():
+            batch = replace(batch, targets=spell_after_space(self._need_tokenizer("a target"), batch.targets))
         texts, documents = self._texts(special), document_lengths(batch)
         target_rows = batch.target_offsets[:-1] + np.maximum(chosen, 0)
         targets = np.full(len(batch), NO_TARGET, np.int64)
@@ -308,16 +318,18 @@ class TextToText:
                 return []
             if text in _SPECIAL:
                 return [self._id(text, special)]
-            if self._encoded is None:
-                raise FarspanError(
-                    f"{self.name}: the text {text!r} needs the tokenizer; give with_tools(Tools(tokenizer))"
-                )
-            return list(self._encoded[option])
+            self._need_tokenizer(f"the text {text!r}")
+            return list((self._encoded or {})[option])
 
         prefix = ids("prefix")
         source = [self._id(BEGIN, special)] * self.begin + prefix * (self.query != "decoder")
         target = [self._id(BEGIN, special)] * self.target_begin + prefix * (self.query == "decoder")
         return _Texts(*(np.array(one, np.int32) for one in (source, target, ids("middle"), ids("separator"))))
+
+    def _need_tokenizer(self, what: str) -> Tokenizer:
+        if self._tokenizer is None:
+            raise FarspanError(f"{self.name}: {what} needs the tokenizer; give with_tools(Tools(tokenizer))")
+        return self._tokenizer
 
     def _id(self, name: str, special: SpecialTokens | None) -> int:
         if special is None:

@@ -1,7 +1,8 @@
-"""Encoding of texts that a task inserts between texts that are already encoded."""
+"""Encoding of texts that a task inserts between, or spells anew among, texts that are already encoded."""
 
 from __future__ import annotations
 
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
 
 _WORD = "a"
@@ -29,3 +30,16 @@ def encode_inserted(tokenizer: Tokenizer, text: str, first: bool = False) -> tup
         return tuple(between[len(before) : stop])
     after = ids(left + text)
     return tuple(after[len(before) :] if after[: len(before)] == before else ids(text))
+
+
+def spell_after_space(tokenizer: Tokenizer, rows: Ragged) -> Ragged:
+    """Encode n encoded texts again with a space before them, as if they stood inside a text.
+
+    A tokenizer that spells a word alike at the beginning of a text and inside one, such as SentencePiece, which puts a
+    space before each text itself, has nothing to change.
+    """
+    first, both = ([int(token) for token in tokenizer.encode([text]).values] for text in (_WORD, f"{_WORD} {_WORD}"))
+    if both == first + first:
+        return rows
+    texts = [tokenizer.decode(rows[number]) for number in range(len(rows))]
+    return tokenizer.encode([text if text[:1].isspace() else f" {text}" for text in texts])

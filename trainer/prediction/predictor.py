@@ -96,8 +96,9 @@ class Predictor:
         return Predictions([self.text(row) for row in tokens], tokens, scores)
 
     def text(self, tokens: np.ndarray) -> str:
-        """Decode ``(t,)`` generated ids without special tokens."""
-        return self.tokenizer.decode(tokens[~self._left_out[np.minimum(tokens, len(self._left_out) - 1)]])
+        """Decode ``(t,)`` generated ids without special tokens, and without the space that targets start with."""
+        text = self.tokenizer.decode(tokens[~self._left_out[np.minimum(tokens, len(self._left_out) - 1)]])
+        return text.removeprefix(" ") if getattr(self.task, "target_space", False) else text
 
     @cached_property
     def _left_out(self) -> np.ndarray:

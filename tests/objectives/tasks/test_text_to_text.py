@@ -184,6 +184,25 @@ def test_every_layout_is_that_of_plain_python(options, sizes):
 INSERTED = ("prefix", "middle", "separator")
 
 
+@pytest.mark.parametrize("query", ["none", "decoder"])
+def test_targets_with_a_space_are_spelt_as_in_a_document(query):
+    tokenizer = small_tokenizer()
+    task = equip(load_task("text_to_text", None, {"query": query, "target_space": True}), Tools(tokenizer))
+    plain, spaced = (tokenizer.encode([text]).values.tolist() for text in ("lazy dogs", " lazy dogs"))
+    batch = pair_batch([[[100]]] * 2, [[5]] * 2, [[[9], plain], []])
+    special = task.validate(FACTS)
+    rendered = task.render(batch, np.array([1, NO_TARGET]), special)
+    (row, empty), sizes = rendered.examples.target_ids, rendered.examples.target_lengths
+    prompt = [5] if query == "decoder" else []
+    assert row[: sizes[0]].tolist() == [*prompt, *spaced, EOS]
+    assert empty[: sizes[1]].tolist() == prompt
+    told = task.lengths(batch.queries.lengths, document_lengths(batch), np.array([len(plain), NO_TARGET]))
+    assert told.target[0] >= sizes[0]
+    assert told.target[1] == sizes[1]
+    with pytest.raises(FarspanError, match="a target needs the tokenizer"):
+        load_task("text_to_text", None, {"target_space": True}).render(batch, np.array([1, NO_TARGET]), special)
+
+
 def test_rows_do_not_depend_on_their_batch():
     task = load_task("text_to_text", "bart_ls", {"block": 16, "query_length": 5, "source_length": 64})
     special = task.validate(FACTS)

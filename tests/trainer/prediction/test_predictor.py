@@ -65,6 +65,12 @@ def test_texts_have_no_special_tokens(pairs, model):
     assert predictor.text(np.empty(0, np.int32)) == ""
 
 
+def test_texts_lose_the_space_that_targets_start_with(pairs, model):
+    predictor, spaced = predictor_of(pairs, model), predictor_of(pairs, model, target_space=True)
+    tokens = predictor.tokenizer.encode(["  dogs"]).values
+    assert (predictor.text(tokens), spaced.text(tokens)) == ("  dogs", " dogs")
+
+
 def test_pairs_that_the_model_cannot_read_are_named(pairs, model):
     predictor, batch = predictor_of(pairs, model), pairs.take(range(12))
     with pytest.raises(FarspanError, match=r"pair 'pair-\d+': its source has \d+ positions, the encoder 9; let the ta"):
