@@ -74,7 +74,7 @@ class TextToText:
         separator_last: True if a separator also follows the last document.
         begin, end: True if ``<bos>`` starts and ``<eos>`` ends the source, and each block with ``query=every_block``.
         target_begin: True if targets start with ``<bos>``; all end with ``<eos>``.
-        target_space: True if targets start with a space, so that byte-level BPE spells their first word as documents do.
+        target_space: True if targets start with a space; byte-level BPE then spells their first word as documents do.
         global_attention: source positions with global attention: ``none``; ``bos``, the first; ``query``, all up to the
             end of the query, in each block; or ``separators``, the first and those of all separators.
         source_length, target_length: maximum positions of encoder and decoder.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from corpora.errors import FarspanError
@@ -37,7 +39,20 @@ def test_bad_input(kind, texts, size, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_folder_is_refused(tmp_path):
+def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "precious").touch()
-    with pytest.raises(FarspanError, match="not empty"):
+    with pytest.raises(FarspanError, match="is not empty and holds no tokenizer; give a new one"):
         train_tokenizer("byte-level-bpe", ["a"], SIZE, str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_again_keeps_the_same_tokenizer_and_refuses_another(kind, tmp_path):
+    folder = str(tmp_path / "tokenizer")
+    first = train_tokenizer(kind, sample_texts(80), SIZE, folder)
+    files = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).iterdir()}
+    assert train_tokenizer(kind, sample_texts(80), SIZE, folder).fingerprint == first.fingerprint
+    with pytest.raises(FarspanError, match=r"holds another tokenizer \(fingerprint \w{16}, not \w{16}\)"):
+        train_tokenizer(kind, sample_texts(40), SIZE, folder)
+    with pytest.raises(FarspanError, match=r"holds another tokenizer \(\d+ ids, more than 300\); give a new folder"):
+        train_tokenizer(kind, iter(()), 300, folder)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).iterdir()} == files
