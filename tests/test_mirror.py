@@ -1,106 +1,73 @@
-"""The tests mirror the source tree: a module's tests have its path, and a test file names the module it is about.
+"""The tests mirror the rooms of the source tree, not its modules.
 
-- ``corpora/linking/path.py`` is tested by ``tests/corpora/linking/test_path.py``; a part of its tests may lie beside it
-  in ``test_path_PART.py``.
-- Tests of a whole package are named after it, inside it or beside it: ``tests/objectives/tasks/test_tasks.py``.
-- Tests of several modules together lie in a folder ``integration`` of the package that holds the modules. Tests of the
-  whole project lie in ``tests/`` itself.
-- A module of up to ``SHORT`` lines may be tested with what uses it; so may ``kernels.py`` and ``*_kernels.py``, the
-  compiled loops of the module beside them. Benchmarks and examples are run, not tested: only the modules that they
-  share need tests.
+- Tests of the folder ``corpora/linking`` lie in ``tests/corpora/linking``, or in the folder above as
+  ``test_linking.py``. Which module of the folder a file of tests is about is free.
+- Tests of several folders together lie in a folder ``integration`` of the package that holds them. Tests of the whole
+  project lie in ``tests/`` itself.
+- A folder of up to ``SHORT`` lines may be tested with what uses it.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 TREES = ("corpora", "objectives", "trainer", "pipelines", "farspan", "examples", "benchmarks")
-SCRIPTS = ("examples", "benchmarks")
-SHORT = 40  # lines
-EXCUSED = {"__init__.py", "__main__.py"}  # re-exports and start-up
-THROUGH_OTHERS = {"pipelines/engine/cooperative/stage.py"}  # by whole jobs of several processes, in test_run.py
+SHORT = 150  # lines
 
 
-def source_files(root: Path) -> list[Path]:
-    """The modules of all trees, relative to the root."""
-    files = (path for tree in TREES for path in (root / tree).rglob("*.py"))
-    return sorted(path.relative_to(root) for path in files if path.name not in EXCUSED)
+def rooms(root: Path) -> dict[Path, int]:
+    """Folders of the source tree with their number of lines, without those of the folders in them."""
+    lines: dict[Path, int] = {}
+    for path in (path for tree in TREES for path in (root / tree).rglob("*.py")):
+        room = path.parent.relative_to(root)
+        lines[room] = lines.get(room, 0) + path.read_text("utf-8").count("\n")
+    return lines
 
 
-def needs_tests(root: Path, path: Path) -> bool:
-    """True for a module of more than ``SHORT`` lines that is neither a script nor the compiled part of another."""
-    text = (root / path).read_text("utf-8")
-    if path.stem.endswith("kernels"):
-        return False
-    script = path.parts[0] in SCRIPTS and 'if __name__ == "__main__":' in text
-    return len(text.splitlines()) > SHORT and not script
+def rooms_with_tests(root: Path) -> set[Path]:
+    """Folders that files of tests are about, relative to the root."""
+    files = (path.relative_to(root / "tests") for tree in TREES for path in (root / "tests" / tree).rglob("test_*.py"))
+    return {folder for path in files for folder in (path.parent, path.parent / path.stem.removeprefix("test_"))}
 
 
 def untested(root: Path) -> set[str]:
-    """The modules that need tests and have no file of tests."""
-    needed = (path for path in source_files(root) if needs_tests(root, path))
-    return {path.as_posix() for path in needed if not (root / "tests" / path.with_name(f"test_{path.name}")).exists()}
-
-
-def beginnings(name: str) -> Iterable[str]:
-    """``a_b_c``, ``a_b`` and ``a``: the modules that ``test_a_b_c.py`` may be about."""
-    words = name.split("_")
-    return ("_".join(words[:count]) for count in range(len(words), 0, -1))
-
-
-def has_its_place(root: Path, path: Path) -> bool:
-    """True for files named after a module or package of their folder, and for those in a folder ``integration``."""
-    folder = root / path.parent
-    if folder.name == "integration":
-        return folder.parent.is_dir()
-    names = {file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")}
-    if folder.is_dir():
-        names.add(folder.name)
-    return not names.isdisjoint(beginnings(path.stem.removeprefix("test_")))
+    """Folders with more than ``SHORT`` lines and no tests."""
+    tested = rooms_with_tests(root)
+    return {room.as_posix() for room, lines in rooms(root).items() if lines > SHORT and room not in tested}
 
 
 def misplaced(root: Path) -> set[str]:
-    """Files of tests, relative to ``tests/``, that break the rule."""
-    files = (path for tree in TREES for path in (root / "tests" / tree).rglob("test_*.py"))
-    paths = (path.relative_to(root / "tests") for path in files)
-    return {path.as_posix() for path in paths if not has_its_place(root, path)}
+    """Files of tests, relative to ``tests/``, whose folder mirrors none of the source tree."""
+    files = (path.relative_to(root / "tests") for tree in TREES for path in (root / "tests" / tree).rglob("test_*.py"))
+    return {
+        path.as_posix() for path in files if not (root / path.parent.as_posix().removesuffix("/integration")).is_dir()
+    }
 
 
-def test_every_longer_module_has_tests_of_its_own():
-    assert untested(ROOT) == THROUGH_OTHERS
+def test_every_room_has_tests():
+    assert untested(ROOT) == set()
 
 
-def test_every_file_of_tests_has_a_module():
+def test_every_file_of_tests_has_a_room():
     assert misplaced(ROOT) == set()
 
 
-def plant(root: Path, monkeypatch: pytest.MonkeyPatch, test: str) -> None:
-    """A tree ``a`` with the module ``a/b/read.py``, and one file of tests."""
-    monkeypatch.setattr("tests.test_mirror.TREES", ("a",))
-    for name in ("a/b/read.py", "a/b/__init__.py", f"tests/a/{test}"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
-
-
 @pytest.mark.parametrize(
-    "name", ["b/test_read.py", "b/test_read_damage.py", "b/test_b_ways.py", "test_b.py", "b/integration/test_ways.py"]
+    ("test", "wrong"),
+    [
+        ("b/test_ways.py", set()),
+        ("b/integration/test_ways.py", set()),
+        ("test_b.py", set()),
+        ("c/test_read.py", {"a/c/test_read.py"}),
+        ("c/integration/test_ways.py", {"a/c/integration/test_ways.py"}),
+    ],
 )
-def test_names_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
-    plant(tmp_path, monkeypatch, name)
-    assert misplaced(tmp_path) == set()
-
-
-@pytest.mark.parametrize("name", ["test_read.py", "b/test_damage.py", "b/test_reads.py", "c/integration/test_ways.py"])
-def test_names_that_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
-    plant(tmp_path, monkeypatch, name)
-    assert misplaced(tmp_path) == {f"a/{name}"}
-
-
-def test_a_long_module_without_tests_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    plant(tmp_path, monkeypatch, "b/test_read_damage.py")
-    (tmp_path / "a/b/read.py").write_text("\n" * SHORT)
-    assert untested(tmp_path) == set()
-    (tmp_path / "a/b/read.py").write_text("\n" * (SHORT + 1))
-    assert untested(tmp_path) == {"a/b/read.py"}
+def test_rooms_without_tests_and_tests_without_rooms_are_found(tmp_path: Path, monkeypatch, test: str, wrong: set[str]):
+    monkeypatch.setattr("tests.test_mirror.TREES", ("a",))
+    for name in ("a/b/read.py", f"tests/a/{test}"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("\n" * (SHORT + 1))
+    assert misplaced(tmp_path) == wrong
+    tested = test in ("b/test_ways.py", "test_b.py")
+    assert untested(tmp_path) == (set() if tested else {"a/b"})
