@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 from corpora.errors import FarspanError
 from corpora.settings import parse
-from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.strict_json import StructureError, parse_json
+from trainer.checkpoint.run_files import RECIPE, DamagedError, read_sealed
 from trainer.recipe import Recipe
-
-RECIPE = "recipe.json"
-
-
-def keep_recipe(recipe: Recipe, directory: Path) -> None:
-    """Write the recipe of a run into its directory."""
-    write_bytes(str(directory / RECIPE), json.dumps(asdict(recipe), indent=1).encode() + b"\n")
 
 
 def kept_recipe(directory: Path) -> Recipe | None:
@@ -30,6 +20,6 @@ def kept_recipe(directory: Path) -> Recipe | None:
     if not path.is_file():
         return None
     try:
-        return parse(Recipe, parse_json(read_bytes(str(path))), str(path))
-    except StructureError as error:
+        return parse(Recipe, read_sealed(path)["recipe"], str(path))
+    except (DamagedError, KeyError) as error:
         raise FarspanError(f"{path}: is damaged ({error}); continue the run, which writes it again") from None

@@ -12,9 +12,6 @@ from trainer.data.batch import Batch
 from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 
-METRICS = "metrics.jsonl"
-"""File in a run's directory with one JSON object per update or evaluation."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsConfig:

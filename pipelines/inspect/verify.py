@@ -1,4 +1,4 @@
-"""``farspan verify``: check an artefact by its format, or the checkpoints of a run."""
+"""``farspan verify``: check an artefact by its format, or the files of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from corpora.storage.files import is_local
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify import artefact
 from pipelines.inspect.options import Verify
+from trainer.checkpoint import run_files
 from trainer.checkpoint.files import checkpoints_in, find_fault
+from trainer.checkpoint.files import read_manifest as read_checkpoint
 
 
 def verify(
@@ -20,7 +22,7 @@ def verify(
     corpus: str | os.PathLike[str] | None = None,
     documents: str | os.PathLike[str] | None = None,
 ) -> list[str]:
-    """List every problem of an artefact, or of the checkpoints of a run.
+    """List every problem of an artefact, or of the files of a run.
 
     Args:
         folder: folder of an artefact, a run or a checkpoint.
@@ -33,7 +35,12 @@ def verify(
     place = os.fspath(folder)
     if is_local(place) and (checkpoints := checkpoints_in(Path(place))):
         faults = {path: find_fault(path) for path in checkpoints}
-        return [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
+        problems = [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
+        if (run := Path(place)) == checkpoints[0].parent.parent:
+            newest = next((read_checkpoint(path) for path in checkpoints if not faults[path]), None)
+            known = (newest or {}).get("vocabulary") or {}
+            problems += run_files.find_faults(run, newest["step"] if newest else 0, known.get("tokenizer_fingerprint"))
+        return problems
     format = read_manifest(place).format
     if format == "farspan.masks":
         from objectives.api.verify import verify_masks  # the checks are loaded by format, as each has its own imports

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError, from_extra
-from trainer.metrics import METRICS
-from trainer.run.logs import STARTS, read_lines
+from trainer.checkpoint.run_files import METRICS, STARTS, read_lines
 
 HELD_OUT = "held_out_loss"
 """Metric of all held-out data together; with several sources, ``held_out_loss/NAME`` is that of one."""

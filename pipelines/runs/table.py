@@ -19,8 +19,7 @@ from corpora.reporting import current, result
 from pipelines.engine.pace import short
 from pipelines.runs.logs import HELD_OUT, Logs, read_logs, records_in
 from pipelines.runs.options import Runs
-from trainer.metrics import METRICS
-from trainer.run.about import SUMMARY
+from trainer.checkpoint.run_files import METRICS, SUMMARY
 
 _LOG_WIDTH = 160  # characters of a line if the output is no terminal
 _RATES = 20  # number of latest updates over which the speed is averaged

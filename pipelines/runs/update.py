@@ -14,12 +14,12 @@ from rich.text import Text
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from pipelines.inspect.pair_text import print_pair
 from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
 from pipelines.pieces.titles import Titles, find_titles
+from trainer.checkpoint.run_files import STARTS, read_lines, read_tokenizer
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
@@ -27,7 +27,6 @@ from trainer.data.order import partition
 from trainer.data.paired import PairedSource
 from trainer.kept_recipe import kept_recipe
 from trainer.recipe import Recipe
-from trainer.run.logs import STARTS, read_lines
 from trainer.run.sources import open_stages
 
 
@@ -91,6 +90,18 @@ def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
     if recipe is None:
         raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
     return update_rows(recipe, step, _processes(place, step), rank)
+
+
+def run_tokenizer(folder: str) -> Tokenizer:
+    """Load the tokenizer of a run.
+
+    Raises:
+        FarspanError: it is damaged, or the run has none.
+    """
+    tokenizer = read_tokenizer(Path(folder))
+    if tokenizer is None:
+        raise FarspanError(f"{folder}: has no folder tokenizer; copy the run again, as a whole")
+    return tokenizer
 
 
 def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
@@ -170,7 +181,7 @@ def show_update(
     if row is not None and not 0 <= row < len(update.rows):
         raise FarspanError(f"--row {row}: the update has rows 0 to {len(update.rows) - 1}")
     console = console or Console(highlight=False, soft_wrap=True)
-    tokenizer = load_tokenizer(str(Path(folder) / "tokenizer"))
+    tokenizer = run_tokenizer(folder)
     _print_list(console, folder, update)
     titles_of = cache(find_titles)
     for number in range(len(update.rows)) if row is None else [row]:

@@ -11,13 +11,12 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.printing import counted
 from corpora.schemas.sequences import SequenceBatch
-from corpora.tokenizers.load import load_tokenizer
 from objectives.api.masks import MaskBatch
 from objectives.api.protocol import Objective
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import Rendered
 from pipelines.pieces.titles import find_titles
-from pipelines.runs.update import Seen, UpdateRows, open_update
+from pipelines.runs.update import Seen, UpdateRows, open_update, run_tokenizer
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.filters import Filter
 from pipelines.view.page import Block, PageOptions, RowPage, Subject
@@ -69,7 +68,7 @@ class StepRows:
             folder: folder of the run.
         """
         self.name, self.folder, self.step = name, folder, update.step
-        self.tokenizer = load_tokenizer(str(Path(folder) / "tokenizer"))
+        self.tokenizer = run_tokenizer(folder)
         self._places = _places(update)
         self.sources = sorted({source for place in self._places for source in place.subject.sources})
         self.described = f"update {update.step:,}, {counted(len(self._places), 'row')}"

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
+from trainer.checkpoint.run_files import RECIPE, keep_recipe
 from trainer.data.curriculum import stage_number
-from trainer.kept_recipe import RECIPE, keep_recipe, kept_recipe
+from trainer.kept_recipe import kept_recipe
 from trainer.model.loss import LossConfig
 from trainer.model.patterns.full import Full
 from trainer.recipe import load_recipe
@@ -289,7 +290,7 @@ def test_an_extension_of_stages_continues_the_last_one():
 def test_a_kept_recipe_is_read_back(tmp_path):
     for name in summaries():
         recipe = load_recipe(name, ["data.corpus=corpus"])
-        keep_recipe(recipe, tmp_path)
+        keep_recipe(asdict(recipe), {}, tmp_path)
         assert kept_recipe(tmp_path) == recipe
     assert kept_recipe(tmp_path / "elsewhere") is None
     (tmp_path / RECIPE).write_text("{")

@@ -8,7 +8,6 @@ compared with its sha256 first.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from corpora.errors import FarspanError
-from corpora.storage.files import sweep, write_bytes
+from corpora.storage.files import sweep
 from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.files import (
     FORMAT,
@@ -42,6 +41,7 @@ from trainer.checkpoint.files import (
     step_of,
     sync_folder,
 )
+from trainer.checkpoint.run_files import write_sealed
 from trainer.checkpoint.run_lock import RunLock, read_record
 from trainer.checkpoint.selection import Selection, best_steps, write_best
 from trainer.checkpoint.state import (
@@ -276,7 +276,7 @@ class Checkpoints:
             return
         self._lock.require_newest()
         manifest = {**read_manifest(path), "selection": self.selection.to_json()}
-        write_bytes(str(path / MANIFEST), json.dumps(manifest, indent=1).encode())
+        write_sealed(path / MANIFEST, manifest)
         write_best(self._directory, self.selection)
 
     def _write_share(self, temporary: Path, states: Mapping[str, Tensors]) -> dict[str, Any]:
@@ -294,7 +294,7 @@ class Checkpoints:
         if not self._lock:
             return
         self._lock.require_newest()
-        write_bytes(str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
+        write_sealed(temporary / MANIFEST, manifest)
         for folder in (temporary / MODEL, temporary / OPTIMIZER, temporary):
             sync_folder(folder)
         if path.exists():  # damaged, or the run would have resumed from it

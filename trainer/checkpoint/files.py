@@ -19,17 +19,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from corpora.errors import FarspanError
-from corpora.storage.files import read_bytes
-from corpora.storage.strict_json import Natural, Sha256, StructureError, decode, parse_json
+from corpora.storage.strict_json import Natural, Sha256, StructureError, decode
 from corpora.storage.temporary import temporary_name
+from trainer.checkpoint.run_files import DamagedError, read_sealed
 
 FORMAT, VERSION = "farspan.checkpoint", 1
 MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
 EXTENSION = "run.extend"
-
-
-class DamagedError(Exception):
-    """A file of a checkpoint differs from what was written."""
 
 
 class Facts(TypedDict):
@@ -83,9 +79,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         FarspanError: a format or version that this farspan does not know.
     """
     try:
-        manifest = parse_json(read_bytes(str(path / MANIFEST)))
+        manifest = read_sealed(path / MANIFEST)
         found = manifest["format"], manifest["format_version"]
-    except (OSError, StructureError, KeyError, TypeError) as error:
+    except (DamagedError, KeyError) as error:
         raise DamagedError(f"{MANIFEST}: {error}") from None
     if found != (FORMAT, VERSION):
         raise FarspanError(

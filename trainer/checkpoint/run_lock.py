@@ -7,15 +7,13 @@ a process that finds a higher count at its next checkpoint stops, because a late
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
-from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.strict_json import StructureError, parse_json
+from trainer.checkpoint.run_files import DamagedError, read_sealed, write_sealed
 
 _RECORD, _LOCK = "run.json", "run.lock"
 
@@ -55,7 +53,7 @@ class RunLock:
         """Raise the start counter, so that an older process still running stops at its next checkpoint."""
         self.start = read_record(self._directory).get("start", 0) + 1
         record = {"start": self.start, "process": os.getpid(), "host": socket.gethostname()}
-        write_bytes(str(self._directory / _RECORD), json.dumps(record).encode())
+        write_sealed(self._directory / _RECORD, record)
         return self.start
 
     def require_newest(self) -> None:
@@ -79,7 +77,7 @@ class RunLock:
 def read_record(directory: Path) -> dict[str, Any]:
     """Read the record of the newest start; empty if there is none or it is unreadable."""
     try:
-        record = parse_json(read_bytes(str(directory / _RECORD)))
-    except (OSError, StructureError):
+        record = read_sealed(directory / _RECORD)
+    except DamagedError:
         return {}
-    return record if isinstance(record, dict) and type(record.get("start")) is int else {}
+    return record if type(record.get("start")) is int else {}

@@ -7,7 +7,6 @@ farspan does not read it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.storage.files import write_bytes
-from trainer.checkpoint.files import DamagedError, checkpoints_in, read_manifest, step_of
+from trainer.checkpoint.files import checkpoints_in, read_manifest, step_of
+from trainer.checkpoint.run_files import DamagedError, write_sealed
 
 BEST = "best.json"
 _NEWEST, _BEST = "newest", "best"
@@ -80,7 +79,7 @@ def write_best(directory: Path, selection: Selection) -> None:
     """Write ``best.json`` of a folder of checkpoints, if there is a best one."""
     if selection.step is not None:
         found = {"metric": selection.metric, "step": selection.step, "value": selection.value}
-        write_bytes(str(directory / BEST), json.dumps(found).encode() + b"\n")
+        write_sealed(directory / BEST, found)
 
 
 def find_checkpoint(path: Path, which: str = _NEWEST) -> Path:

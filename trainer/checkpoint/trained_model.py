@@ -16,12 +16,12 @@ from objectives.api.special_tokens import BEGIN, END, SpecialTokens
 from trainer.checkpoint.files import (
     MANIFEST,
     MODEL,
-    DamagedError,
     check_file,
     check_nothing_else,
     checkpoints_in,
     read_manifest,
 )
+from trainer.checkpoint.run_files import DamagedError
 from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.model.config import ModelConfig
 from trainer.model.joint import GENERATOR

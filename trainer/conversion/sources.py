@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import END, SpecialTokens
 from trainer.checkpoint.files import checkpoints_in, read_manifest
+from trainer.checkpoint.run_files import RECIPE, read_tokenizer
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.checkpoint.trained_model import TrainedModel, find_trained
 from trainer.conversion.hugging_face import (
@@ -19,7 +19,6 @@ from trainer.conversion.hugging_face import (
     read_hugging_face_config,
 )
 from trainer.conversion.model_folder import (
-    TOKENIZER,
     Model,
     is_model_folder,
     read_model_config,
@@ -113,9 +112,11 @@ def _read_run(path: Path) -> Model:
 
 
 def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:
-    """Return the tokenizer files stored beside the run's checkpoints; empty if missing or of another tokenizer."""
-    folder = trained.path.parent.parent / TOKENIZER
-    if not folder.is_dir():
-        return {}
-    tokenizer = load_tokenizer(str(folder))
-    return tokenizer.serialized() if tokenizer.fingerprint == trained.tokenizer_fingerprint else {}
+    """Return the tokenizer's files of the run; empty if the checkpoint was moved away from its run.
+
+    Raises:
+        FarspanError: they are damaged or those of another tokenizer.
+    """
+    run = trained.path.parent.parent
+    tokenizer = read_tokenizer(run, trained.tokenizer_fingerprint) if (run / RECIPE).is_file() else None
+    return tokenizer.serialized() if tokenizer else {}

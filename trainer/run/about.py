@@ -1,12 +1,7 @@
-"""Records of a run beside its checkpoints: its starts, and a summary of its model.
-
-``starts.jsonl`` has a line for each start; ``summary.json`` is written when the run is finished. Neither affects
-training.
-"""
+"""Descriptions of a run beside its checkpoints: its starts, and a summary of its model. They do not affect training."""
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,26 +12,19 @@ from typing import Any
 from torch import nn
 
 from corpora.errors import FarspanError
-from corpora.storage.files import write_bytes
 from corpora.storage.manifest import farspan_version
+from trainer.checkpoint.run_files import METRICS, SUMMARY, read_lines, write_sealed
 from trainer.memory.estimate import Setting, step_memory
-from trainer.metrics import METRICS
 from trainer.model.flops import forward_flops
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.logs import STARTS, read_lines
 
-SUMMARY = "summary.json"
 _LIBRARIES = ("torch", "numpy", "pyarrow", "safetensors", "tokenizers", "transformers")
 
 
-def keep_start(directory: Path, step: int, steps: int, world: World, recipe: str = "") -> None:
-    """Add a line for this start: time, recipe, finished updates, those of the whole run, processes, device, versions.
-
-    Deletes the summary, because only a finished run has one.
-    """
-    (directory / SUMMARY).unlink(missing_ok=True)
-    start = {
+def describe_start(step: int, steps: int, world: World, recipe: str = "") -> dict[str, Any]:
+    """Describe a start: time, recipe, finished updates, those of the whole run, processes, device, versions."""
+    return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "recipe": recipe,
         "step": step,
@@ -45,8 +33,6 @@ def keep_start(directory: Path, step: int, steps: int, world: World, recipe: str
         "device": world.device.type,
         "versions": versions(),
     }
-    with (directory / STARTS).open("ab") as file:
-        file.write(json.dumps(start).encode() + b"\n")
 
 
 def versions() -> dict[str, str]:
@@ -77,7 +63,7 @@ def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: 
         "memory_gib": {"expected": expected, "measured": round(measured, 6), "device": world.device.type},
         "versions": versions(),
     }
-    write_bytes(str(directory / SUMMARY), json.dumps(summary, indent=1).encode() + b"\n")
+    write_sealed(directory / SUMMARY, summary)
 
 
 def model_summary(recipe: Recipe, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:

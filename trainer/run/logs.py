@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
-from trainer.metrics import METRICS, MetricsConfig
-
-STARTS = "starts.jsonl"
-"""File in a run's directory with one JSON object for each start."""
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines, without incomplete lines of a killed run; none without a file."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                yield found
+from trainer.checkpoint.run_files import METRICS, read_lines, seal_line
+from trainer.metrics import MetricsConfig
 
 
 class MetricsFile:
@@ -37,15 +20,8 @@ class MetricsFile:
     def __init__(self, path: Path, step: int) -> None:
         """Open the file for the updates after ``step``, and drop lines of such updates, which will be repeated."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = []
-        if path.exists():
-            for line in path.read_bytes().splitlines(keepends=True):
-                try:
-                    if json.loads(line)["step"] <= step:
-                        kept.append(line)
-                except (ValueError, TypeError, LookupError):  # an incomplete line of a run that was killed
-                    continue
-        write_bytes(str(path), b"".join(kept))
+        kept = [line for line in read_lines(path) if isinstance(line.get("step"), int) and line["step"] <= step]
+        write_bytes(str(path), b"".join(map(seal_line, kept)))
         self._path, self._file = path, path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:
@@ -54,7 +30,7 @@ class MetricsFile:
         Raises:
             FarspanError: the disk is full or gone.
         """
-        line = json.dumps(record).encode() + b"\n"
+        line = seal_line(record)
         try:
             if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,8 +1,7 @@
-"""Setup of a run before its first update: checks of data and model, and a copy of the tokenizer."""
+"""Setup of a run before its first update: checks of data and model."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -16,7 +15,6 @@ from corpora.errors import FarspanError, nearest
 from corpora.printing import counted
 from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
-from corpora.storage import files
 from corpora.storage.files import is_local
 from corpora.storage.sharded_rows import ShardedRows
 from trainer.conversion.convert import check_initial_model
@@ -179,10 +177,3 @@ def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the weights with a vocabulary of one token."""
     with torch.device("meta"):
         return {(name, tuple(value.shape)) for name, value in make_model(model, 1).state_dict().items()}
-
-
-def keep_tokenizer(artefact: str, directory: Path) -> None:
-    """Copy the tokenizer of ``artefact`` into the run's ``directory``, so that its model can be exported with it."""
-    folder = f"{artefact.rstrip('/')}/tokenizer"
-    for path in files.walk(folder):
-        files.write_bytes(str(directory / "tokenizer" / os.path.relpath(path, folder)), files.read_bytes(path))

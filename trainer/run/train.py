@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
 from trainer.data.batch import Batches
 from trainer.data.config import Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
-from trainer.kept_recipe import keep_recipe
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explained, on_every_rank
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
-from trainer.run.about import keep_start, keep_summary
+from trainer.run.about import describe_start, keep_summary
 from trainer.run.display import Display, make_console, say
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut
@@ -30,7 +30,7 @@ from trainer.run.logs import open_metrics
 from trainer.run.loop import Loop, stopped_early
 from trainer.run.profile import Profile
 from trainer.run.signals import Interruption
-from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences, keep_tokenizer
+from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
 from trainer.run.step import Trainer
 from trainer.run.units.choose import open_unit
 from trainer.run.units.unit import TrainUnit
@@ -103,8 +103,8 @@ def _train(
         display.say(consequence)
     loader = unit.loader(world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
-    if source is None and world.first:
-        keep_tokenizer(unit.curriculum[0].data.sources[0].folder, directory)
+    kept = source is None and world.first
+    tokenizer = tokenizer_contents(unit.curriculum[0].data.sources[0].folder) if kept else {}
     peak = peak_tflops(recipe.metrics.peak_tflops, world.device, run.precision)
     trainer = Trainer(unit, on_every_rank(world, unit.build_model), world, peak)
     with ExitStack() as stack:
@@ -112,14 +112,13 @@ def _train(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
         restored = _restore(trainer, unit, directory, checkpoints, display)
-        if world.first:
-            keep_recipe(recipe, directory)
         if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
         ahead = _prefetched(stack, loader, recipe, unit.steps, world, source)
         batches = unit.batches(loader, ahead, trainer.model, world)
         if world.first:
-            keep_start(directory, trainer.step, unit.steps, world, name)
+            keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
+            keep_recipe(asdict(recipe), tokenizer, directory)
         metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
         profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,12 @@ from corpora.errors import FarspanError
 from pipelines.runs.update import update_rows
 from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
+from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.loader import Loader
-from trainer.kept_recipe import keep_recipe
 from trainer.model.positions.absolute import Learned
 from trainer.recipe import Recipe
 from trainer.run.sources import open_stages
-from trainer.run.startup import keep_tokenizer
 
 SPAN = ObjectiveConfig(name="span", preset="t5")
 
@@ -40,8 +39,8 @@ def recipe(tmp_path_factory) -> Recipe:
     )
     data = DataConfig(mixture=sources, source_length=2048, target_length=2048)
     made = replace(toy, model=model, data=data)
-    keep_recipe(made, Path(made.run.directory))
-    keep_tokenizer(sources[0].corpus, Path(made.run.directory))
+    tokenizer = tokenizer_contents(sources[0].corpus)
+    keep_recipe(asdict(made), tokenizer, Path(made.run.directory))
     return made
 
 

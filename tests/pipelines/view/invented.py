@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,9 @@ from pipelines import functions
 from tests.artefacts import make_predictions, small_tokenizer, tokenizer_entry
 from tests.neighbours import make_neighbours
 from tests.trainer.toy import toy_recipe
+from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
 from trainer.data.config import DataConfig, SourceConfig
-from trainer.kept_recipe import keep_recipe
 from trainer.model.positions.absolute import Learned
-from trainer.run.startup import keep_tokenizer
 
 _TALES = [
     "The lighthouse of Port Ostra stood dark for eleven winters. Mira Valen climbed its stairs every evening with a "
@@ -139,8 +138,8 @@ def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str) ->
     decoder = replace(toy.model.decoder, positions=Learned(4096))
     data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096)
     model = replace(toy.model, encoder=encoder, decoder=decoder)
-    keep_recipe(replace(toy, model=model, data=data), Path(folder))
-    keep_tokenizer(tokenizer_of, Path(folder))
+    tokenizer = tokenizer_contents(tokenizer_of)
+    keep_recipe(asdict(replace(toy, model=model, data=data)), tokenizer, Path(folder))
     Path(folder, "starts.jsonl").write_text(json.dumps({"step": 0, "processes": 2}) + "\n")
     return folder
 

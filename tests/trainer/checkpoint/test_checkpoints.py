@@ -156,7 +156,7 @@ def test_killed_while_writing(tmp_path, monkeypatch, moment):
             case "files":
                 patched.setattr(trainer.checkpoint.checkpoints, "file_facts", die)
             case "manifest":
-                patched.setattr(trainer.checkpoint.checkpoints, "write_bytes", die)
+                patched.setattr(trainer.checkpoint.checkpoints, "write_sealed", die)
             case "rename":
                 patched.setattr(os, "replace", die_renaming)
             case "retention":

@@ -12,6 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.small_run import IDENTITY, Run, flip, load, save, shard, steps, truncate
 from trainer.checkpoint.files import MANIFEST, file_facts, find_fault
+from trainer.checkpoint.run_files import read_sealed, write_sealed
 from trainer.checkpoint.state import load_tensors, stored_tensors
 
 
@@ -111,9 +112,9 @@ def test_another_run_is_refused_showing_both(tmp_path):
 
 def test_another_version_is_refused_by_name(tmp_path):
     path = save(tmp_path, 1) / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 2}))
+    write_sealed(path, {**read_sealed(path), "format_version": 0})
     with pytest.raises(
-        FarspanError, match=r"'farspan.checkpoint' version 2; this farspan reads 'farspan.checkpoint' version 1"
+        FarspanError, match=r"'farspan.checkpoint' version 0; this farspan reads 'farspan.checkpoint' v"
     ):
         load(tmp_path)
 
@@ -123,9 +124,9 @@ def test_no_code_is_loaded(tmp_path):
     path = save(tmp_path, 1)
     file = shard(path, "model")
     file.write_bytes(pickle.dumps(find_fault))
-    manifest = json.loads((path / MANIFEST).read_text())
+    manifest = read_sealed(path / MANIFEST)
     manifest["files"][str(file.relative_to(path))] = file_facts(file)
-    (path / MANIFEST).write_text(json.dumps(manifest))
+    write_sealed(path / MANIFEST, manifest)
     assert find_fault(path) is None
     with pytest.raises(FarspanError, match="holds no tensors that farspan wrote"):
         load(tmp_path)

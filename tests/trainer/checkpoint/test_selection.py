@@ -8,6 +8,7 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.small_run import Run, save, steps, truncate
 from trainer.checkpoint.files import MANIFEST
+from trainer.checkpoint.run_files import read_sealed
 from trainer.checkpoint.selection import Selection, find_checkpoint
 
 SCORE = "rouge/geometric_mean"
@@ -60,7 +61,7 @@ def test_the_best_is_kept_beside_the_newest(tmp_path):
     assert find_checkpoint(tmp_path, "best").name == "step-00000002"
     assert find_checkpoint(tmp_path).name == "step-00000005"
     assert find_checkpoint(tmp_path, "4").name == "step-00000004"
-    assert json.loads((tmp_path / "best.json").read_text()) == {"metric": SCORE, "step": 2, "value": 5.0}
+    assert read_sealed(tmp_path / "best.json") == {"metric": SCORE, "step": 2, "value": 5.0}
     selected_run(tmp_path, [1.0, 5.0, 2.0, 3.0, 4.0, 6.0, 1.0], keep=2)
     assert steps(tmp_path) == ["step-00000006", "step-00000007"]
 
@@ -75,7 +76,7 @@ def test_a_run_that_falls_back_still_has_its_best(tmp_path):
     with run.checkpoints:
         assert run.restore() == 3
     assert (run.checkpoints.selection.step, run.checkpoints.selection.value) == (1, 5.0)
-    assert json.loads((tmp_path / "best.json").read_text())["step"] == 1
+    assert read_sealed(tmp_path / "best.json")["step"] == 1
 
 
 def test_a_selection_is_added_to_a_finished_checkpoint(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -16,6 +15,7 @@ from corpora.errors import FarspanError
 from objectives.api.examples import Examples
 from tests.trainer.left_behind import weights_of
 from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
+from trainer.checkpoint.run_files import read_sealed, write_sealed
 from trainer.checkpoint.trained_model import find_trained, vocabulary_of
 from trainer.run.train import train
 
@@ -58,8 +58,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_named_if_there_is_no_other(copi
     first, second = manifests(copied)
     second.write_text("{")
     assert find_trained(copied).path == first.parent
-    values = json.loads(first.read_text())
-    first.write_text(json.dumps({**values, "vocabulary": {**values["vocabulary"], "size": 0}}))
+    values = read_sealed(first)
+    write_sealed(first, {**values, "vocabulary": {**values["vocabulary"], "size": 0}})
     with pytest.raises(FarspanError, match=r"no readable checkpoint \(step-00000002: .*; step-00000001: checkpoint"):
         find_trained(copied)
 
@@ -67,9 +67,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_named_if_there_is_no_other(copi
 @pytest.mark.parametrize("key", ["vocabulary", "selection"])
 def test_a_checkpoint_without_a_key_is_damaged(copied, key):
     for path in manifests(copied):
-        values = json.loads(path.read_text())
+        values = read_sealed(path)
         del values[key]
-        path.write_text(json.dumps(values))
+        write_sealed(path, values)
     with pytest.raises(FarspanError, match=rf"no readable checkpoint \(.*{key}"):
         find_trained(copied)
 

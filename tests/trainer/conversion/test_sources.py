@@ -15,6 +15,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from corpora.errors import FarspanError
 from tests.trainer.conversion.models import tiny_model, tokenizer_files
 from tests.trainer.toy import ToySource, toy_recipe
+from trainer.checkpoint.run_files import keep_recipe
 from trainer.conversion.convert import check_initial_model
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import write_model_folder
@@ -86,11 +87,16 @@ def test_what_holds_no_model_is_refused(sources, tmp_path, read):
             read(sources / kind, "best")
 
 
-def test_a_run_is_read_with_its_tokenizer_only_if_it_is_the_one_that_it_was_trained_with(sources, tmp_path):
+def test_a_run_is_read_with_the_tokenizer_that_it_was_trained_with_alone(sources, tmp_path):
     run = shutil.copytree(sources / "run", tmp_path / "run")
-    (run / "tokenizer").mkdir()
-    (run / "tokenizer/tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
     model = read_model(run)
     assert model.tokenizer == {}  # the toy source names a tokenizer that has no files
     assert model.parent["source_length"] == 24
     assert model.vocabulary.decoder_start == "<eos>"
+    (run / "tokenizer").mkdir()
+    (run / "tokenizer/tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
+    with pytest.raises(FarspanError, match=r"tokenizer/tokenizer.json is no file of the run"):
+        read_model(run)
+    keep_recipe({}, {"tokenizer.json": tokenizer_files()["tokenizer.json"]}, run)
+    with pytest.raises(FarspanError, match=r"tokenizer/ has fingerprint .*, the model toy tokenize; copy the run"):
+        read_model(run)

@@ -7,6 +7,7 @@ import signal
 import threading
 from io import StringIO
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from rich.console import Console
 
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
+from trainer.checkpoint.files import checkpoints_in, step_of
+from trainer.checkpoint.run_files import find_faults
 from trainer.run.train import train
 
 
@@ -61,6 +64,9 @@ def test_kills_at_random_moments_change_nothing(tmp_path, kills, steps):
     for _ in range(kills):
         source = Dying(int(draw.integers(5, 13)), float(draw.uniform(0, 0.02)))
         assert exit_code(killed, source) == -signal.SIGKILL
+        directory = Path(killed.run.directory)
+        if checkpoints := checkpoints_in(directory):
+            assert find_faults(directory, step_of(checkpoints[0]), None) == []
     assert exit_code(killed, ToySource()) == 0
     assert curve(killed) == curve(straight)
     assert [step for step, _ in curve(killed)] == list(range(1, steps + 1))

@@ -10,10 +10,9 @@ from corpora.errors import FarspanError
 from corpora.printing import counted
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME, manifest_sha256
+from trainer.checkpoint.run_files import METRICS, STARTS, read_lines
 from trainer.kept_recipe import kept_recipe
-from trainer.metrics import METRICS
 from trainer.recipe import Recipe
-from trainer.run.logs import STARTS, read_lines
 
 
 def training_section(source: Path) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from corpora.storage.manifest_file import manifest_sha256
 from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
+from trainer.checkpoint.run_files import keep_recipe
 from trainer.conversion.export.training_card import training_section
 from trainer.data.config import ObjectiveConfig
-from trainer.kept_recipe import keep_recipe
 
 
 def test_recipe_data_and_scores(tmp_path):
     corpus = make_corpus(str(tmp_path / "books"))
     recipe = toy_recipe(tmp_path / "run", steps=60)
     data = replace(recipe.data, corpus=corpus, objective=ObjectiveConfig(name="span"))
-    keep_recipe(replace(recipe, data=data), tmp_path / "run")
+    keep_recipe(asdict(replace(recipe, data=data)), {}, tmp_path / "run")
     lines = [
         {"step": 30, "held_out_loss": 4.0},
         {"step": 60, "loss": 3.0, "learning_rate": 0.1},

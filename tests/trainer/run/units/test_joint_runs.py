@@ -12,13 +12,13 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers.load import load_tokenizer
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, SpecialTokens
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model
 from tests.trainer.toy import toy_recipe
+from trainer.checkpoint.run_files import keep_recipe, read_tokenizer, tokenizer_contents
 from trainer.checkpoint.state import load_tensors
 from trainer.conversion.sources import read_model
 from trainer.data.config import ObjectiveConfig, SourceConfig
@@ -33,7 +33,6 @@ from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.config import EvaluationConfig
-from trainer.run.startup import keep_tokenizer
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run.units.joint import JointUnit
@@ -174,8 +173,8 @@ def test_a_corpus_in_a_store_is_the_same_run_with_a_local_copy(corpus, bucket, s
         expected = here.loader(0, 1).step(0)[0].inputs[name]
         assert tensor is expected is None or torch.equal(tensor, expected)
     assert not store.asked("GET", "shards/")
-    keep_tokenizer(f"{bucket}/corpus", tmp_path / "run")
-    assert load_tokenizer(str(tmp_path / "run/tokenizer")).fingerprint == here.tokenizer_fingerprint
+    keep_recipe({}, tokenizer_contents(f"{bucket}/corpus"), tmp_path / "run")
+    assert read_tokenizer(tmp_path / "run").fingerprint == here.tokenizer_fingerprint
 
 
 def test_a_run_records_what_each_of_the_two_sees(corpus, generator):

@@ -1,0 +1,216 @@
+"""The files of a run beside its checkpoints: their names, their checksums, and a check of all of them.
+
+- ``recipe.json``: the recipe with every value, the number of starts, and bytes and sha256 of the tokenizer's files;
+- ``tokenizer/``: a copy of the data's tokenizer;
+- ``starts.jsonl``: a line for each start; replaced as a whole;
+- ``metrics.jsonl``: a line for each update and evaluation; only this file grows, so a killed run may leave it with an
+  incomplete last line;
+- ``summary.json``: written when the run is finished.
+
+Each JSON object, also that of a line, ends with the CRC-32 of its other values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from corpora.errors import FarspanError
+from corpora.storage.files import read_bytes, walk, write_bytes
+from corpora.storage.strict_json import StructureError, parse_json
+from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers.protocol import Tokenizer
+
+RECIPE, TOKENIZER, STARTS, METRICS, SUMMARY = (
+    "recipe.json",
+    "tokenizer",
+    "starts.jsonl",
+    "metrics.jsonl",
+    "summary.json",
+)
+CHECKSUM = "crc32"
+
+
+class DamagedError(Exception):
+    """A file of a run differs from what was written."""
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the checksum to JSON values."""
+    return {**values, CHECKSUM: _checksum(json.loads(json.dumps(values)))}
+
+
+def seal_line(values: Mapping[str, Any]) -> bytes:
+    """Make a line of a file of JSON lines."""
+    return json.dumps(seal(values)).encode() + b"\n"
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON file with its checksum, atomically."""
+    write_bytes(str(path), json.dumps(seal(values), indent=1).encode() + b"\n")
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read a file of ``write_sealed``, without the checksum.
+
+    Raises:
+        DamagedError: it is missing or damaged.
+    """
+    try:
+        return unseal(parse_json(read_bytes(str(path))))
+    except FileNotFoundError:
+        raise DamagedError("is missing") from None
+    except (OSError, StructureError) as error:
+        raise DamagedError(f"cannot be read ({error})") from None
+
+
+def unseal(values: Any) -> dict[str, Any]:
+    """Check and remove the checksum of JSON values.
+
+    Raises:
+        DamagedError: no object, or another checksum.
+    """
+    if not isinstance(values, dict) or CHECKSUM not in values:
+        raise DamagedError("has no checksum")
+    values = dict(values)
+    if values.pop(CHECKSUM) != _checksum(values):
+        raise DamagedError("differs from its checksum")
+    return values
+
+
+def _checksum(values: Any) -> int:
+    return crc32(json.dumps(values, sort_keys=True).encode())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines, without damaged and incomplete lines; none without a file."""
+    for line in _lines(path):
+        try:
+            values = json.loads(line)
+            yield unseal(values) if CHECKSUM in values else dict(values)
+        except (ValueError, TypeError, DamagedError):
+            continue
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+
+
+def content_facts(data: bytes) -> dict[str, Any]:
+    """Make the entry of a file with this content: its bytes and CRC-32."""
+    return {"bytes": len(data), CHECKSUM: crc32(data)}
+
+
+def tokenizer_contents(artefact: str) -> dict[str, bytes]:
+    """Read the files of an artefact's tokenizer, by name."""
+    folder = f"{artefact.rstrip('/')}/{TOKENIZER}"
+    return {path.removeprefix(folder).lstrip("/"): read_bytes(path) for path in walk(folder)}
+
+
+def keep_recipe(values: Mapping[str, Any], tokenizer: Mapping[str, bytes], directory: Path) -> None:
+    """Write ``recipe.json`` and the files of the tokenizer, in place of others, into a run's directory."""
+    for path in (directory / TOKENIZER).rglob("*"):
+        if path.is_file() and str(path.relative_to(directory / TOKENIZER)) not in tokenizer:
+            path.unlink()
+    for name, data in tokenizer.items():
+        write_bytes(str(directory / TOKENIZER / name), data)
+    facts = {name: content_facts(data) for name, data in tokenizer.items()}
+    starts = sum(1 for _ in read_lines(directory / STARTS))
+    write_sealed(directory / RECIPE, {"recipe": values, "tokenizer": facts, "starts": starts})
+
+
+def keep_start(start: Mapping[str, Any], directory: Path) -> None:
+    """Add a line to ``starts.jsonl``, and delete the summary, because only a finished run has one."""
+    (directory / SUMMARY).unlink(missing_ok=True)
+    lines = [*read_lines(directory / STARTS), start]
+    write_bytes(str(directory / STARTS), b"".join(map(seal_line, lines)))
+
+
+def read_tokenizer(directory: Path, fingerprint: str | None = None) -> Tokenizer | None:
+    """Load the tokenizer of a run; None if the run has none, because its data was not an artefact.
+
+    Args:
+        fingerprint: fingerprint of the tokenizer that the run's model was trained with, if known.
+
+    Raises:
+        FarspanError: its files are damaged or those of another tokenizer.
+    """
+    faults = list(_recipe_and_tokenizer_faults(directory))
+    tokenizer = None
+    if not faults and (directory / TOKENIZER).is_dir():
+        try:
+            tokenizer = load_tokenizer(str(directory / TOKENIZER))
+        except FarspanError as error:
+            faults = [str(error)]
+        if tokenizer and fingerprint not in (None, tokenizer.fingerprint):
+            faults = [f"{TOKENIZER}/ has fingerprint {tokenizer.fingerprint[:12]}, the model {str(fingerprint)[:12]}"]
+    if faults:
+        raise FarspanError(
+            f"{directory}: {faults[0]}; copy the run again, or continue it, which writes these files again"
+        )
+    return tokenizer
+
+
+def find_faults(directory: Path, step: int, fingerprint: str | None) -> list[str]:
+    """Describe the faults in a run's files beside its checkpoints.
+
+    Args:
+        directory: directory of the run.
+        step: step of its newest readable checkpoint.
+        fingerprint: tokenizer of that checkpoint.
+    """
+    faults = [*_recipe_and_tokenizer_faults(directory), *_faults_of_lines(directory, step)]
+    for name, needed in ((SUMMARY, False), ("checkpoints/run.json", True), ("checkpoints/best.json", False)):
+        if needed or (directory / name).exists():
+            try:
+                read_sealed(directory / name)
+            except DamagedError as error:
+                faults.append(f"{name} {error}")
+    if not faults:
+        try:
+            read_tokenizer(directory, fingerprint)
+        except FarspanError as error:
+            faults.append(str(error))
+    return faults
+
+
+def _recipe_and_tokenizer_faults(directory: Path) -> Iterator[str]:
+    try:
+        stored: Mapping[str, Mapping[str, Any]] = read_sealed(directory / RECIPE).get("tokenizer", {})
+    except DamagedError as error:
+        yield f"{RECIPE} {error}"
+        return
+    found = {str(path.relative_to(directory / TOKENIZER)): path for path in (directory / TOKENIZER).rglob("*")}
+    for name in sorted(stored.keys() | {name for name, path in found.items() if path.is_file()}):
+        if name not in stored:
+            yield f"{TOKENIZER}/{name} is no file of the run"
+        elif name not in found:
+            yield f"{TOKENIZER}/{name} is missing"
+        elif content_facts(found[name].read_bytes()) != stored[name]:
+            yield f"{TOKENIZER}/{name} differs from its checksum"
+
+
+def _faults_of_lines(directory: Path, step: int) -> Iterator[str]:
+    try:
+        starts = read_sealed(directory / RECIPE).get("starts", 1)
+    except DamagedError:
+        starts = 1
+    logged: dict[str, list[dict[str, Any]]] = {STARTS: [], METRICS: []}
+    for name, values in logged.items():
+        for number, line in enumerate(_lines(directory / name), 1):
+            try:
+                values.append(unseal(json.loads(line)))
+            except (ValueError, DamagedError):
+                if name == METRICS and not line.endswith(b"\n"):
+                    continue  # the run was killed while it wrote the line
+                yield f"{name}: line {number} is damaged"
+    if len(logged[STARTS]) < starts:
+        yield f"{STARTS}: holds {len(logged[STARTS])} of {starts} starts"
+    updates = {line.get("step") for line in logged[METRICS] if "loss" in line}
+    if lacking := [number for number in range(1, step + 1) if number not in updates]:
+        yield f"{METRICS}: has no line for update {lacking[0]}" + (
+            f" and {len(lacking) - 1} others" * (len(lacking) > 1)
+        )
