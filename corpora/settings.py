@@ -160,7 +160,9 @@ def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
         return key, None
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except RecursionError:
+        raise FarspanError(f"{flag} {key}=...: its brackets are nested too deep") from None
+    except ValueError:
         return key, value
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
+from corpora.storage.user_files import read_user_toml
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -46,10 +46,7 @@ def read_tables(
     if str(path) in above:
         chain = " extends ".join(Path(file).name for file in (*above[above.index(str(path)) :], str(path)))
         raise FarspanError(f"{chain}: recipes extend each other in a circle; remove one `extends`")
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FarspanError(f"{path.name} is not valid TOML: {error}") from None
+    values = read_user_toml(path)
     base = values.pop("extends", None)
     if base is None:
         return values, (path.name,)

@@ -6,12 +6,11 @@ folder of datasets. Other ``.arrow`` files beside them are caches of ``map`` and
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
-from corpora.storage.files import read_bytes
+from corpora.storage.user_files import read_user_json
 
 _STATE = "state.json"
 
@@ -40,6 +39,6 @@ def data_files(paths: Sequence[str]) -> list[str]:
 def _named(folder: str) -> set[str]:
     path = posixpath.join(folder, _STATE)
     try:
-        return {posixpath.join(folder, entry["filename"]) for entry in json.loads(read_bytes(path))["_data_files"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {posixpath.join(folder, entry["filename"]) for entry in read_user_json(path)["_data_files"]}
+    except (FarspanError, KeyError, TypeError) as error:
         raise FarspanError(f"{path}: not the state of a saved dataset ({error!r}); save the dataset again") from error

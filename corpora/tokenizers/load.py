@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
+from corpora.storage.user_files import read_user_file, read_user_json
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -33,7 +33,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Tokenizer:
         if os.path.isdir(path):
             return _load_folder(path)
         if os.path.isfile(path):
-            data = _read(path)
+            data = read_user_file(path)
             is_json = data.lstrip()[:1] == b"{"
             return _huggingface(data) if is_json else _sentencepiece(data)
     except FarspanError as error:
@@ -77,13 +77,13 @@ def _load_folder(folder: str) -> Tokenizer:
             for name in ("special_tokens_map.json", "tokenizer_config.json")
             if name in names
         ]
-        data = _read(os.path.join(folder, "tokenizer.json"))
+        data = read_user_file(os.path.join(folder, "tokenizer.json"))
         return _huggingface(data, tuple(special_roles(*configs).items()) if configs else None)
     if "tokenizer_config.json" in names or {"vocab.json", "merges.txt"} <= set(names) or "vocab.txt" in names:
         return _load_pretrained(folder)
     models = [name for name in names if name.endswith(".model")]
     if len(models) == 1:
-        return _sentencepiece(_read(os.path.join(folder, models[0])))
+        return _sentencepiece(read_user_file(os.path.join(folder, models[0])))
     raise FarspanError(
         f"the folder holds {len(models)} .model files and no tokenizer.json; name the tokenizer's file itself"
     )
@@ -124,16 +124,8 @@ def _load_pretrained(name: str) -> Tokenizer:
     return HuggingFaceTokenizer(backend.to_str().encode(), special_roles(tokens))
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def _read_json(path: str) -> Mapping[str, Any]:
-    try:
-        values = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
-        raise FarspanError(f"{os.path.basename(path)}: not JSON ({error}); restore it or leave it out") from None
+    values = read_user_json(path)
     if not isinstance(values, dict):
         raise FarspanError(f"{os.path.basename(path)}: not a JSON object; restore it or leave it out")
     return values

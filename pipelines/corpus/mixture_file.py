@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
@@ -12,6 +11,7 @@ from corpora.packing.options import Packing
 from corpora.packing.windows import Windows
 from corpora.readers import ReadOptions
 from corpora.settings import parse
+from corpora.storage.user_files import read_user_toml
 from pipelines.documents.inputs import Input
 
 SHARES = ("weight", "epochs")  # keys of a source about its share; all others are read options of its input
@@ -113,14 +113,7 @@ def read_mixture_file(file: str) -> MixtureFile:
         FarspanError: the file cannot be read or is no TOML; a key is unknown (the message names the nearest known
             one), missing or without effect; a value has another type or is out of range; or the shares are impossible.
     """
-    try:
-        with open(file, "rb") as handle:
-            values = tomllib.load(handle)
-    except OSError as error:
-        raise FarspanError(f"{file}: cannot be read ({error.strerror}); give a TOML file with the mixture") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FarspanError(f"{file}: is no TOML ({error})") from error
-    mixture = parse(MixtureFile, values, file)
+    mixture = parse(MixtureFile, read_user_toml(file), file)
     if not mixture.sources:
         raise FarspanError(f"{file}: no source; add a table [sources.NAME] for each")
     sources = {}

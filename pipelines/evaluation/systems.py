@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError, first_few, one_line
+from corpora.errors import FarspanError, first_few
 from corpora.printing import counted
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet, open_predictions
+from corpora.storage.user_files import read_user_json
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.answers import option_texts
 
@@ -183,13 +184,7 @@ def read_json(path: str) -> list[tuple[str, str]]:
     Raises:
         FarspanError: the file cannot be read or holds no such object, or a prediction is no text.
     """
-    try:
-        with open(path, "rb") as file:
-            listed = json.loads(file.read(), object_pairs_hook=tuple)
-    except OSError as error:
-        raise FarspanError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FarspanError(f"{path}: not JSON: {one_line(error)}") from error
+    listed = read_user_json(path, pairs=tuple)
     if not isinstance(listed, tuple):
         raise FarspanError(f'{path}: predictions are one JSON object of ids and texts: {{"id": "text", ...}}')
     for name, text in listed:

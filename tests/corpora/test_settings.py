@@ -37,6 +37,12 @@ def test_what_is_assigned_is_read_back(value):
     assert assignment(assigned("data.objective", value)) == ("data.objective", value)
 
 
+def test_absurd_values_are_refused_or_text():
+    with pytest.raises(FarspanError, match=r"--set a=\.\.\.: its brackets are nested too deep"):
+        assignment("a=" + "[" * 60_000)
+    assert assignment("a=" + "1" * 5000) == ("a", "1" * 5000)
+
+
 def test_a_path_is_assigned_as_its_text(tmp_path):
     assert assignment(assigned("data.corpus", tmp_path)) == ("data.corpus", str(tmp_path))
 

@@ -47,7 +47,7 @@ def test_a_file_over_another(tmp_path):
         ('extends = "a.toml"', "", r"a.toml extends a.toml: recipes extend each other in a circle"),
         ('extends = ["tiny"]', "", r"a.toml: extends is \['tiny'\]; give one name or path"),
         ('extends = "tine"', "", r"no recipe 'tine' \(did you mean 'tiny'\?\)"),
-        ('extends = "b.toml"', "[", r"b.toml is not valid TOML"),
+        ('extends = "b.toml"', "[", r"b.toml: not TOML"),
         ('extends = "tiny"\n[run]\nstepz = 7', "", r"a.toml over tiny.toml: \[run\] has no key 'stepz'"),
     ],
 )
@@ -63,10 +63,10 @@ def test_unknown_recipes_and_broken_files(tmp_path):
         load_recipe("bart_ls_bas")
     broken = tmp_path / "broken.toml"
     broken.write_text("[run\n")
-    with pytest.raises(FarspanError, match=r"broken.toml is not valid TOML"):
+    with pytest.raises(FarspanError, match=r"broken.toml: not TOML"):
         load_recipe(str(broken))
     broken.write_bytes(b"\xff\xfe")
-    with pytest.raises(FarspanError, match=r"broken.toml is not valid TOML"):
+    with pytest.raises(FarspanError, match=r"broken.toml: not TOML"):
         load_recipe(str(broken))
     broken.write_text("[run]\nsteps = 3\n")  # the whole is looked at before its parts
     with pytest.raises(FarspanError, match=r"broken.toml lacks model, data; add what is missing"):

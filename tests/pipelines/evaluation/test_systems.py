@@ -111,6 +111,7 @@ def test_an_id_twice(made, tmp_path):
         ('{"a": null}', "the prediction of 'a' is null; give a text"),
         ('{"a": {"b": "c"}}', "the prediction of 'a' is"),
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON: its brackets are nested too deep"),
     ],
 )
 def test_files_of_another_kind(tmp_path, content, message):
@@ -118,10 +119,13 @@ def test_files_of_another_kind(tmp_path, content, message):
         read_json(written(tmp_path / "p.json", content))
 
 
-def test_an_empty_object_and_a_missing_file(tmp_path):
+def test_an_empty_object_a_missing_file_and_a_pipe(tmp_path):
     assert read_json(written(tmp_path / "p.json", "{}")) == []
     with pytest.raises(FarspanError, match=r"none\.json: No such file"):
         read_json(str(tmp_path / "none.json"))
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(FarspanError, match=r"pipe\.json: a named pipe, not a regular file"):
+        read_json(str(tmp_path / "pipe.json"))
 
 
 def test_a_file_alone_needs_pairs_and_split(made, tmp_path):
