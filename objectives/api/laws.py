@@ -6,9 +6,12 @@ to a corpus, and the tests apply them to rows of all shapes.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,7 +21,8 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.api.protocol import draw_key
+from objectives.api.plugins import OWN_ERRORS
+from objectives.api.protocol import Objective, draw_key
 from objectives.api.special_tokens import (
     BEGIN,
     DOCUMENT_BEGIN,
@@ -27,7 +31,7 @@ from objectives.api.special_tokens import (
     END,
     PAD,
 )
-from objectives.api.trial import Trial, mask_rows, odd_rows
+from objectives.api.trial import Trial, mask_rows, odd_rows, one_document
 
 _COPIES = 32  # of a row, under other sequence ids and keys
 
@@ -45,6 +49,9 @@ def options_are_json(trial: Trial) -> Iterator[str]:
         yield f"options {options} come back as {dict(remade.options)}"
     elif mask_rows(remade.mask(trial.copy(), trial.key)) != mask_rows(trial.masks):
         yield "rebuilt from its options, it makes other masks"
+    for name in trial.accepted:
+        if name not in options and not _is_option(trial.objective, name):
+            yield f"options lacks {name}: other values of it would be lost in worker processes and manifests"
 
 
 def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
@@ -118,9 +125,9 @@ def masks_are_pure(trial: Trial) -> Iterator[str]:
 
 
 def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
-    """Random choices change with the key and with the sequence id; without random choices, with neither."""
+    """Random choices change with the key and with the sequence id, not with the row's length alone."""
     longest = int(trial.batch.tokens.lengths.argmax())
-    if trial.batch.tokens.lengths[longest] < _COPIES:
+    if trial.batch.tokens.lengths[longest] < 2 * _COPIES:
         return
     copies = trial.batch.take(np.full(_COPIES, longest))
     names = id_keys(make_key(trial.seed, "copies"), map(str, range(_COPIES)))
@@ -133,6 +140,8 @@ def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
         if len(fixed) > 1 or max(varied.values()) > 0.75 * _COPIES:
             continue
         yield f"{trial.row(longest)}: its mask changes with the {one}, but not with the {other}; draw by both"
+    if len(by_id) == len(by_key) == 1 and _is_drawn_by_length(trial, longest):
+        yield f"{trial.row(longest)}: its mask is drawn by its length, not by key and sequence id"
 
 
 def lengths_are_those_of_the_examples(trial: Trial) -> Iterator[str]:
@@ -212,7 +221,7 @@ def odd_rows_have_a_result(trial: Trial) -> Iterator[str]:
         try:
             for law in (spans_hold_text, lengths_are_those_of_the_examples, examples_fit, text_comes_back):
                 yield from (f"{case}: {problem}" for problem in law(odd))
-        except Exception as error:  # an objective's own code may raise anything
+        except OWN_ERRORS as error:
             yield f"{case}: {type(error).__name__}: {error}"
 
 
@@ -236,13 +245,45 @@ def broken(law: Callable[[Trial], Iterator[str]], trial: Trial) -> list[str]:
     problems: list[str] = []
     try:
         problems.extend(law(trial))
-    except Exception as error:  # an objective's own code may raise anything
+    except OWN_ERRORS as error:
         problems.append(f"{type(error).__name__}: {error}")
     return problems
 
 
 def _choice(mask: tuple[Any, ...]) -> str:
     return str(mask[1:])  # without the sequence id
+
+
+def _is_drawn_by_length(trial: Trial, row: int) -> bool:
+    """Return True if other text in a row changes nothing, and one token less moves most spans, as if drawn anew.
+
+    Spans that are chosen by place move by one position at most. For each of ``_COPIES`` lengths, the share of spans
+    that do so is compared with the share of positions that are so near to a span.
+    """
+    tokens, sentences = trial.batch.tokens[row], trial.batch.sentence_starts[row]
+
+    def starts(text: np.ndarray) -> np.ndarray:
+        batch = one_document(trial.batch.take([row]), text, sentences[sentences < len(text)])
+        masks = trial.objective.mask(batch, trial.key)
+        return masks.span_starts[0][masks.span_flags[0] != CANDIDATE]
+
+    shuffle = np.random.default_rng(0).permutation
+    if not all(np.array_equal(starts(tokens), starts(shuffle(tokens))) for _ in range(8)):
+        return False
+    stay, chance = [], []
+    for before, after in itertools.pairwise(starts(tokens[: len(tokens) - cut]) for cut in range(_COPIES)):
+        near = np.unique(np.add.outer(before, (-1, 0, 1)))
+        stay.append(np.isin(after, near).mean() if len(after) else 1.0)
+        chance.append(len(near) / len(tokens))
+    return bool(np.mean(stay) < (1 + np.mean(chance)) / 2)
+
+
+def _is_option(objective: Objective, name: str) -> bool:
+    """Return True if ``options`` has the name at least for unusual values of the attribute."""
+    other = copy(objective)
+    with suppress(AttributeError):
+        object.__setattr__(other, name, "another value")
+    return name in other.options
 
 
 def _bytes(batch: SequenceBatch) -> list[bytes]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 OBJECTIVE_GROUP = "farspan.objectives"
+OWN_ERRORS = (Exception, SystemExit)
+"""Errors of a package's own code: it may raise anything, and must not end the process."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Plugins:
         where = self._where(known[name])
         try:
             factory = known[name].load()
-        except Exception as error:  # a package's own code may raise anything
+        except OWN_ERRORS as error:
             raise FarspanError(
                 f"{where} cannot be loaded: {_one_line(error)}; repair that package, or install it"
             ) from error
@@ -147,7 +149,7 @@ class Plugins:
             ]
         except FarspanError:
             raise
-        except Exception as error:  # a package's own code may raise anything
+        except OWN_ERRORS as error:
             raise FarspanError(f"{where} makes no {self.noun} of {dict(values)}: {_one_line(error)}") from error
         if lacking:
             raise FarspanError(
@@ -184,7 +186,7 @@ def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 

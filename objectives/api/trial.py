@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,12 +30,14 @@ class Trial:
         batch: at least one row.
         facts: facts of a corpus that may contain these rows.
         seed: seed of the masks.
+        accepted: names of the options that can be given.
     """
 
     make: Callable[[Mapping[str, Any] | None], Objective]
     batch: SequenceBatch
     facts: CorpusFacts
     seed: int = 0
+    accepted: Sequence[str] = ()
 
     @cached_property
     def objective(self) -> Objective:
@@ -82,16 +84,16 @@ def odd_rows(batch: SequenceBatch) -> Iterator[tuple[str, SequenceBatch]]:
     """Yield unusual rows of one document, made from the longest row's text."""
     longest = batch.take([int(batch.tokens.lengths.argmax())])
     tokens = longest.tokens[0]
-    yield "a row without tokens", _plain(longest, tokens[:0], [])
-    yield "a row of one token", _plain(longest, tokens[:1], [0])
-    yield "a row of one sentence", _plain(longest, tokens[:24], [0])
-    yield "a row of one repeated token", _plain(longest, np.repeat(tokens[:1], len(tokens)), [0])
-    yield "a row of sentences of one token", _plain(longest, tokens, np.arange(len(tokens)))
+    yield "a row without tokens", one_document(longest, tokens[:0], [])
+    yield "a row of one token", one_document(longest, tokens[:1], [0])
+    yield "a row of one sentence", one_document(longest, tokens[:24], [0])
+    yield "a row of one repeated token", one_document(longest, np.repeat(tokens[:1], len(tokens)), [0])
+    yield "a row of sentences of one token", one_document(longest, tokens, np.arange(len(tokens)))
     yield "a batch without rows", batch.take(np.arange(0))
 
 
-def _plain(row: SequenceBatch, tokens: np.ndarray, sentences: np.ndarray | list[int]) -> SequenceBatch:
-    """Replace the text of the only row, in one document."""
+def one_document(row: SequenceBatch, tokens: np.ndarray, sentences: np.ndarray | list[int]) -> SequenceBatch:
+    """Replace the text of the only row by one document with the given sentence starts."""
     made = assemble(
         pa.array(row.document_ids[0].as_py()[:1]),
         Ragged.from_rows([tokens], tokens.dtype),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.settings import assigned
 from objectives.api.laws import LAWS, broken
-from objectives.api.protocol import CorpusFacts, Objective
+from objectives.api.plugins import OWN_ERRORS
+from objectives.api.protocol import CorpusFacts, Objective, objective_factory
 from objectives.api.trial import Trial, digest
 from pipelines.inspect.options import Check
 from pipelines.masks.job import equipped_objective
@@ -63,8 +65,15 @@ def trial(check: Check) -> Trial:
 
     rows = np.unique(np.linspace(0, len(corpus) - 1, check.rows).astype(np.int64))
     facts = CorpusFacts.of(corpus.manifest)
-    make(None).validate(facts)
-    return Trial(make, corpus.take(rows), facts, check.seed)
+    try:
+        make(None).validate(facts)
+    except SystemExit as error:
+        raise FarspanError(
+            f"objective {check.objective}: validate calls sys.exit({error.code}); raise an error"
+        ) from None
+    parameters = inspect.signature(objective_factory(check.objective)).parameters.values()
+    accepted = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return Trial(make, corpus.take(rows), facts, check.seed, accepted)
 
 
 def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
@@ -90,13 +99,13 @@ def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
     other = subprocess.run(
         command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
     )
-    if other.returncode:
+    if other.returncode or not other.stdout.strip():
         message = other.stderr.strip() or f"status {other.returncode}"
         yield f"the other process ended with: {message.splitlines()[-1]}"
         return
     try:
         here = digest(tried)
-    except Exception as error:  # whatever an objective's own code raises
+    except OWN_ERRORS as error:
         yield f"{type(error).__name__}: {error}"
         return
     if other.stdout.split()[-1:] != [here]:

@@ -185,6 +185,69 @@ class IgnoresTheSequence(Sound):
         return replace(super().mask(same, key), sequence_ids=batch.sequence_ids)
 
 
+class FollowsTheLength(Sound):
+    """Draws by the length of the row alone."""
+
+    name = "follows_the_length"
+
+    def choose(self, row, rng):
+        return super().choose(row, np.random.default_rng(len(row)))
+
+
+@dataclass(frozen=True)
+class HidesHalf(SpanObjective):
+    """Every second token, drawn by the length of the row alone."""
+
+    def choose(self, row, rng):
+        return [(int(start), 1) for start in np.flatnonzero(np.random.default_rng(len(row)).random(len(row)) < 0.5)]
+
+
+@dataclass(frozen=True)
+class Divides(SpanObjective):
+    """Sound: spans at fixed shares of the row."""
+
+    name: ClassVar[str] = "divides"
+
+    def choose(self, row, rng):
+        return [(int(start), 1) for start in np.unique(len(row) * np.arange(9) // 10) if len(row)]
+
+
+@dataclass(frozen=True)
+class EveryThird(SpanObjective):
+    """Sound: every third token, counted from the end."""
+
+    name: ClassVar[str] = "every_third"
+
+    def choose(self, row, rng):
+        return [(start, 1) for start in range(len(row) - 1, -1, -3)]
+
+
+@dataclass(frozen=True)
+class RarestTokens(SpanObjective):
+    """Sound: the tokens with the highest ids."""
+
+    name: ClassVar[str] = "rarest_tokens"
+
+    def choose(self, row, rng):
+        return [(int(start), 1) for start in np.argsort(row.tokens, kind="stable")[-len(row) // 8 :]]
+
+
+class Exits(Sound):
+    """Ends the process as if all were well."""
+
+    name = "exits"
+
+    def mask(self, batch, key):
+        raise SystemExit(0)
+
+
+class ExitsAtOnce(Exits):
+    name = "exits_at_once"
+
+    def validate(self, facts):
+        raise SystemExit(0)
+
+
 class EatsSeparators(Sound):
     """Shows <pad> where <doc-sep> stands."""
 
@@ -205,6 +268,26 @@ class ForgetsAnOption(Sound):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_spans", self.spans)
+
+
+class HidesAnOption(Sound):
+    """Tells its options without one that counts."""
+
+    name = "hides_an_option"
+
+    @property
+    def options(self):
+        return {}
+
+
+class LeavesOutADefault(Sound):
+    """Sound: leaves out an option that has its default."""
+
+    name = "leaves_out_a_default"
+
+    @property
+    def options(self):
+        return {} if self.spans == 3 else {"spans": self.spans}
 
 
 class OptionsAreNoJson(Sound):

@@ -15,9 +15,16 @@ from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.run.sources import open_source
 
 ROOT = Path(__file__).parents[3]
+WRONG = {
+    "exits": "Exits",
+    "exits_at_once": "ExitsAtOnce",
+    "follows_the_length": "FollowsTheLength",
+    "hides_an_option": "HidesAnOption",
+}
 ENTRIES = {
     "sound": "tests.objectives.broken:Sound",
     "hashes": "tests.objectives.broken:Hashes",
+    **{name: f"tests.objectives.broken:{kind}" for name, kind in WRONG.items()},
     "no_render": "tests.objectives.broken:NoRender",
 }
 
@@ -51,6 +58,27 @@ def test_what_differs_between_processes_is_found(run, corpus, installed):
     broken = [line for line in out.splitlines() if line.startswith("BROKEN")]
     assert [line.split()[1] for line in broken] == ["Random", "Masks"]  # its hash knows of no key either
     assert "other masks; they may depend on the order of a set, on hash() or on a global random generator" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("follows_the_length", "its mask is drawn by its length, not by key and sequence id"),
+        ("hides_an_option", "options lacks spans: other values of it would be lost in worker processes and manifests"),
+        ("exits", "the other process ended with: status 0"),
+    ],
+)
+def test_what_is_wrong_at_its_defaults_is_found(run, corpus, installed, name, said):
+    status, out, err = run("check-objective", name, "--corpus", corpus, "--rows", "8")
+    assert status == 1
+    assert said in out
+    assert err.startswith(f"farspan: objective {name} breaks ")
+
+
+def test_what_exits_before_a_law_is_tried_is_one_line(run, corpus, installed):
+    status, out, err = run("check-objective", "exits_at_once", "--corpus", corpus)
+    assert (status, out) == (1, "")
+    assert err == "farspan: objective exits_at_once: validate calls sys.exit(0); raise an error\n"
 
 
 def test_what_lacks_render_is_one_line_before_work_starts(run, corpus, installed, tmp_path):
