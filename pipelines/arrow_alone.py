@@ -36,5 +36,5 @@ class _PandasLater:
             return
         if self.hidden:
             raise ModuleNotFoundError("hidden from Arrow", name=name)
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         self._api.__init__()

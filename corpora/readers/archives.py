@@ -210,7 +210,7 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        header = cast(_Header, super().frombuf(buf, encoding, errors))
+        header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (header.type in _NAMING and header.size > _LONGEST_NAME):
             raise tarfile.HeaderError(f"a size of {header.size:,} bytes")
         return header
@@ -218,7 +218,7 @@ class _Header(tarfile.TarInfo):
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _Header:
         try:
-            return cast(_Header, super().fromtarfile(tarfile_))
+            return super().fromtarfile(tarfile_)
         except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
             raise EOFError("the archive ends without its end mark") from error
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]

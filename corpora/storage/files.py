@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 from corpora.storage.stores.local_disk import FileState, LocalDisk
 from corpora.storage.temporary import is_temporary
@@ -186,7 +186,7 @@ class CountingHash:
         self._file, self._digest, self.bytes = file, hashlib.sha256(), 0
 
     def write(self, data: bytes) -> int:
-        view = memoryview(cast(bytes, data)).cast("B")
+        view = memoryview(data).cast("B")
         self._file.write(view)
         self._digest.update(view)
         self.bytes += view.nbytes

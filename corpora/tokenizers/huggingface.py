@@ -123,7 +123,7 @@ class HuggingFaceTokenizer:
         """Bytes of each id, ``(vocab,)`` int64."""
         return np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data, self._special_names())
 
     def encode(self, texts: Sequence[str]) -> Ragged:

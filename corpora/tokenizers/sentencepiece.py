@@ -7,6 +7,7 @@ import itertools
 import re
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class SentencePieceTokenizer:
             (),
         )
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data,)
 
     def encode(self, texts: Sequence[str]) -> Ragged:

@@ -100,7 +100,7 @@ class Parser(argparse.ArgumentParser):
         """Return all flags of the parser."""
         return list(self._option_string_actions)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.declare()
         self._typed = list(args or [])
         return super().parse_known_args(args, namespace)

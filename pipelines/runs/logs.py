@@ -106,7 +106,7 @@ def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarr
     if outliers:
         before = np.full(max(width, 1) - 1, np.nan)
         windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([before, values]), max(width, 1))
-        return np.nanmedian(windows, axis=1)  # type: ignore[no-any-return]
+        return np.nanmedian(windows, axis=1)
     totals = np.cumsum(np.insert(values, 0, 0.0))
     ends = np.arange(1, len(values) + 1)
     firsts = np.maximum(ends - max(width, 1), 0)

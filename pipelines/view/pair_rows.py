@@ -51,7 +51,7 @@ class System:
         """Read row ``row`` of the predictions."""
         shard, batch, inside = (int(column[0]) for column in self.predictions.locate(np.array([row])))
         (values,) = self.predictions.batch(shard, batch).slice(inside, 1).to_pylist()
-        return values  # type: ignore[no-any-return]
+        return values
 
 
 @dataclass(frozen=True)

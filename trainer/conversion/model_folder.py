@@ -24,7 +24,8 @@ from corpora.settings import parse
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.strict_json import StructureError, decode, parse_json
 from corpora.storage.temporary import temporary_name
-from trainer.checkpoint.files import DamagedError, Facts, check_file
+from trainer.checkpoint.files import Facts, check_file
+from trainer.checkpoint.run_files import DamagedError
 from trainer.conversion.differences import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary

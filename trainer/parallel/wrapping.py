@@ -71,7 +71,7 @@ def apply_activation_checkpointing(model: nn.Module, mode: Checkpointing) -> Non
         return
     for layer in layers_of(model):
         run = _checkpointed if mode == "layer" else _selectively_checkpointed
-        layer.forward = MethodType(run, layer)  # type: ignore[method-assign]
+        layer.forward = MethodType(run, layer)
 
 
 def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
@@ -145,7 +145,7 @@ def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
     """Replace the attention pattern of an encoder by another one with the same weights."""
     encoder.pattern = pattern
     for index, layer in enumerate(encoder.layers):
-        layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr, assignment]
+        layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr]
 
 
 def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, precision: Precision) -> nn.Module:

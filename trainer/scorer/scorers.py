@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -72,7 +72,7 @@ class MaskedLMScorer:
                 f"model with at least {self._ends + 1}"
             )
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         options = {"device": self._device, "precision": self._precision, "threads": self._threads}
         return partial(load_scorer, self._found.path, **options), ()
 
