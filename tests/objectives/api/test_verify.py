@@ -20,7 +20,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import make_corpus
+from tests.artefacts import edit_sealed, make_corpus
 
 NAME = "part-00000-of-00002.arrow"
 
@@ -39,11 +39,9 @@ def masks(sound, tmp_path):
 
 
 def change(folder, **changes):
-    path = os.path.join(folder, "manifest.json")
-    values = json.load(open(path))
-    for key, value in changes.items():
-        values[key] = {**values[key], **value} if isinstance(value, dict) else value
-    json.dump(values, open(path, "w"))
+    with edit_sealed(os.path.join(folder, "manifest.json")) as values:
+        for key, value in changes.items():
+            values[key] = {**values[key], **value} if isinstance(value, dict) else value
 
 
 def rewrite(folder, column, values_of):
