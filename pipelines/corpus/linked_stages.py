@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from corpora.errors import FarspanError
 from pipelines.corpus import linked
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import absolute
@@ -32,7 +33,24 @@ def _earlier(options: LinkedCorpus) -> Iterator[Job]:
     clustering = Clustering(vectors=vectors, output=clusters, **vars(earlier.clustering))
     search = NeighbourSearch(clusters=clusters, output=options.found_neighbours, **vars(earlier.search))
     job = embed.plan(embedding)
-    cluster.first_level(clustering, embed.most_documents(embedding))
+    _check_clusters(clustering, search, _count_vectors(embedding), job.head.config["dimension"])
     yield job
     yield cluster.plan(clustering)
     yield neighbours.plan(search)
+
+
+def _count_vectors(options: Embed) -> int:
+    vectors = embed.count_vectors(options)
+    if not vectors:
+        raise FarspanError(
+            f"--min-document-tokens {options.min_document_tokens}: no document of split {options.split} in "
+            f"{options.documents} has as many; give less"
+        )
+    return vectors
+
+
+def _check_clusters(clustering: Clustering, search: NeighbourSearch, vectors: int, dimension: int) -> None:
+    """Check what clustering and search will check, before hours of embedding."""
+    largest = -(-vectors // cluster.first_level(clustering, vectors))  # at least so many are in the largest cluster
+    if largest <= clustering.max_documents:
+        neighbours.check_memory(search, largest, dimension)

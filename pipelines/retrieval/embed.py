@@ -19,10 +19,11 @@ from corpora.errors import FarspanError
 from corpora.options import recorded
 from corpora.printing import counted
 from corpora.schemas.vectors import vector_column, vectors_schema
+from corpora.storage import files
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import write_shard
+from corpora.storage.shards import map_shard, write_shard
 from corpora.storage.stored_shards import StoredShard
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, some_tokens
@@ -56,24 +57,24 @@ def plan(options: Embed) -> Job:
             f"{counted(longest, 'token')}; give less"
         )
     artefact_tokenizer(documents.folder).decode_with_offsets([])
-    files = find_encoder(options.encoder.name)
-    encoder = resolve(options.encoder, files)
-    encoder = replace(encoder, name=files.folder if os.path.isdir(encoder.name) else encoder.name)
+    encoder_files = find_encoder(options.encoder.name)
+    encoder = resolve(options.encoder, encoder_files)
+    encoder = replace(encoder, name=encoder_files.folder if os.path.isdir(encoder.name) else encoder.name)
     batches = -(-options.block // documents.manifest.rows_per_batch)  # record batches of documents per task
     config = {
         "builder": "embed",
-        "fingerprint": files.fingerprint,
-        "dimension": files.dimension,
+        "fingerprint": encoder_files.fingerprint,
+        "dimension": encoder_files.dimension,
         **recorded(
             options,
-            encoder=replace(encoder, name=files.name),
+            encoder=replace(encoder, name=encoder_files.name),
             block=batches * documents.manifest.rows_per_batch,
         ),
     }
     work = EmbedBlock(
         documents=documents.folder,
         encoder=encoder,
-        fingerprint=files.fingerprint,
+        fingerprint=encoder_files.fingerprint,
         long_documents=options.long_documents,
         held_out=options.split == "held-out",
         min_document_tokens=options.min_document_tokens,
@@ -91,11 +92,23 @@ def plan(options: Embed) -> Job:
     )
 
 
-def most_documents(options: Embed) -> int:
-    """Return an upper bound of the number of vectors; it counts short documents too, which get none."""
-    totals = Parent.read(options.documents, "farspan.documents").manifest.totals
-    held_out = totals["held_out_documents"]
-    return held_out if options.split == "held-out" else totals["documents"] - held_out
+def count_vectors(options: Embed) -> int:
+    """Count the documents that will get a vector; in a remote store all of the split, without reading shards."""
+    documents = Parent.read(options.documents, "farspan.documents")
+    held_out = options.split == "held-out"
+    if not files.is_local(documents.folder):
+        totals = documents.manifest.totals
+        of_held_out = totals["held_out_documents"]
+        return of_held_out if held_out else totals["documents"] - of_held_out
+    readers = (map_shard(shard.path)[1] for shard in documents.shards)
+    batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
+    return sum(int(np.count_nonzero(_with_vector(batch, held_out, options.min_document_tokens))) for batch in batches)
+
+
+def _with_vector(batch: pa.RecordBatch, held_out: bool, least: int) -> np.ndarray:
+    """``(rows,)`` bool: documents of the split with at least ``least`` tokens."""
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    return (booleans(batch.column("held_out")) == held_out) & (lengths >= least)
 
 
 def _payloads(documents: Parent, output: str, batches: int) -> Iterator[tuple[dict[str, Any], int]]:
@@ -173,7 +186,7 @@ class EmbedBlock:
         """Return the rows of a batch that get a vector, and add the split's documents to ``counts`` by source."""
         lengths = Ragged.from_arrow(batch.column("tokens")).lengths
         of_split = booleans(batch.column("held_out")) == self.held_out
-        kept = of_split & (lengths >= self.min_document_tokens)
+        kept = _with_vector(batch, self.held_out, self.min_document_tokens)
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources[of_split]):
             of_source = sources == source

@@ -20,7 +20,7 @@ from corpora.retrieval.best_rows import Neighbours
 from corpora.retrieval.knn import list_count, memory_needed, search
 from corpora.retrieval.options import Search
 from corpora.schemas.vectors import neighbours_schema
-from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardWriter, write_shard
 from corpora.text.word_ngrams import jaccard
@@ -30,7 +30,7 @@ from pipelines.engine.handed_on import write_array
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.retrieval.cluster_shard import ClusterShard
-from pipelines.retrieval.options import NeighbourSearch
+from pipelines.retrieval.options import NeighbourSearch, SearchOptions
 from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
 _SAMPLE = 256  # documents whose true neighbours are searched in all clusters
@@ -44,7 +44,7 @@ def plan(options: NeighbourSearch) -> Job:
         FarspanError: the folder has no finished clusters, or the search needs more memory than allowed.
     """
     output, clusters = absolute(options.output), Parent.read(options.clusters, "farspan.clusters")
-    _check_memory(options, clusters.manifest)
+    check_memory(options, clusters.manifest.totals["max_documents"], clusters.manifest.config["dimension"])
     return derived_job(
         output,
         clusters,
@@ -89,14 +89,18 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
     ]
 
 
-def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:
-    largest, dimension = parent.totals["max_documents"], parent.config["dimension"]
+def check_memory(options: SearchOptions, largest: int, dimension: int) -> None:
+    """Check that a cluster of ``largest`` vectors can be searched.
+
+    Raises:
+        FarspanError: the search needs more memory than allowed.
+    """
     needed = memory_needed(options.search, largest, dimension)
     if needed > options.memory * 2**30:
         raise FarspanError(
             f"--memory {_size(options.memory * 2**30)}: {options.search.k} neighbours of each document in a cluster "
-            f"of {largest:,} take {_size(needed)} per worker; lower --k, give more --memory, or make the "
-            "clusters again with a smaller --max-documents"
+            f"of {largest:,} take {_size(needed)} per worker; lower --k, give more --memory, or make "
+            "smaller clusters: lower --max-documents, or give more --centroids"
         )
 
 

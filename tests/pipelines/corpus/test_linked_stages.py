@@ -51,6 +51,26 @@ def test_an_output_that_holds_something_else_is_seen_first(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        (("--centroids", 2, "--min-document-tokens", 100), "--centroids 2: k-means has 12 vectors to learn from"),
+        (("--centroids", 2, "--memory", 0.03), "--memory 31 MiB: 100 neighbours of each document in a cluster of 48"),
+        (("--min-document-tokens", 119), "--min-document-tokens 119: no document of split held-out"),
+    ],
+)
+def test_what_late_stages_would_refuse_is_known_before_the_first(run, tmp_path, further, message):
+    """It follows from the number of documents that get a vector."""
+    documents = make_documents(str(tmp_path / "documents"))
+    encoder = make_encoder(str(tmp_path / "tiny"))
+    split = ("--split", "held-out") if "held-out" in message else ()
+    command = ["corpus", "linked", "--documents", documents, "--encoder", encoder, "--sequence-length", "256"]
+    status, _, err = run(*command, "--output", tmp_path / "corpus", *further, *split)
+    assert status == 1
+    assert err.splitlines()[-1].startswith(f"farspan: {message}")
+    assert sorted(os.listdir(tmp_path)) == ["documents", "tiny"]
+
+
+@pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
         ("--k", 0, "--k 0: give a number of at least 1"),
