@@ -8,7 +8,8 @@ from typing import Any
 
 from corpora.errors import FarspanError, from_extra, nearest
 from corpora.printing import counted, row_numbers
-from pipelines.view.filters import Filter
+from objectives.api.plugins import plugin_errors
+from pipelines.view.filters import Filter, whole_number
 from pipelines.view.page import MORE, PARTS, PageOptions, Subject
 from pipelines.view.search import search
 
@@ -56,8 +57,8 @@ def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starle
         Route(root + "{subject}/seek", pages.seek),
         Route(root + "{subject}/goto", pages.goto),
         Route(root + "{subject}/random", pages.random),
-        Route(root + "{subject}/{row:int}", pages.row),
-        Route(root + "{subject}/{row:int}/block", pages.block),
+        Route(root + "{subject}/{row}", pages.row),
+        Route(root + "{subject}/{row}/block", pages.block),
     ]
     app = Starlette(
         routes=[Route(route.path, pages.answering(route.endpoint), methods=["GET"]) for route in routes],
@@ -106,7 +107,8 @@ class Pages:
 
         def answer(request: Request) -> Response:
             try:
-                return endpoint(request)
+                with plugin_errors():
+                    return endpoint(request)
             except FarspanError as error:
                 raise HTTPException(400, str(error)) from error
 
@@ -132,8 +134,8 @@ class Pages:
         return Response(asset(name), media_type=_ASSETS[name])
 
     def row(self, request: Request) -> Response:
-        subject, row, state = self._subject(request), request.path_params["row"], self._state(request)
-        self._check_row(subject, row)
+        subject, state = self._subject(request), self._state(request)
+        row = self._row(subject, request.path_params["row"])
         options = self._page_options(subject, request)
         return self._html(
             request,
@@ -150,8 +152,8 @@ class Pages:
 
     def block(self, request: Request) -> Response:
         """Answer with more of a text, or with its tokens one by one."""
-        subject, row = self._subject(request), request.path_params["row"]
-        self._check_row(subject, row)
+        subject = self._subject(request)
+        row = self._row(subject, request.path_params["row"])
         given, options = request.query_params, self._page_options(subject, request)
         start = _number(given.get("start", "0"), "start")
         size = min(max(_number(given.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
@@ -198,8 +200,7 @@ class Pages:
 
     def goto(self, request: Request) -> Response:
         subject = self._subject(request)
-        row = _number(request.query_params.get("row", ""), "row")
-        self._check_row(subject, row)
+        row = self._row(subject, request.query_params.get("row", ""))
         return RedirectResponse(self._row_url(subject, row, self._state(request)))
 
     def random(self, request: Request) -> Response:
@@ -226,9 +227,11 @@ class Pages:
             raise HTTPException(404, f"no artefact {name!r} here{nearest(name, self._subjects)}")
         return self._subjects[name]
 
-    def _check_row(self, subject: Subject, row: int) -> None:
+    def _row(self, subject: Subject, text: str) -> int:
+        row = _number(text, "row")
         if not 0 <= row < len(subject):
             raise HTTPException(404, f"row {row}: {subject.name} has {row_numbers(len(subject))}")
+        return row
 
     def _state(self, request: Request) -> dict[str, str]:
         given = request.query_params
@@ -265,9 +268,6 @@ class _Blank(dict[str, str]):
 
 def _number(text: str, name: str) -> int:
     try:
-        value = int(text)
+        return whole_number(text)
     except ValueError:
-        raise FarspanError(f"{name}={text[:40]!r}: give a whole number") from None
-    if abs(value) > 2**40:
-        raise FarspanError(f"{name}={text[:40]}: too large")
-    return value
+        raise FarspanError(f"{name}={text[:40]!r}: give a whole number below 2^40") from None

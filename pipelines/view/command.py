@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
-from corpora.printing import counted, row_numbers
+from corpora.printing import counted
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
 from pipelines.view.page import PageOptions, Subject
 
+_SAVED = 10  # rows, unless --count is given
 _HOST = "127.0.0.1"  # not reachable from other machines
 
 
@@ -91,9 +92,7 @@ def save(options: View, subjects: Sequence[Subject]) -> int:
         names = ", ".join(subject.folder for subject in subjects)
         raise FarspanError(f"--save {options.save}: holds rows of one artefact, not of {names}; name one")
     (subject,) = subjects
-    rows = options.chosen_rows or tuple(range(options.row, min(options.row + options.count, len(subject))))
-    if rows[-1] >= len(subject):
-        raise FarspanError(f"--rows {options.rows}: {subject.folder} has {row_numbers(len(subject))}")
+    rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]
     text = saved_page(subject.name, pages, described=subject.described)
     write_bytes(options.save, text.encode())

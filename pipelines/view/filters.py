@@ -51,7 +51,7 @@ class Filter:
             try:
                 values[name] = _READERS.get(name, str)(text)
             except ValueError:
-                raise FarspanError(f"filter {name}={text!r}: give {_NEEDED[name]}") from None
+                raise FarspanError(f"filter {name}={text[:40]!r}: give {_NEEDED[name]}") from None
         return cls(**values)
 
     @property
@@ -68,13 +68,25 @@ class Filter:
         return self.least_hidden is not None or self.most_hidden is not None
 
 
+def whole_number(text: str) -> int:
+    """Read a whole number.
+
+    Raises:
+        ValueError: it is none, or beyond what arrays compare with.
+    """
+    value = int(text)
+    if abs(value) > 1 << 40:
+        raise ValueError
+    return value
+
+
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "least": int,
-    "most": int,
-    "masks": int,
+    "least": whole_number,
+    "most": whole_number,
+    "masks": whole_number,
     "least_hidden": float,
     "most_hidden": float,
-    "rows": lambda text: tuple(sorted({int(part) for part in text.split(",")})),
+    "rows": lambda text: tuple(sorted({whole_number(part) for part in text.split(",")})),
 }
 _NEEDED = {
     **dict.fromkeys(("least", "most"), "a number of tokens"),

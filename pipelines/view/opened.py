@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from corpora.errors import FarspanError
-from corpora.printing import printable, row_numbers
+from corpora.printing import printable
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
@@ -65,8 +65,7 @@ def open_subjects(options: View) -> list[Subject]:
     for subject in subjects:
         if not len(subject):
             raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")
-        if options.row >= len(subject):
-            raise FarspanError(f"--row {options.row}: {subject.folder} has {row_numbers(len(subject))}")
+        options.check_rows(subject.folder, len(subject))
     return subjects
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from corpora.errors import FarspanError
 from corpora.options import Flag
+from corpora.printing import row_numbers
 
 _DIR = "DIR"
 
@@ -34,7 +35,7 @@ class View:
         rows: numbers of rows, as in 3,17,204: only these are shown.
         port: number of the port; 0 for a free one.
         save: write rows into one self-contained file instead of serving pages.
-        count: number of rows to save.
+        count: number of rows to save (default: 10, or as many as there are).
 
     Examples:
         farspan view corpus --masks masks-t5 masks-pegasus
@@ -58,16 +59,30 @@ class View:
     rows: Annotated[str | None, Flag(metavar="N,N,...")] = None
     port: int = 0
     save: Annotated[str | None, Flag(metavar="FILE.html")] = None
-    count: int = 10
+    count: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise FarspanError(f"--port {self.port}: give 0 to 65535, 0 for a free one")
-        if self.count < 1:
+        if self.count is not None and self.count < 1:
             raise FarspanError(f"--count {self.count}: give 1 row or more")
         if self.row < 0:
             raise FarspanError(f"--row {self.row}: rows are counted from 0")
         self.chosen_rows  # noqa: B018 (refuses what is no list of numbers)
+
+    def check_rows(self, artefact: str, length: int) -> None:
+        """Check that an artefact with ``length`` rows has all that are to be shown.
+
+        Raises:
+            FarspanError: it lacks one.
+        """
+        last, flags = self.row, f"--row {self.row}"
+        if self.chosen_rows:
+            last, flags = self.chosen_rows[-1], f"--rows {self.rows}"
+        elif self.count is not None:
+            last, flags = self.row + self.count - 1, f"{flags} --count {self.count}"
+        if last >= length:
+            raise FarspanError(f"{flags}: {artefact} has {row_numbers(length)}")
 
     @property
     def chosen_rows(self) -> tuple[int, ...]:

@@ -37,9 +37,12 @@ def test_rows_are_saved_into_one_file(made, tmp_path, run):
     [
         ({"save": "page.pdf"}, "--save page.pdf: is written as HTML"),
         ({"save": "page.html", "rows": "1,999"}, "--rows 1,999: .* has rows 0 to"),
+        ({"rows": "99999"}, "--rows 99999: .* has rows 0 to"),  # before anything is served
+        ({"save": "page.html", "row": 3, "count": 999}, "--row 3 --count 999: .* has rows 0 to"),
+        ({"row": 99999}, "--row 99999: .* has rows 0 to"),
     ],
 )
-def test_what_cannot_be_saved_is_refused(made, options, message):
+def test_what_cannot_be_shown_is_refused(made, options, message):
     with pytest.raises(FarspanError, match=message):
         command(View(artefact=(made["corpus"],), **options))
 
