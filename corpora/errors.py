@@ -17,6 +17,16 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "can't start new thread")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return True if ``error`` reports memory that could not be allocated; libraries have their own words for it."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _MEMORY)
+    )
+
+
 def first_few(items: Sequence[str], count: int = 4) -> str:
     """Return the first ``count`` items and the number of those left out, on one line."""
     more = len(items) - count

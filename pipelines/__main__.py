@@ -6,6 +6,9 @@ import sys
 
 def main() -> None:
     """Check the environment, then run the command; in that order, as the command imports every package."""
+    from pipelines.interrupts import exit_on_interrupt
+
+    exit_on_interrupt()
     os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts look for no module in the current folder
     from pipelines.environment import require_own_environment
 

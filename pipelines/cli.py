@@ -11,7 +11,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from corpora.errors import FarspanError
+from corpora.address_space import check_address_space
+from corpora.errors import FarspanError, one_line, out_of_memory
 from corpora.flags import add_flags, make
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
@@ -56,16 +57,27 @@ def _chosen(words: Sequence[str]) -> Reporting:
 def _ended(typed: Namespace, rest: Sequence[str]) -> None:
     """Run a command and end the process with the status of its error, if any."""
     try:
+        check_address_space()
         command: Command = typed.parser.command
         if command.flags != "none":
             leave_pandas_out()
-        run(typed, rest)
+        from objectives.api.plugins import plugin_errors
+
+        with plugin_errors():
+            run(typed, rest)
         _flush()
     except BrokenPipeError:
         leave(0)
     except (FarspanError, OSError) as error:
         if is_reporter(error):
             tell_error(f"farspan: {printable(str(error))}")
+        leave(1)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        tell_error(
+            f"farspan: out of memory ({one_line(error) or type(error).__name__}); give the machine or the limit more"
+        )
         leave(1)
     except Terminated:
         note("farspan: ended by SIGTERM; finished work is kept, the same command resumes it")

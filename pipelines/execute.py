@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError, nearest
 from corpora.flags import make
-from corpora.reporting import Reporting, reporting, result
+from corpora.reporting import Reporting, reporting
+from corpora.reporting import result as tell_result
 from pipelines.commands.command import Command, Typed, load
 from pipelines.engine.options import EMBEDDED, Engine
+from pipelines.interrupts import raise_on_interrupt
 from trainer.parallel.reports import raised_alike
 
 if TYPE_CHECKING:
@@ -31,13 +33,15 @@ def _run(command: Command, typed: Typed, rest: Sequence[str]) -> None:
     with raised_alike():
         options = command.made(typed)  # invalid options are reported before Beam is imported
         _check(command, typed, rest)
+    function = load(command.run)
+    raise_on_interrupt()
     if not command.job or typed.engine == "cooperative":
-        _execute(command, typed, options)
+        _execute(command, typed, function, options)
         return
     from pipelines.engine.presence.lock import locked  # imports file systems, which --help does not need
 
     with locked(typed.output, typed.lease):  # before the job is planned, which may take minutes
-        _execute(command, typed, options)
+        _execute(command, typed, function, options)
 
 
 def _check(command: Command, typed: Typed, rest: Sequence[str]) -> None:
@@ -58,10 +62,10 @@ def _check(command: Command, typed: Typed, rest: Sequence[str]) -> None:
     typed.beam_flags = tuple(rest)
 
 
-def _execute(command: Command, typed: Typed, options: Sequence[Any]) -> None:
-    made = load(command.run)(*options)
+def _execute(command: Command, typed: Typed, function: Callable[..., Any], options: Sequence[Any]) -> None:
+    result = function(*options)
     if command.job:
-        _start(typed, made)
+        _start(typed, result)
 
 
 def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
@@ -75,7 +79,7 @@ def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
     for job in (planned,) if isinstance(planned, Job) else planned:
         manifest = run_job(job, engine)
         output = job.output.replace(absolute(typed.output), typed.output.rstrip("/"), 1)
-        result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
+        tell_result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
 
 
 def use_store_flags(rest: Sequence[str]) -> list[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from types import NoneType
@@ -20,7 +22,7 @@ from corpora.errors import FarspanError, nearest
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-OBJECTIVE_GROUP = "farspan.objectives"
+OBJECTIVE_GROUP, TASK_GROUP = "farspan.objectives", "farspan.tasks"
 OWN_ERRORS = (Exception, SystemExit)
 """Errors of a package's own code: it may raise anything, and must not end the process."""
 
@@ -184,6 +186,48 @@ def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint
     from importlib.metadata import entry_points  # slow to import, and commands that read need none
 
     return {entry.name: entry for entry in entry_points(group=group)}
+
+
+@contextmanager
+def plugin_errors() -> Iterator[None]:
+    """Convert errors from the code of other packages' plug-ins inside the ``with`` block.
+
+    Raises:
+        FarspanError: names the plug-in, its error, and the line of its code.
+    """
+    try:
+        yield
+    except FarspanError:
+        raise
+    except BaseException as error:
+        if fault := _fault(error):
+            raise FarspanError(fault) from error
+        raise
+
+
+def _fault(error: BaseException) -> str:
+    """Describe an error that passed through the code of another package's plug-in; empty for any other error."""
+    frames = [
+        (frame.f_globals.get("__name__", ""), f"{frame.f_code.co_filename}:{line}")
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    modules = {module for module, _ in frames}
+    plugins = [entry for group in (OBJECTIVE_GROUP, TASK_GROUP) for entry in entries(group).values()]
+    for entry in sorted(plugins, key=lambda one: one.module not in modules):  # the plug-in itself before its package
+        places = [place for module, place in frames if _package(module) == _package(entry.module)]
+        if places and _package(entry.module) != _package(__name__) and _stems_from(error, entry):
+            package = f" of {entry.dist.name}" if entry.dist else ""
+            return f"plug-in {entry.name}{package} failed: {_one_line(error)} ({places[-1]}); correct that package"
+    return ""
+
+
+def _stems_from(error: BaseException, entry: EntryPoint) -> bool:
+    """True if a plug-in's code may have raised ``error``; False for signals, which arrive at any line."""
+    return isinstance(error, OWN_ERRORS) or _package(type(error).__module__) == _package(entry.module)
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _one_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from corpora.address_space import check_address_space
 from corpora.errors import FarspanError
 
 
@@ -16,11 +17,12 @@ class Explain(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=meaning)
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        from objectives.api.protocol import OBJECTIVES
-        from pipelines.inspect.explain import explain
-
         name = getattr(namespace, "objective", None)
         try:
+            check_address_space()
+            from objectives.api.protocol import OBJECTIVES
+            from pipelines.inspect.explain import explain
+
             print(explain(OBJECTIVES, name) if name else "name the objective first: farspan mask span --options")
         except FarspanError as error:
             parser.exit(1, f"farspan: {error}\n")

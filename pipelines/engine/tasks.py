@@ -13,7 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from corpora.errors import FarspanError, from_os_error
+from corpora.errors import FarspanError, from_os_error, one_line, out_of_memory
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
@@ -154,6 +154,8 @@ def _message(error: BaseException, output: str) -> str:
     """Make the message to the user for a task's exception, with the cure."""
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {REPEAT}"
+    if out_of_memory(error):
+        return f"out of memory ({one_line(error) or type(error).__name__}); {REPEAT}"
     return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{REPEAT}"
 
 

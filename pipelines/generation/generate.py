@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, out_of_memory
 from corpora.options import recorded
 from corpora.reporting import result
 from corpora.schemas.pairs import PairSet
@@ -39,7 +39,6 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.setup import check_prompts, chosen_config, chosen_task, make_predictor
-from trainer.run.dry_run import out_of_memory
 from trainer.scorer.inference import pinned_threads
 
 _ROWS_PER_BATCH = 64

@@ -18,6 +18,7 @@ from corpora.storage.shards import MOST_SHARDS, write_shard
 from corpora.storage.stored_shards import StoredShard
 from objectives.api.mask_totals import TOTALS, add_mask_totals
 from objectives.api.masks import MASK_SCHEMA
+from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
 from objectives.api.tools import Tools
 from pipelines.engine.artefacts import absolute, artefact_tokenizer
@@ -118,6 +119,7 @@ class MaskShard:
     rows_per_batch: int
     compression: str | None
 
+    @plugin_errors()
     def __call__(self, task: Task, report: Report) -> Receipt:
         objective = equipped_objective(self.corpus, self.objective, None, self.options, self.scorer)
         tools = dict(getattr(objective, "tools", {}))

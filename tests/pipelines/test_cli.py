@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from unittest.mock import ANY
@@ -17,7 +19,8 @@ from pipelines.cli import leave
 from pipelines.commands import build_parser
 from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine
-from tests.artefacts import make_documents, small_tokenizer
+from tests.artefacts import make_corpus, make_documents, small_tokenizer
+from tests.third_party import install_objectives
 
 
 @pytest.mark.parametrize(
@@ -187,3 +190,141 @@ def test_a_reader_that_has_gone_is_no_error(words, buffered):
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writing)
     assert (ended.returncode, "Broken" in ended.stderr) == (2 if words == ["no-such"] else 0, False)
+
+
+@pytest.mark.parametrize("mebibytes", [300, 1500])
+@pytest.mark.parametrize(
+    "words", ["show x", "documents --input a=b --tokenizer t --output o", "train tiny", "mask span --options"]
+)
+def test_too_little_address_space_is_one_line(words, mebibytes):
+    """Libraries would abort, hang or interrupt themselves."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pipelines", *words.split()],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20,) * 2),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert line.startswith(f"farspan: this process may have {mebibytes:,} MiB of address space, and farspan reserves")
+
+
+def test_the_address_space_that_is_asked_for_suffices(tmp_path):
+    (tmp_path / "raw.jsonl").write_text('{"text": "One sentence. And another."}\n' * 3000)
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    needed = (3 << 30) + (len(os.sched_getaffinity(0)) << 28)
+    words = ["documents", "--input", "raw.jsonl", "--tokenizer", "tokenizer", "--output", "documents"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pipelines", *words],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (needed, needed)),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_memory_that_runs_out_is_one_line(run, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("pipelines.cli.run", fail)
+    status, _, err = run("stats", "x")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert err.startswith(f"farspan: out of memory ({str(error) or 'MemoryError'}); ")
+
+
+@pytest.mark.parametrize(
+    "module", ["pipelines.environment", "pipelines.cli", "numpy", "pyarrow", "pipelines.inspect.show"]
+)
+def test_ctrl_c_while_modules_are_imported_ends_the_command(module):
+    """Inside of an import, an exception may get lost or print a traceback."""
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['farspan', 'show', 'nothing']\n"
+        "from pipelines.__main__ import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "farspan: interrupted\n")
+
+
+def test_ctrl_c_stays_ignored_where_the_shell_ignores_it():
+    code = (
+        "import signal\nfrom pipelines.interrupts import exit_on_interrupt, raise_on_interrupt\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nexit_on_interrupt()\nraise_on_interrupt()\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    code = code.replace("signal.SIG_IGN", "signal.default_int_handler")
+    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == -signal.SIGINT
+
+
+_MISCHIEF = """
+import sys
+from objectives.span import Span
+
+class Odd(BaseException):
+    pass
+
+def fail():
+    {how}
+
+class Mischief(Span):
+    name = "{name}"
+
+    def __post_init__(self):
+        super().__post_init__()
+        "construction" == "{place}" and fail()
+
+    def mask(self, batch, key):
+        "mask" == "{place}" and fail()
+        return super().mask(batch, key)
+
+"import" == "{place}" and fail()
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return make_corpus(str(tmp_path_factory.mktemp("mischief") / "corpus"))
+
+
+@pytest.mark.parametrize("command", ["mask", "show", "view", "check-objective"])
+@pytest.mark.parametrize("place", ["import", "construction", "mask"])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("sys.exit(0)", "SystemExit: 0"),
+        ("raise ValueError('two\\nlines')", "ValueError: two"),
+        ("raise Odd('its own')", "Odd: its own"),
+    ],
+)
+def test_plug_ins_that_raise_or_exit_are_one_line(run, corpus, tmp_path, monkeypatch, command, place, how, said):
+    name = f"mischief_{command.replace('-', '_')}_{place}_{said.partition(':')[0].lower()}"
+    (tmp_path / f"{name}.py").write_text(_MISCHIEF.format(how=how, place=place, name=name))
+    install_objectives(tmp_path, "mischief", {name: f"{name}:Mischief"})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = {
+        "mask": ("mask", name, "--corpus", corpus, "--output", tmp_path / "masks"),
+        "show": ("show", corpus, "--objective", name),
+        "view": ("view", corpus, "--objective", name, "--save", tmp_path / "page.html"),
+        "check-objective": ("check-objective", name, "--corpus", corpus),
+    }[command]
+    status, _, err = run(*words)
+    assert status == 1
+    assert "Traceback" not in err
+    if (command, place) == ("check-objective", "mask") and not said.startswith("Odd"):
+        assert "breaks" in err  # every law names the error
+    else:
+        assert said in err
+        assert "of mischief" in err
+        assert len(err.splitlines()) <= 2  # of a job, that its finished tasks are kept

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, out_of_memory
 from trainer.data.batch import Batch
 from trainer.data.curriculum import Stage
 from trainer.memory.estimate import Setting, cures, step_memory
@@ -17,9 +17,6 @@ from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.units.unit import TrainUnit
-
-_SIGNS = ("out of memory", "can't allocate memory", "not enough memory")
-"""Parts of PyTorch's messages about memory that it could not allocate, on CUDA devices and elsewhere."""
 
 
 def dry_run(
@@ -62,11 +59,6 @@ def dry_run(
             optimizer.zero_grad(set_to_none=True)
     if cuda:
         torch.cuda.empty_cache()  # cached blocks may not suit batches of other widths
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Return True if ``error`` reports memory that could not be allocated."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
 
 
 def _missing_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, out_of_memory
 from corpora.keyed import make_key
 from trainer.data.batch import Batch, Batches
 from trainer.data.curriculum import Stage
@@ -30,7 +30,6 @@ from trainer.parallel.wrapping import (
     reducing,
     whole_copy,
 )
-from trainer.run.dry_run import out_of_memory
 from trainer.run.units.unit import Model, TrainUnit
 
 

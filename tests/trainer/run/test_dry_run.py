@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, out_of_memory
 from objectives.api.examples import IGNORED
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig
@@ -14,7 +14,7 @@ from trainer.model.build import build_model
 from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.distributed import World
-from trainer.run.dry_run import dry_run, out_of_memory
+from trainer.run.dry_run import dry_run
 from trainer.run.units.masked_lm import MaskedLMUnit
 from trainer.run.units.seq2seq import Seq2SeqUnit
 
