@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
+from itertools import compress
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -207,17 +208,19 @@ def plugin_errors() -> Iterator[None]:
 
 def _fault(error: BaseException) -> str:
     """Describe an error that passed through the code of another package's plug-in; empty for any other error."""
-    frames = [
-        (frame.f_globals.get("__name__", ""), f"{frame.f_code.co_filename}:{line}")
-        for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    modules = {module for module, _ in frames}
+    frames, places = [], []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        frames.append(f"{frame.f_globals.get('__name__', '')}:{code.co_qualname}")
+        places.append(f"{code.co_filename}:{line}")
     plugins = [entry for group in (OBJECTIVE_GROUP, TASK_GROUP) for entry in entries(group).values()]
-    for entry in sorted(plugins, key=lambda one: one.module not in modules):  # the plug-in itself before its package
-        places = [place for module, place in frames if _package(module) == _package(entry.module)]
-        if places and _package(entry.module) != _package(__name__) and _stems_from(error, entry):
+    own = [any(frame.startswith(entry.value) for frame in frames) for entry in plugins]
+    for entry in [*compress(plugins, own), *plugins]:  # the plug-in itself before others of its package
+        within = [_package(frame) == _package(entry.module) for frame in frames]
+        if any(within) and _package(entry.module) != _package(__name__) and _stems_from(error, entry):
             package = f" of {entry.dist.name}" if entry.dist else ""
-            return f"plug-in {entry.name}{package} failed: {_one_line(error)} ({places[-1]}); correct that package"
+            place = list(compress(places, within))[-1]
+            return f"plug-in {entry.name}{package} failed: {_one_line(error)} ({place}); correct that package"
     return ""
 
 
@@ -227,7 +230,7 @@ def _stems_from(error: BaseException, entry: EntryPoint) -> bool:
 
 
 def _package(module: str) -> str:
-    return module.partition(".")[0]
+    return module.partition(":")[0].partition(".")[0]
 
 
 def _one_line(error: BaseException) -> str:
