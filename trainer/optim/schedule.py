@@ -19,7 +19,7 @@ class ScheduleConfig:
         shape: ``polynomial`` and ``cosine`` fall until the last step; ``inverse_sqrt`` falls with
             ``sqrt(warmup_steps / step)``, for any length of the run (Vaswani et al. 2017, section 5.3);
             ``constant`` does not fall.
-        warmup_steps: steps until the full learning rate.
+        warmup_steps: updates before the full learning rate; the first of them has rate 0.
         power: power of the polynomial; 1 is linear.
         end: final fraction of the learning rate, for ``polynomial`` and ``cosine``.
         steps: length of ``polynomial`` and ``cosine``; None for the length of the run, or of the stage. A longer
@@ -69,12 +69,12 @@ def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> flo
 
     ``schedule.steps`` replaces ``steps`` if given.
 
-    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; if the shape has an end, the update after the
-    last one would reach it.
+    The first update has rate 0, update ``warmup_steps`` the full rate; if the shape has an end, the update after the
+    last one would reach it. transformers (LED, PRIMERA), fairseq (BART-LS) and Flax (PEGASUS-X) do the same.
     """
     warmup, end, steps = schedule.warmup_steps, schedule.end, schedule.steps or steps
     if step < warmup:
-        return (step + 1) / warmup
+        return step / warmup
     left = max(steps - step, 0) / max(steps - warmup, 1)  # 1 down to 0
     match schedule.shape:
         case "polynomial":

@@ -76,7 +76,7 @@ def test_updates_are_those_of_adamw_on_the_clipped_mean_over_the_targets_of_the_
         assert record["loss"] == pytest.approx(loss.item(), rel=1e-5)
         assert record["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)
         for group in adamw.param_groups:
-            group["lr"] = 1e-2 * (number + 1) / recipe.schedule.warmup_steps
+            group["lr"] = 1e-2 * number / recipe.schedule.warmup_steps
         for parameter in twin.parameters():
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         adamw.step()
@@ -227,7 +227,7 @@ def test_a_schedule_of_a_stage_is_counted_from_its_beginning():
     own = StageConfig(steps=4, schedule=ScheduleConfig(warmup_steps=2))
     recipe = replace(recipe, schedule=ScheduleConfig(warmup_steps=0), stages=(StageConfig(steps=2), own))
     shares = [record["learning_rate"] / recipe.optimizer.learning_rate for record in updated(make_trainer(recipe), 6)]
-    assert shares == pytest.approx([1, 5 / 6, 1 / 2, 1, 1, 1 / 2])
+    assert shares == pytest.approx([1, 5 / 6, 0, 1 / 2, 1, 1 / 2])
 
 
 def test_every_micro_batch_of_every_stage_and_seed_has_its_own_dropout(monkeypatch):

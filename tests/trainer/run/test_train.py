@@ -96,7 +96,8 @@ def test_metrics_after_a_kill_are_whole_and_without_repetition(tmp_path):
 
 
 def test_metrics_count_real_and_padded(tmp_path):
-    record = run(toy_recipe(tmp_path), until=1)[2][0]
+    first, record = run(toy_recipe(tmp_path), until=2)[2]
+    assert first["learning_rate"] == 0
     assert 0 < record["source_tokens"] < record["source_positions"]
     assert record["source_positions"] % 8 == 0
     assert 0 < record["target_tokens"] < record["target_positions"]
