@@ -19,12 +19,16 @@ from corpora.tokenizers.protobuf import fields, message
 
 FILE_NAME = "tokenizer.model"
 _SPACE = "\u2581"
+_STAND_INS = tuple(map(chr, range(0xFDD0, 0xFDF0)))  # code points that are no characters, of three bytes like _SPACE
 _SLICE = 1 << 20  # bytes
 _WORD = re.compile(rb" (?=[0-9A-Za-z])")
 
 
 class SentencePieceTokenizer:
     """Tokenizer from a SentencePiece model. ``corpora.tokenizers.protocol.Tokenizer`` documents the methods.
+
+    Ids are those of the library, with one exception: it takes U+2581, its sign for a space, in a text for a space. If
+    the model keeps every other text exactly, U+2581 becomes its three bytes, which the library decodes as such.
 
     Attributes:
         vocab_size: number of pieces.
@@ -58,6 +62,11 @@ class SentencePieceTokenizer:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise FarspanError(f"not a SentencePiece model, or a damaged one ({reason}); copy it again") from None
         processor, ids = self._processor, range(self.vocab_size)
+        # (character, ids of its bytes) that stand in for U+2581, and the ids of its own bytes; none for a lossy model
+        exact = self._inserted is not None and description[1][2][35]
+        used = set("".join(pieces))
+        self._stand_ins = [(each, self._byte_ids(each)) for each in _STAND_INS if exact and each not in used]
+        self._space_ids = self._byte_ids(_SPACE)
         controls = {pieces[i]: i for i in ids if processor.IsControl(i)}  # never part of a text, unlike user symbols
         numbers = {
             **{"<pad>": processor.pad_id(), "<bos>": processor.bos_id()},
@@ -87,10 +96,27 @@ class SentencePieceTokenizer:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data,)
 
+    def _byte_ids(self, character: str) -> np.ndarray:
+        return np.array([self._processor.PieceToId(f"<0x{byte:02X}>") for byte in character.encode()], np.int32)
+
     def encode(self, texts: Sequence[str]) -> Ragged:
+        stand_ins = [self._stand_in(text) if _SPACE in text else None for text in texts]
+        texts = [text.replace(_SPACE, it[0]) if it else text for text, it in zip(texts, stand_ins, strict=True)]
         # Words cannot be cached: the library adds scores in single precision along the whole text, and where pieces
         # tie, as in "www", what stands before decides. Word by word, 16 % of texts of 10,000 characters had other ids.
-        return Ragged.from_rows(self._processor.EncodeAsNumpy(list(texts), num_threads=1), np.int32)
+        rows = self._processor.EncodeAsNumpy(texts, num_threads=1)
+        rows = [self._with_space_sign(row, it[1]) if it else row for row, it in zip(rows, stand_ins, strict=True)]
+        return Ragged.from_rows(rows, np.int32)
+
+    def _with_space_sign(self, row: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Replace each sequence ``ids`` of three bytes by the bytes of U+2581."""
+        row = row.copy()
+        starts = np.flatnonzero((row[:-2] == ids[0]) & (row[1:-1] == ids[1]) & (row[2:] == ids[2]))
+        row[starts[:, None] + np.arange(3)] = self._space_ids
+        return row
+
+    def _stand_in(self, text: str) -> tuple[str, np.ndarray] | None:
+        return next((each for each in self._stand_ins if each[0] not in text), None)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
         ids = self.encode(texts)

@@ -17,10 +17,9 @@ _THREADS = 8  # affects the result, because sums of floats are grouped by thread
 def train(texts: Iterable[str], vocab_size: int, max_lines: int = 5_000_000, seed: int = 0) -> SentencePieceTokenizer:
     """Train a SentencePiece unigram model with byte fallback that preserves white space and characters.
 
-    The ids are ``<pad>`` 0, ``</s>`` 1, ``<unk>`` 2 (as in T5), ``<s>`` 3, then 256 bytes. A line break is byte 10.
-    Every text is decoded exactly, except that U+2581, SentencePiece's symbol for a space, becomes a space. For one
-    version of SentencePiece, the result depends only on the texts, their order, ``vocab_size``, ``max_lines`` and
-    ``seed``.
+    The ids are ``<pad>`` 0, ``</s>`` 1, ``<unk>`` 2 (as in T5), ``<s>`` 3, then 256 bytes. A line break is byte 10,
+    and U+2581, SentencePiece's sign for a space, three bytes. For one version of SentencePiece, the result depends only
+    on the texts, their order, ``vocab_size``, ``max_lines`` and ``seed``.
 
     Args:
         texts: documents, read once; at most ``max_lines`` lines are held in memory.

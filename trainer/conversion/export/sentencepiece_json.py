@@ -49,9 +49,9 @@ def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.T
         special: ids of its special tokens; control symbols are special in any case.
 
     Returns:
-        A tokenizer with the same ids for the same texts, except those that spell a special or a user-defined symbol;
-        None for a model that the library cannot express (words, characters, or white space as a suffix), or if the two
-        libraries disagree on texts made of all pieces.
+        A tokenizer with the same ids for the same texts, except those with U+2581 or the spelling of a special or a
+        user-defined symbol; None for a model that the library cannot express (words, characters, or white space as a
+        suffix), or if the two libraries disagree on texts made of all pieces.
     """
     spec = _parse(data)
     if (
