@@ -42,12 +42,7 @@ def named(recipe: str) -> str:
 
 
 def run_command(options: Training) -> None:
-    """Train, continue or estimate.
-
-    Raises:
-        FarspanError: an error that the user can fix.
-        OSError: a disk that is full or gone.
-    """
+    """Train, continue or estimate."""
     with raised_alike():
         find_recipe(options.recipe)  # a wrong name fails before the slow imports
     from trainer.memory.estimate import memory_table  # here, because it loads PyTorch, which --help does not need
@@ -69,11 +64,7 @@ def run_command(options: Training) -> None:
 
 
 def print_recipes(options: Recipes) -> None:
-    """List the recipes, or print one.
-
-    Raises:
-        FarspanError: there is no such recipe.
-    """
+    """List the recipes, or print one."""
     if options.recipe is None:
         for name, summary in summaries().items():
             print(f"{name:24} {summary}")

@@ -11,11 +11,7 @@ from trainer.recipe import Recipe
 
 
 def kept_recipe(directory: Path) -> Recipe | None:
-    """Read the recipe in a run's directory; None if there is none.
-
-    Raises:
-        FarspanError: it is damaged, or another farspan wrote it.
-    """
+    """Read the recipe in a run's directory; None if there is none."""
     path = directory / RECIPE
     if not path.is_file():
         return None

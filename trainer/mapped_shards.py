@@ -16,11 +16,7 @@ Shard = tuple[ShardedRows, int]
 
 
 class MappedShards:
-    """Keeps the remote shards that were read last mapped, so that the next batch need not open them again.
-
-    Args:
-        artefacts: with one cache.
-    """
+    """Keeps the remote shards that were read last mapped, so that the next batch need not open them again."""
 
     def __init__(self, artefacts: Sequence[ShardedRows]) -> None:
         self._artefacts, self._process = artefacts, os.getpid()
@@ -34,9 +30,6 @@ class MappedShards:
         The workers of a loader share that half, and so do the datasets of a process. If there is no room for all, this
         process first gives back what it has, and waits for its turn: two that both wait for what the other one has
         would wait until both give up.
-
-        Raises:
-            FarspanError: the cache cannot hold the batch's shards, or this process is a fork of the one that opened it.
         """
         if os.getpid() != self._process:
             raise FarspanError(
@@ -88,11 +81,7 @@ class MappedShards:
         return taken
 
     def require(self, needed: int, shards: str) -> None:
-        """Check that the cache holds shards of ``needed`` bytes.
-
-        Raises:
-            FarspanError: it does not.
-        """
+        """Check that the cache holds shards of ``needed`` bytes."""
         if needed > self._cache.size:
             raise FarspanError(
                 f"{self._artefacts[0].folder}: cache_gib is {self._cache.size / 2**30:g}, and {shards} need "

@@ -22,9 +22,6 @@ class MetricsConfig:
         tensorboard: also write event files into the run's directory; needs the extra ``tracking``.
         peak_tflops: peak of one device, to which the utilisation refers: a number, ``measure`` to time a large matrix
             product when the run starts, or ``none``.
-
-    Raises:
-        FarspanError: a count below 1, or a peak that is not positive.
     """
 
     log_every: int = 10

@@ -27,12 +27,7 @@ from trainer.scorer.config import GeneratorConfig, with_scorer
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All sections of a recipe.
-
-    Raises:
-        FarspanError: data wider than the model's position tables, a warm-up longer than the run, stages whose steps do
-            not add up to the run's, a generator that nothing uses.
-    """
+    """All sections of a recipe."""
 
     model: ModelConfig
     data: DataConfig
@@ -144,14 +139,7 @@ class Recipe:
         return tuple(stages)
 
     def with_samples(self, samples: int) -> Recipe:
-        """Return the recipe with ``run.steps`` in place of ``run.epochs``.
-
-        Args:
-            samples: number of sequences of all sources together.
-
-        Raises:
-            FarspanError: a warm-up longer than the run.
-        """
+        """Return the recipe with ``run.steps`` in place of ``run.epochs``."""
         run = self.run
         if run.epochs is None:
             return self

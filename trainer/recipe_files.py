@@ -32,15 +32,8 @@ def read_tables(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Read recipe ``name`` and the recipes that it extends.
 
-    Args:
-        folder: folder that a relative path starts from.
-        above: files that extend this one.
-
     Returns:
         The merged tables, and the names of all files read, the extending one first.
-
-    Raises:
-        FarspanError: no such recipe, invalid TOML, or files that extend each other.
     """
     path = find_recipe(name, folder)
     if str(path) in above:
@@ -57,11 +50,7 @@ def read_tables(
 
 
 def find_recipe(name: str, folder: Path = Path()) -> Path:
-    """Find the file of a recipe given by packaged name or by path.
-
-    Raises:
-        FarspanError: no such recipe, with the nearest packaged name.
-    """
+    """Find the file of a recipe given by packaged name or by path."""
     packaged = packaged_recipes()
     path = packaged.get(name, folder / name)
     if not path.is_file():

@@ -81,15 +81,6 @@ class Checkpoints:
         vocabulary: Mapping[str, Any],
         report: Callable[[str], None] = print,
     ) -> None:
-        """
-        Args:
-            directory: folder of the run's checkpoints, on a file system that all ranks share.
-            config: when to write and what to keep.
-            world: all processes of the run.
-            identity: nested JSON values that must not change when the run is continued.
-            vocabulary: description of the model's token ids, for readers of the checkpoint.
-            report: receives, on rank 0, a message about each damaged checkpoint that is skipped.
-        """
         self._directory, self._config, self._report = directory, config, report
         self._identity, self._vocabulary = identity, vocabulary
         # Its own group, because a checkpoint is written while training uses the others.
@@ -115,16 +106,8 @@ class Checkpoints:
     def restore(self, model: nn.Module, optimizer: Optimizer) -> int | None:
         """Lock the directory and load the newest undamaged checkpoint into model and optimizer, in place.
 
-        Args:
-            model: plain, DDP or FSDP2.
-            optimizer: new, without state.
-
         Returns:
             The number of finished updates; None if there is no checkpoint, and then both are unchanged.
-
-        Raises:
-            FarspanError: another process holds the lock; every checkpoint is damaged; the newest undamaged one belongs
-                to another run or version.
         """
         run_together(self._world, self._acquire)
         path = self._newest_undamaged()
@@ -155,16 +138,8 @@ class Checkpoints:
         Waits for a checkpoint that is still being written. If asynchronous, the state is copied, and written while
         training continues; the next ``save`` or ``finish`` raises the error of a failed write.
 
-        Args:
-            step: finished updates.
-            samples: number of the next sample in the order of its stage, for readers; ``step`` determines it.
-            model, optimizer: as in ``restore``, which must have been called.
-
         Returns:
             The folder, which exists once it is written.
-
-        Raises:
-            FarspanError: a value that is not finite; another process has taken over the run; the disk is full or gone.
         """
         self._wait()
         states = {MODEL: model_tensors(model), OPTIMIZER: optimizer_tensors(model, optimizer)}
@@ -193,11 +168,7 @@ class Checkpoints:
         run_together(self._world, lambda: self._amend(self._directory / f"step-{step:08d}"))
 
     def finish(self) -> None:
-        """Wait until the last checkpoint is written, and unlock the directory.
-
-        Raises:
-            FarspanError: it could not be written.
-        """
+        """Wait until the last checkpoint is written, and unlock the directory."""
         try:
             self._wait()
         finally:

@@ -19,9 +19,6 @@ class CheckpointConfig:
         best: metric of an evaluation, e.g. ``rouge/geometric_mean`` or ``held_out_loss``. An evaluation that improves
             it writes a checkpoint, which is kept beside the newest until a better one is written. Losses and
             perplexities are better if smaller, everything else if larger; of equal values the earlier is best.
-
-    Raises:
-        FarspanError: counts below 1.
     """
 
     every: int = 1000

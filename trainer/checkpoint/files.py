@@ -72,12 +72,7 @@ def step_of(path: Path) -> int:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The ``checkpoint.json`` of a checkpoint.
-
-    Raises:
-        DamagedError: there is none, or it cannot be read.
-        FarspanError: a format or version that this farspan does not know.
-    """
+    """The ``checkpoint.json`` of a checkpoint."""
     try:
         manifest = read_sealed(path / MANIFEST)
         found = manifest["format"], manifest["format_version"]
@@ -95,15 +90,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
-    """Describe the first fault in a checkpoint's files; None if there is none.
-
-    Args:
-        path: folder of the checkpoint.
-        part, parts: check only every ``parts``-th file from number ``part`` on, to divide the work among processes.
-
-    Raises:
-        FarspanError: a format or version that this farspan does not know.
-    """
+    """Describe the first fault in a checkpoint's files; None if there is none."""
     try:
         manifest = read_manifest(path)
         if manifest["step"] != step_of(path):
@@ -124,11 +111,7 @@ def file_facts(file: Path) -> dict[str, Any]:
 
 
 def check_file(file: Path, facts: Mapping[str, Any]) -> None:
-    """Compare a file with its ``bytes`` and ``sha256`` in the manifest.
-
-    Raises:
-        DamagedError: it is missing or differs.
-    """
+    """Compare a file with its ``bytes`` and ``sha256`` in the manifest."""
     if not file.is_file():
         raise DamagedError(f"{file.name} is missing")
     if file.stat().st_size != facts["bytes"]:
@@ -138,11 +121,7 @@ def check_file(file: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> None:
-    """Check that a folder of checkpoint ``path`` holds no tensors beside ``files`` of the manifest.
-
-    Raises:
-        DamagedError: another file with tensors.
-    """
+    """Check that a folder of checkpoint ``path`` holds no tensors beside ``files`` of the manifest."""
     others = sorted({f"{folder}/{file.name}" for file in (path / folder).glob("*.safetensors")} - files.keys())
     if others:
         raise DamagedError(f"{others[0]} is not in the manifest")
@@ -152,9 +131,6 @@ def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
     """Compare a checkpoint's identity with that of the run that resumes from it.
 
     A run may be extended: ``run.extend`` may go on where the checkpoint's ends.
-
-    Raises:
-        FarspanError: they differ; the message lists every difference.
     """
     theirs, ours = _flat(read_manifest(path)["identity"]), _flat(json.loads(json.dumps(identity)))
     extended = ours.get(EXTENSION, [])

@@ -54,11 +54,7 @@ def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Read a file of ``write_sealed``, without the checksum.
-
-    Raises:
-        DamagedError: it is missing or damaged.
-    """
+    """Read a file of ``write_sealed``, without the checksum."""
     try:
         return unseal(parse_json(read_bytes(str(path))))
     except FileNotFoundError:
@@ -68,11 +64,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def unseal(values: Any) -> dict[str, Any]:
-    """Check and remove the checksum of JSON values.
-
-    Raises:
-        DamagedError: no object, or another checksum.
-    """
+    """Check and remove the checksum of JSON values."""
     if not isinstance(values, dict) or CHECKSUM not in values:
         raise DamagedError("has no checksum")
     values = dict(values)
@@ -130,14 +122,7 @@ def keep_start(start: Mapping[str, Any], directory: Path) -> None:
 
 
 def read_tokenizer(directory: Path, fingerprint: str | None = None) -> Tokenizer | None:
-    """Load the tokenizer of a run; None if the run has none, because its data was not an artefact.
-
-    Args:
-        fingerprint: fingerprint of the tokenizer that the run's model was trained with, if known.
-
-    Raises:
-        FarspanError: its files are damaged or those of another tokenizer.
-    """
+    """Load the tokenizer of a run; None if the run has none, because its data was not an artefact."""
     faults = list(_recipe_and_tokenizer_faults(directory))
     tokenizer = None
     if not faults and (directory / TOKENIZER).is_dir():
@@ -155,13 +140,7 @@ def read_tokenizer(directory: Path, fingerprint: str | None = None) -> Tokenizer
 
 
 def find_faults(directory: Path, step: int, fingerprint: str | None) -> list[str]:
-    """Describe the faults in a run's files beside its checkpoints.
-
-    Args:
-        directory: directory of the run.
-        step: step of its newest readable checkpoint.
-        fingerprint: tokenizer of that checkpoint.
-    """
+    """Describe the faults in a run's files beside its checkpoints."""
     faults = [*_recipe_and_tokenizer_faults(directory), *_faults_of_lines(directory, step)]
     for name, needed in ((SUMMARY, False), ("checkpoints/run.json", True), ("checkpoints/best.json", False)):
         if needed or (directory / name).exists():

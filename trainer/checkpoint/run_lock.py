@@ -23,9 +23,6 @@ class RunLock:
 
     Attributes:
         start: number of processes that have started or resumed the run, this one included; 0 before ``begin``.
-
-    Raises:
-        FarspanError: another process holds it, or the directory is not writable.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -57,11 +54,7 @@ class RunLock:
         return self.start
 
     def require_newest(self) -> None:
-        """Check that no later process has started.
-
-        Raises:
-            FarspanError: a later process has started.
-        """
+        """Check that no later process has started."""
         newest = read_record(self._directory)
         if newest.get("start") != self.start:
             raise FarspanError(

@@ -47,11 +47,7 @@ class Selection:
         return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
     def measured(self, step: int, metrics: Mapping[str, Any]) -> Selection:
-        """The selection after the evaluation of ``step``.
-
-        Args:
-            metrics: results of the evaluation; if the metric is not among them, the best stays the same.
-        """
+        """The selection after the evaluation of ``step``."""
         now = replace(self, evaluated=step)
         if self.metric is None or self.metric not in metrics:
             return now
@@ -83,15 +79,7 @@ def write_best(directory: Path, selection: Selection) -> None:
 
 
 def find_checkpoint(path: Path, which: str = _NEWEST) -> Path:
-    """The folder of one checkpoint of a run, or of the checkpoint ``path`` itself.
-
-    Args:
-        path: directory of a run, its folder of checkpoints, or a checkpoint.
-        which: ``newest``, ``best``, or the number of a step.
-
-    Raises:
-        FarspanError: there is none, or ``which`` names none.
-    """
+    """The folder of one checkpoint of a run, or of the checkpoint ``path`` itself."""
     found = checkpoints_in(path)
     if not found:
         raise FarspanError(f"{path}: holds no checkpoint; give a run of `farspan train`")

@@ -51,11 +51,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> Tensors:
 
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, group: ProcessGroup | None) -> None:
-    """Load the state that ``folder`` holds into a new optimizer.
-
-    Raises:
-        FarspanError: the state of another kind of optimizer or of other parameters.
-    """
+    """Load the state that ``folder`` holds into a new optimizer."""
     stored = stored_tensors(folder)
     if not stored:
         return
@@ -75,11 +71,6 @@ def tensors_to_write(tensors: Tensors, rank: int, size: int) -> Tensors:
 
     Whole tensors are distributed over ranks by size. A tensor that is sharded within groups of ranks and replicated
     across them is written by one group.
-
-    Args:
-        tensors: all tensors, with the same names and sizes on every rank.
-        rank: this rank.
-        size: number of ranks.
     """
     loads, selected = [0] * size, {}
     largest_first = sorted(tensors.items(), key=lambda item: (-item[1].numel(), item[0]))
@@ -113,11 +104,7 @@ def not_finite(tensors: Tensors) -> list[str]:
 
 
 def write_tensors(folder: Path, tensors: Tensors, group: ProcessGroup | None) -> None:
-    """Write ``shard-<rank>-*.safetensors`` into ``folder``, all ranks together; ``group`` None for a single process.
-
-    Raises:
-        OSError: a rank could not write; all ranks raise it.
-    """
+    """Write ``shard-<rank>-*.safetensors`` into ``folder``, all ranks together; ``group`` None for a single process."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     try:
         dcp.save(tensors, storage_writer=writer, process_group=group, no_dist=group is None)
@@ -150,11 +137,7 @@ def sort_metadata(file: Path) -> None:
 
 
 def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> None:
-    """Read every tensor of ``folder`` into ``into``; any number of processes may have written it.
-
-    Raises:
-        FarspanError: the files hold other tensors, or other shapes.
-    """
+    """Read every tensor of ``folder`` into ``into``; any number of processes may have written it."""
     check_fit(folder, into)
     try:
         reader = HuggingFaceStorageReader(str(folder))
@@ -164,11 +147,7 @@ def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> Non
 
 
 def check_fit(folder: Path, into: Tensors) -> None:
-    """Compare names and shapes.
-
-    Raises:
-        FarspanError: the files of ``folder`` hold other tensors than ``into``, or other shapes.
-    """
+    """Compare names and shapes."""
     stored = stored_tensors(folder)
     odd = sorted(stored.keys() ^ into.keys()) + [
         f"{name} of shape {list(stored[name].shape)}, not {list(into[name].shape)}"
@@ -183,11 +162,7 @@ def check_fit(folder: Path, into: Tensors) -> None:
 
 
 def stored_tensors(folder: Path) -> Tensors:
-    """Describe the stored tensors by name, on device ``meta``; empty if there are no files.
-
-    Raises:
-        FarspanError: a file that is no safetensors file.
-    """
+    """Describe the stored tensors by name, on device ``meta``; empty if there are no files."""
     if not folder.is_dir():
         return {}
     try:
@@ -201,11 +176,7 @@ def stored_tensors(folder: Path) -> Tensors:
 
 
 def load_tensors(folder: Path) -> Tensors:
-    """Load every tensor of ``folder``, unsharded, on the CPU, in this process alone.
-
-    Raises:
-        FarspanError: a file that is no safetensors file.
-    """
+    """Load every tensor of ``folder``, unsharded, on the CPU, in this process alone."""
     tensors = {name: torch.empty_like(tensor, device="cpu") for name, tensor in stored_tensors(folder).items()}
     read_tensors(folder, tensors, None)
     return tensors

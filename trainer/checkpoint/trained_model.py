@@ -73,9 +73,6 @@ class TrainedModel:
     def weights(self) -> Tensors:
         """Read the whole state dictionary on the CPU, without that of a generator; any number of processes may have
         written it.
-
-        Raises:
-            FarspanError: a file that is damaged or holds no tensors.
         """
         try:
             check_nothing_else(self.path, MODEL, self.weights_files)
@@ -93,13 +90,7 @@ class TrainedModel:
 
 
 def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Examples) -> dict[str, Any]:
-    """A checkpoint's record of a model's token ids: tokenizer, special tokens, and those that frame a text.
-
-    Args:
-        tokenizer_fingerprint: fingerprint of the tokenizer.
-        special: special tokens that the model knows.
-        shown: at least one example of the model's input, which shows the frame.
-    """
+    """A checkpoint's record of a model's token ids: tokenizer, special tokens, and those that frame a text."""
     text = shown.source_ids[0, : shown.source_lengths[0]]
     edges = {BEGIN: text[:1], END: text[-1:]}
     return {
@@ -111,11 +102,7 @@ def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Exa
 
 
 def find_trained(path: Path) -> TrainedModel:
-    """Find the model of a checkpoint, or of the newest readable checkpoint of a run.
-
-    Raises:
-        FarspanError: no readable checkpoint.
-    """
+    """Find the model of a checkpoint, or of the newest readable checkpoint of a run."""
     faults = []
     for checkpoint in checkpoints_in(path):
         try:

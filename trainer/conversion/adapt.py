@@ -43,15 +43,6 @@ def adapt(
     summaries are copies of those of tokens; pooled attention is newly initialised, with zero output; cross-attention to
     learned tokens is a copy of that to the sequence, with zero output. The target may have fewer layers with
     cross-attention (PEGASUS-X, appendix B.3, table 13): the others' weights are dropped.
-
-    Args:
-        state: state of a model of ``config`` with the ids of ``vocabulary``.
-        target: configuration of the long model.
-        seed: seed of random weights.
-
-    Raises:
-        FarspanError: configurations that differ in more than positions, attention pattern and pooling, or learned
-            weights that the target has no place for; all of them are listed.
     """
     if found := differences(config, target, _ADAPTABLE):
         lines = [f"  model.{field}: the model has {ours!r}, the target {theirs!r}" for field, ours, theirs in found]
@@ -80,11 +71,7 @@ def adapt(
 
 
 def _dropped_crossings(config: ModelConfig, target: ModelConfig) -> tuple[str, ...]:
-    """Return the prefixes of the cross-attentions that the target drops, with their norms.
-
-    Raises:
-        FarspanError: the target has cross-attention in layers that have none.
-    """
+    """Return the prefixes of the cross-attentions that the target drops, with their norms."""
     if config.decoder is None or target.decoder is None:
         return ()
     ours, theirs = (

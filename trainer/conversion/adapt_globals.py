@@ -36,9 +36,6 @@ def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int)
 
     Returns:
         ``(G, d)``, not scaled by sqrt(d), as the encoder expects.
-
-    Raises:
-        FarspanError: fewer rows than ``count``.
     """
     special = set(vocabulary.special.ids.values())
     rows = [row for row in range(vocabulary.tokenizer_size) if row not in special]

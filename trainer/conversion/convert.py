@@ -58,32 +58,20 @@ def convert(source: Path, output: Path, conversion: Conversion) -> Model:
 
 
 def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
-    """Extend the token table to a row for every id of ``vocabulary``.
-
-    Raises:
-        FarspanError: ids of another tokenizer.
-    """
+    """Extend the token table to a row for every id of ``vocabulary``."""
     state = change_vocabulary(model.state, model.vocabulary, vocabulary)
     return replace(model, vocabulary=vocabulary, state=state)
 
 
 def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary, checkpoint: str | None = None) -> Model:
-    """Load a run's initial model from any source of ``read_model``, extended to the vocabulary of the run's data.
-
-    Raises:
-        FarspanError: there is no model, or one with another configuration or another tokenizer.
-    """
+    """Load a run's initial model from any source of ``read_model``, extended to the vocabulary of the run's data."""
     model = read_model(path, checkpoint)
     _check_equal(path, model.config, config, TRAINING)
     return with_vocabulary(model, vocabulary)
 
 
 def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None = None) -> None:
-    """Check that a run's initial model exists and has the configuration of its recipe, without reading weights.
-
-    Raises:
-        FarspanError: there is no model, or one with another configuration.
-    """
+    """Check that a run's initial model exists and has the configuration of its recipe, without reading weights."""
     try:
         found = model_config(path, checkpoint)
     except FarspanError as error:

@@ -16,11 +16,7 @@ TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initialisatio
 def differences(
     one: ModelConfig, other: ModelConfig, allowed: tuple[str, ...] = TRAINING
 ) -> list[tuple[str, Any, Any]]:
-    """List every difference: dotted field, its value in ``one`` and in ``other``.
-
-    Args:
-        allowed: patterns of dotted fields that may differ.
-    """
+    """List every difference: dotted field, its value in ``one`` and in ``other``."""
     ours, theirs = flat(one), flat(other)
     return [
         (name, ours.get(name), theirs.get(name))

@@ -49,11 +49,7 @@ _BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in F
 
 
 def family_of(model_type: str) -> Family:
-    """Return the family of a ``model_type``.
-
-    Raises:
-        FarspanError: an unsupported ``model_type``.
-    """
+    """Return the family of a ``model_type``."""
     for family in FAMILIES:
         if model_type in family.MODEL_TYPES:
             return family
@@ -62,11 +58,7 @@ def family_of(model_type: str) -> Family:
 
 
 def exportable_family(config: ModelConfig) -> ExportableFamily:
-    """Return the family whose encoder has the pattern of ``config``.
-
-    Raises:
-        FarspanError: Hugging Face has no such encoder-decoder.
-    """
+    """Return the family whose encoder has the pattern of ``config``."""
     pattern = config.encoder.attention.pattern
     if config.decoder is None or config.encoder.pooling or pattern not in _BY_PATTERN:
         what = (
@@ -86,11 +78,7 @@ def exportable_family(config: ModelConfig) -> ExportableFamily:
 def exported_config(
     family: ExportableFamily, config: ModelConfig, vocab_size: int, special: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Make a complete ``config.json`` that is read back as the same model.
-
-    Raises:
-        FarspanError: fields of ``config`` that the family does not support; all of them are listed.
-    """
+    """Make a complete ``config.json`` that is read back as the same model."""
     from transformers import CONFIG_MAPPING  # slow to import
 
     values = family.write_config(config, vocab_size, special)

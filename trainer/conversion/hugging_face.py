@@ -52,11 +52,7 @@ def is_hugging_face_folder(path: Path) -> bool:
 
 
 def read_hugging_face(path: Path) -> Model:
-    """Read a folder with a model of a supported family.
-
-    Raises:
-        FarspanError: a model of an unsupported kind, or files that are missing, damaged or do not belong together.
-    """
+    """Read a folder with a model of a supported family."""
     try:
         values = _read_config(path)
         family = family_of(values["model_type"])
@@ -78,11 +74,7 @@ def read_hugging_face(path: Path) -> Model:
 
 
 def read_hugging_face_config(path: Path) -> ModelConfig:
-    """Read the configuration of a folder's model; its weights, which are not read, may untie the output layer.
-
-    Raises:
-        FarspanError: a model of an unsupported kind, or a file that cannot be read.
-    """
+    """Read the configuration of a folder's model; its weights, which are not read, may untie the output layer."""
     try:
         values = _read_config(path)
         return _model_config(family_of(values["model_type"]), values)
@@ -91,14 +83,7 @@ def read_hugging_face_config(path: Path) -> ModelConfig:
 
 
 def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
-    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically.
-
-    Args:
-        training: section of the model card about the model's training.
-
-    Raises:
-        FarspanError: ``path`` exists, or Hugging Face has no class for the model.
-    """
+    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically."""
     if path.exists():
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
     vocabulary, special = model.vocabulary, model.vocabulary.special
@@ -138,11 +123,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_json(file: Path) -> Any:
-    """The value in a file.
-
-    Raises:
-        OSError, ValueError: it cannot be read.
-    """
+    """The value in a file."""
     try:
         return json.loads(file.read_bytes())
     except RecursionError:
@@ -150,11 +131,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _read_generation(path: Path) -> dict[str, Any]:
-    """Read generation settings, from their own file or, in older folders, from ``config.json``.
-
-    Raises:
-        FarspanError: a file that does not hold a JSON object.
-    """
+    """Read generation settings, from their own file or, in older folders, from ``config.json``."""
     from transformers import GenerationConfig  # slow to import
 
     own = {
@@ -191,11 +168,7 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
 
 
 def hugging_face_sha256(path: Path) -> str:
-    """The sha256 of a folder's weights.
-
-    Raises:
-        FarspanError: the folder holds no weights, or not all files that its index names.
-    """
+    """The sha256 of a folder's weights."""
     try:
         return _digest(path, _weight_files(path))
     except OSError as error:

@@ -80,11 +80,7 @@ def is_model_folder(path: Path) -> bool:
 
 
 def write_model_folder(model: Model, path: Path) -> None:
-    """Write ``path`` atomically.
-
-    Raises:
-        FarspanError: ``path`` exists.
-    """
+    """Write ``path`` atomically."""
     if path.exists():
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
     temporary = Path(temporary_name(str(path)))
@@ -115,11 +111,7 @@ def make_readable(folder: Path) -> None:
 
 
 def read_model_folder(path: Path) -> Model:
-    """Read a complete model folder.
-
-    Raises:
-        FarspanError: it is not a model folder, is damaged, or has a version that this farspan does not know.
-    """
+    """Read a complete model folder."""
     manifest = _manifest(path)
     try:
         config = parse(ModelConfig, manifest["config"], str(path / MANIFEST), "config")
@@ -140,20 +132,12 @@ def read_model_folder(path: Path) -> Model:
 
 
 def read_model_config(path: Path) -> ModelConfig:
-    """Read the configuration of a model folder from its manifest alone.
-
-    Raises:
-        FarspanError: as ``read_model_folder``.
-    """
+    """Read the configuration of a model folder from its manifest alone."""
     return parse(ModelConfig, _manifest(path)["config"], str(path / MANIFEST), "config")
 
 
 def weights_sha256(path: Path) -> str:
-    """Return the sha256 of a model folder's weights from its manifest.
-
-    Raises:
-        FarspanError: as ``read_model_folder``.
-    """
+    """Return the sha256 of a model folder's weights from its manifest."""
     try:
         return str(_manifest(path)["files"][WEIGHTS]["sha256"])
     except (KeyError, TypeError):

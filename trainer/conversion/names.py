@@ -54,18 +54,7 @@ def load_state(
     shapes: Mapping[str, torch.Size] | None = None,
     ignored: Iterable[str] = (),
 ) -> dict[str, Tensor]:
-    """Make farspan's state dictionary in float32 from stored tensors.
-
-    Args:
-        name_map: stored tensors by farspan's name, for every tensor of the model.
-        stored: state dictionary of the other format.
-        shapes: shapes of farspan's tensors; None if unknown.
-        ignored: patterns of names of stored tensors to leave out.
-
-    Raises:
-        FarspanError: tensors that are missing, unused, of another shape, of integers (quantised weights need their
-            scales) or not finite; all of them are listed.
-    """
+    """Make farspan's state dictionary in float32 from stored tensors."""
     faults, state = list(_faults_of_names(name_map, stored, ignored)), {}
     for ours, tensors in name_map.items():
         if not stored.keys() >= {*tensors.names, tensors.add_row} - {None}:

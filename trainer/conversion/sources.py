@@ -30,14 +30,7 @@ from trainer.model.config import ModelConfig
 
 
 def read_model(path: Path, checkpoint: str | None = None) -> Model:
-    """Read a model folder of farspan, a folder of Hugging Face, or a checkpoint of a run.
-
-    Args:
-        checkpoint: checkpoint of a run: ``newest`` (the default), ``best`` or a step.
-
-    Raises:
-        FarspanError: ``path`` is none of these, has no such checkpoint, or is damaged.
-    """
+    """Read a model folder of farspan, a folder of Hugging Face, or a checkpoint of a run."""
     _check_is_run(path, checkpoint)
     if is_model_folder(path):
         return read_model_folder(path)
@@ -50,9 +43,6 @@ def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
     """Read the configuration of the model that ``read_model`` reads, without the weights.
 
     In a folder of Hugging Face, the weights may have another output layer than the configuration says.
-
-    Raises:
-        FarspanError: as ``read_model``, except for damaged weights.
     """
     _check_is_run(path, checkpoint)
     if is_model_folder(path):
@@ -63,11 +53,7 @@ def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
 
 
 def model_sha256(path: Path, checkpoint: str | None = None) -> str:
-    """Return the sha256 of the weights that ``read_model`` reads, without loading them.
-
-    Raises:
-        FarspanError: as ``read_model``.
-    """
+    """Return the sha256 of the weights that ``read_model`` reads, without loading them."""
     if is_model_folder(path):
         return weights_sha256(path)
     if is_hugging_face_folder(path):
@@ -112,11 +98,7 @@ def _read_run(path: Path) -> Model:
 
 
 def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:
-    """Return the tokenizer's files of the run; empty if the checkpoint was moved away from its run.
-
-    Raises:
-        FarspanError: they are damaged or those of another tokenizer.
-    """
+    """Return the tokenizer's files of the run; empty if the checkpoint was moved away from its run."""
     run = trained.path.parent.parent
     tokenizer = read_tokenizer(run, trained.tokenizer_fingerprint) if (run / RECIPE).is_file() else None
     return tokenizer.serialized() if tokenizer else {}

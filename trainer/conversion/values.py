@@ -19,11 +19,7 @@ _ACTIVATIONS = {
 
 
 def require(values: Mapping[str, Any], **needed: Any) -> None:
-    """Check fields whose values are fixed in farspan's models.
-
-    Raises:
-        FarspanError: a field of ``values`` differs from ``needed``; missing fields are accepted.
-    """
+    """Check fields whose values are fixed in farspan's models."""
     for name, value in needed.items():
         if values.get(name, value) != value:
             raise FarspanError(
@@ -32,11 +28,7 @@ def require(values: Mapping[str, Any], **needed: Any) -> None:
 
 
 def read_activation(values: Mapping[str, Any], field: str) -> Any:
-    """Return farspan's name of the activation in ``field``.
-
-    Raises:
-        FarspanError: an unsupported activation.
-    """
+    """Return farspan's name of the activation in ``field``."""
     if values[field] not in _ACTIVATIONS:
         raise FarspanError(
             f"config.json: {field} is {values[field]!r}; known are {', '.join(_ACTIVATIONS)}; convert another model"

@@ -72,11 +72,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Vocabulary:
-        """Read a manifest's entry, as ``to_json`` makes it.
-
-        Raises:
-            KeyError, TypeError, ValueError: values that ``to_json`` does not make.
-        """
+        """Read a manifest's entry, as ``to_json`` makes it."""
         ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
         special = SpecialTokens(ids, int(values["size"]))
         frame = None if values["frame"] is None else tuple(map(str, values["frame"]))
@@ -90,12 +86,6 @@ def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabul
     Tokens keep their rows; special tokens are matched by name. New rows start as the row of the mask token (or the mean
     row, if there is none) plus noise that depends only on the token's name. New sentinels that extend the tokenizer's
     own (T5's) start as the mean row of those.
-
-    Args:
-        state: state of a model with the vocabulary ``old``.
-
-    Raises:
-        FarspanError: ids of another tokenizer.
     """
     if None not in (known := (old.tokenizer_fingerprint, new.tokenizer_fingerprint)) and known[0] != known[1]:
         raise FarspanError(
@@ -123,13 +113,7 @@ def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabul
 def _with_fresh_rows(
     table: Tensor, rows: Tensor, fresh: Mapping[int, str], mask: int | None, sentinels: list[int]
 ) -> Tensor:
-    """Extend a table, ``(V, d)`` or ``(V,)``, to the new ids.
-
-    Args:
-        rows: row of ``table`` for each new id.
-        fresh: new ids without a row, and the keys of their noise.
-        mask, sentinels: rows of the mask token and of the sentinels that the model has learned.
-    """
+    """Extend a table, ``(V, d)`` or ``(V,)``, to the new ids."""
     default = table.mean(0) if mask is None else table[mask]
     sentinel = table[sentinels].mean(0) if sentinels else default
     taken = table[rows]

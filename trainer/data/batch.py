@@ -46,12 +46,7 @@ class Batch:
 
     @classmethod
     def full(cls, source_ids: Tensor, labels: Tensor, decoder_ids: Tensor | None, global_first: bool = True) -> Batch:
-        """Make a batch without padding from ids, for the dry run and for tests.
-
-        Args:
-            source_ids, labels, decoder_ids: as in ``Batch``.
-            global_first: make the first position of every row global.
-        """
+        """Make a batch without padding from ids, for the dry run and for tests."""
         rows, width = source_ids.shape
         return cls(
             samples=np.arange(rows),

@@ -15,12 +15,7 @@ from trainer.data.config import DataConfig
 
 
 def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
-    """Pad rendered rows to the configured widths and shift targets right.
-
-    Raises:
-        FarspanError: an example longer than the configuration allows, or with global positions after its end; examples
-            without segment ids if ``across_documents`` is false.
-    """
+    """Pad rendered rows to the configured widths and shift targets right."""
     lengths = examples.source_lengths
     width = _width("source", examples, lengths, data.source_length, data.source_multiple)
     if examples.labels is None:

@@ -117,9 +117,6 @@ class SourceConfig:
         corpus, masks, objective, masks_options, pairs, documents, split, task, examples, examples_seed: as in the data
             section.
         weight: proportion of the samples, relative to the weights of the other sources.
-
-    Raises:
-        FarspanError: a weight that is not above 0, fewer than one example, keys of a corpus beside those of pairs.
     """
 
     name: str
@@ -153,11 +150,7 @@ class SourceConfig:
 
 
 def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
-    """Check that the sources of ``section``.mixture have unique names.
-
-    Raises:
-        FarspanError: two have the same name, or one has none.
-    """
+    """Check that the sources of ``section``.mixture have unique names."""
     names = [source.name for source in mixture]
     if len(set(names)) < len(names) or "" in names:
         raise FarspanError(
@@ -192,10 +185,6 @@ class DataConfig:
             time; 0 shuffles all sequences of a corpus. Part of the order of samples.
         across_documents: let encoder positions attend to other documents of their row; if false, each document is
             encoded independently.
-
-    Raises:
-        FarspanError: a length that is not a multiple of its ``multiple``, a mixture beside a corpus, two sources with
-            one name, fewer than one example.
     """
 
     corpus: str = ""

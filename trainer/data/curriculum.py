@@ -30,9 +30,6 @@ class StageConfig:
         batch_size, micro_batch_size: as in the run section.
         learning_rate: as in the optimizer section.
         schedule: schedule of this stage alone, counted from its beginning; None continues that of the whole run.
-
-    Raises:
-        FarspanError: counts below 1, a learning rate that is not above 0, a warm-up longer than the stage.
     """
 
     steps: int

@@ -22,19 +22,8 @@ def check_examples(
 ) -> list[str]:
     """Check that every part of a mixture has targets, fits the widths, and makes positions global if it should.
 
-    Args:
-        mixture: the examples.
-        data: widths of batches.
-        pattern: attention of the encoder.
-        section: section of the recipe, for messages.
-        rows: check only the first so many rows of each part; None for all.
-
     Returns:
         Warnings.
-
-    Raises:
-        FarspanError: a part without targets; one with a row that may become longer than ``data`` allows; one without
-            global positions if ``data.global_positions`` requires them.
     """
     warnings: list[str] = []
     for part in mixture.parts:
@@ -69,9 +58,6 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
     """Check that every draw of every row fits, and yield warnings.
 
     Stored masks are not checked: their recorded lengths were compared when the mask set was opened.
-
-    Raises:
-        FarspanError: a row that does not fit, with the setting to change.
     """
     if isinstance(source, MaskedCorpus) and source.is_stored and not source.adjusted:
         return

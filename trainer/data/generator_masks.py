@@ -38,14 +38,6 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         generator_special: SpecialTokens,
         segment_ids: bool,
     ) -> None:
-        """
-        Args:
-            corpus, objective: the rows and the objective that proposes candidates.
-            special: special tokens of the encoder-decoder.
-            drawing: draws of the candidates.
-            generator_special: special tokens of the generator.
-            segment_ids: render the document number of each position.
-        """
         super().__init__(corpus, objective, special, drawing, segment_ids)
         self._model_based, self._drawing, self._generator_special = objective, drawing, generator_special
 
@@ -131,19 +123,7 @@ def open_generator_masked(
     verify: bool = False,
     cache: ShardCache | None = None,
 ) -> GeneratorMaskedCorpus:
-    """Open the corpus that a data section names for joint training.
-
-    Args:
-        data: data section of the recipe.
-        special: special tokens of the generator.
-        positions: maximum length of the generator's input; None if unlimited.
-        verify: compare each shard with its checksum when it is first read.
-        cache: cache for the shards of a remote corpus.
-
-    Raises:
-        FarspanError: a mixture, stored masks, another objective, an objective with a scorer, rows longer than
-            ``positions``.
-    """
+    """Open the corpus that a data section names for joint training."""
     config, *others = data.sources
     objective = config.objective
     if others or config.masks is not None or objective is None or objective.name != ModelBased.name or objective.scorer:

@@ -39,9 +39,6 @@ class Loader:
 
         A micro-batch holds neighbouring samples of the step. If there are not enough samples for a last
         micro-batch on every rank, the other ranks get one without targets.
-
-        Raises:
-            FarspanError: data that is damaged or wider than the configured lengths.
         """
         if self.ahead:
             self.ahead.at(step)

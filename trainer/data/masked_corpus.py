@@ -81,14 +81,6 @@ class MaskedCorpus:
         masks: MaskSet | Drawing,
         segment_ids: bool = False,
     ) -> None:
-        """
-        Args:
-            masks: read from a mask set, or drawn.
-            segment_ids: render the document number of each position.
-
-        Raises:
-            FarspanError: ``segment_ids`` with an objective that does not number documents.
-        """
         self.corpus, self.objective, self._masks = corpus, objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
             raise FarspanError(
@@ -106,11 +98,7 @@ class MaskedCorpus:
 
     @classmethod
     def stored(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
-        """Read the masks from a mask set.
-
-        Raises:
-            FarspanError: masks of another corpus, or ``segment_ids`` with an objective that does not number documents.
-        """
+        """Read the masks from a mask set."""
         masks.check_parent(corpus)
         return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
 
@@ -118,15 +106,7 @@ class MaskedCorpus:
     def drawn(
         cls, corpus: Corpus, objective: Objective, seed: int, *, redraw: bool = True, segment_ids: bool = False
     ) -> MaskedCorpus:
-        """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold.
-
-        Args:
-            redraw: if false, every epoch has draw 0.
-
-        Raises:
-            FarspanError: an objective that cannot work on this corpus, or ``segment_ids`` with one that does not number
-                documents.
-        """
+        """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold."""
         special = objective.validate(CorpusFacts.of(corpus.manifest))
         return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
 
@@ -149,11 +129,7 @@ class MaskedCorpus:
         return batch, masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
-        """Yield artefact and number of each remote shard that ``examples`` reads, once.
-
-        Args:
-            indices, epochs: as in ``examples``.
-        """
+        """Yield artefact and number of each remote shard that ``examples`` reads, once."""
         if self.corpus.bounded:
             yield from ((self.corpus, shard) for shard in self.corpus.shards_of(indices))
         if isinstance(self._masks, MaskSet) and self._masks.bounded:
@@ -181,11 +157,7 @@ class MaskedCorpus:
         return tuple(shard.rows for shard in self.corpus.manifest.shards)
 
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
-        """Return the same examples with the ids of another table, which may have fewer sentinels.
-
-        Raises:
-            FarspanError: a table without a token that the objective may emit.
-        """
+        """Return the same examples with the ids of another table, which may have fewer sentinels."""
         self._require_tokens(special)
         return type(self)(self.corpus, self.objective, special, self._masks, bool(self._rendering))
 
@@ -236,9 +208,6 @@ class MaskedCorpus:
         """Maximum lengths of drawn masks over all draws, or of stored masks; None if unknown.
 
         Reads the lengths of all rows, about two microseconds per row, and all masks if they are adjusted.
-
-        Args:
-            rows: consider only the first so many rows; None for all.
         """
         if not isinstance(self._masks, MaskSet) and not hasattr(self.objective, "longest"):
             return None

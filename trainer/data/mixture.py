@@ -67,14 +67,6 @@ class Mixture:
     """
 
     def __init__(self, parts: Sequence[Part], special: SpecialTokens | None = None) -> None:
-        """
-        Args:
-            parts: at least one; names must differ.
-            special: special tokens to render with; None merges those of the parts.
-
-        Raises:
-            FarspanError: a part without sequences, two tokenizers, parts with targets and parts with labels in place.
-        """
         for part in parts:
             if not len(part.source):
                 raise FarspanError(f"source {part.name!r} of the data holds no sequence; check its corpus")
@@ -160,11 +152,7 @@ class Mixture:
 
 
 def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Give all mixtures of a curriculum the special tokens of all.
-
-    Raises:
-        FarspanError: two tokenizers.
-    """
+    """Give all mixtures of a curriculum the special tokens of all."""
     first = mixtures[0]
     for mixture in mixtures[1:]:
         _check_tokenizer(first.parts[0], mixture.parts[0])

@@ -31,11 +31,7 @@ _BLOCK = 4096  # samples whose lengths are computed at once
 
 
 def equipped_task(config: TaskConfig, pairs: str) -> Task:
-    """Load a task with the tools that it needs to render the pairs in the folder ``pairs``.
-
-    Raises:
-        FarspanError: no such task, preset or option.
-    """
+    """Load a task with the tools that it needs to render the pairs in the folder ``pairs``."""
     name, preset = task_of(config.name, config.preset)
     return equip(load_task(name, preset, config.options), Tools(load_tokenizer_of(pairs)))
 
@@ -79,11 +75,7 @@ class FewExamples(NamedTuple):
     seed: int
 
     def drawn(self, pairs: PairSet, rows: np.ndarray, split: str) -> np.ndarray:
-        """Draw from the pairs at ``(n,)`` int64 ``rows``, keyed by pair id; returns rows in ascending order.
-
-        Raises:
-            FarspanError: fewer rows than ``number``.
-        """
+        """Draw from the pairs at ``(n,)`` int64 ``rows``, keyed by pair id; returns rows in ascending order."""
         if self.number > len(rows):
             raise FarspanError(
                 f"{pairs.folder}: examples is {self.number:,}, but split {split!r} has {len(rows):,} pairs with "
@@ -116,14 +108,6 @@ class PairedSource:
         seed: int = 0,
         few: FewExamples | None = None,
     ) -> None:
-        """
-        Args:
-            seed: seed of targets that the task samples.
-            few: draw of few pairs; None for all.
-
-        Raises:
-            FarspanError: no pair of the split has a target, or there are fewer pairs than ``few`` draws.
-        """
         self._pairs, self._split, self._seed, self._few = pairs, split, seed, few
         self.task, self.special = task, special
         self.tokenizer_fingerprint: str = pairs.manifest.tokenizer["fingerprint"]
@@ -146,12 +130,7 @@ class PairedSource:
 
     @classmethod
     def of(cls, pairs: PairSet, split: str, task: Task, seed: int = 0, few: FewExamples | None = None) -> PairedSource:
-        """Open the pairs of ``split``, rendered by ``task``, which must have its tools.
-
-        Raises:
-            FarspanError: a task that cannot work on these pairs, no such split, a split without targets, or fewer
-                pairs than ``few`` draws.
-        """
+        """Open the pairs of ``split``, rendered by ``task``, which must have its tools."""
         return cls(pairs, split, task, task.validate(PairFacts.of(pairs.manifest)), seed, few)
 
     def __len__(self) -> int:
@@ -175,11 +154,7 @@ class PairedSource:
         return self.task.render(batch, targets, self.special)
 
     def with_special(self, special: SpecialTokens) -> PairedSource:
-        """The same examples with the ids of another table.
-
-        Raises:
-            FarspanError: a table without a token that the task may insert.
-        """
+        """The same examples with the ids of another table."""
         lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
         if lacking:
             raise FarspanError(
@@ -189,11 +164,7 @@ class PairedSource:
         return type(self)(self._pairs, self._split, self.task, special, self._seed, self._few)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
-        """The artefacts and numbers of the remote shards of the samples' pairs and their documents, each once.
-
-        Args:
-            indices, epochs: as in ``examples``.
-        """
+        """The artefacts and numbers of the remote shards of the samples' pairs and their documents, each once."""
         rows, documents = self._rows[self._places(indices)[0]], self._pairs.documents
         if self._pairs.bounded:
             yield from ((self._pairs, shard) for shard in self._pairs.shards_of(rows))
@@ -254,9 +225,6 @@ class PairedSource:
         """Maximum lengths of all samples, over all targets that may be sampled; None if the task does not say.
 
         Reads the lengths of queries, documents and targets, but none of their tokens.
-
-        Args:
-            rows: consider only the first so many samples; None for all.
         """
         found = Longest(0, 0, 0, 0)
         for begin, lengths, _ in self._lengths(rows):
@@ -268,11 +236,7 @@ class PairedSource:
         return found if found.source else None
 
     def cuts(self, rows: int | None = None) -> Cuts:
-        """Count the samples that lose tokens, from lengths alone; none if the task does not say.
-
-        Args:
-            rows: as for ``longest``.
-        """
+        """Count the samples that lose tokens, from lengths alone; none if the task does not say."""
         found = np.zeros(6, np.int64)
         for _, lengths, documents in self._lengths(rows):
             cut = lengths.cut

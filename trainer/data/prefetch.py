@@ -35,9 +35,6 @@ class LoadingConfig:
             ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
         cache_gib: size in GiB of a cache on local disk, to which the shards of remote data are fetched ahead of the
             steps that read them; None copies all shards there before the first step.
-
-    Raises:
-        FarspanError: counts below 0, a size that is not above 0.
     """
 
     ahead: int = 2
@@ -67,18 +64,7 @@ def prefetched(
     reopen: Callable[[], Batches] | None = None,
     pinned: bool = False,
 ) -> Iterator[Ahead]:
-    """Make the batches of ``loader`` ahead, in threads or processes that end with the context.
-
-    Args:
-        loader: loader of this rank.
-        loading: configuration.
-        steps: number of steps of the run; no batches are made beyond them.
-        reopen: opens the same loader in another process; pickled; needed for ``loading.processes``.
-        pinned: put tensors in pinned memory, for asynchronous copies to a CUDA device.
-
-    Raises:
-        FarspanError: ``loading.processes`` without ``reopen``.
-    """
+    """Make the batches of ``loader`` ahead, in threads or processes that end with the context."""
     with ExitStack() as stack:
         if not loading.processes:
             make, threads = loader.step, loading.ahead
@@ -103,11 +89,7 @@ class Ahead:
         self._waiting: dict[int, Future[list[Batch]]] = {}
 
     def step(self, step: int) -> list[Batch]:
-        """The batches of ``step``; steps should be requested in order.
-
-        Raises:
-            Exception: any error of making these batches.
-        """
+        """The batches of ``step``; steps should be requested in order."""
         needed = range(step, max(step + 1, min(step + self._ahead + 1, self._steps)))
         for number in self._waiting.keys() - set(needed):
             self._waiting.pop(number).cancel()
@@ -132,12 +114,6 @@ class Processes:
     """
 
     def __init__(self, reopen: Callable[[], Batches], count: int, steps: int) -> None:
-        """
-        Args:
-            reopen: opens the loader in each process; pickled.
-            count: number of processes.
-            steps: number of steps of the run.
-        """
         self._steps = steps
         self._requested: dict[int, Connection] = {}
         self._connections: list[Connection] = []
@@ -153,11 +129,7 @@ class Processes:
             self._processes.append(process)
 
     def step(self, step: int) -> list[Batch]:
-        """The batches of ``step``; also requests those of the following steps.
-
-        Raises:
-            FarspanError: an error of the process, or the process died.
-        """
+        """The batches of ``step``; also requests those of the following steps."""
         count = len(self._connections)
         for number in sorted(self._requested.keys() - set(range(step, step + count))):
             self._reply(number)  # drop the reply of a step that is no longer needed

@@ -33,10 +33,6 @@ class ShardsAhead:
     """
 
     def __init__(self, curriculum: Sequence[Stage], mixtures: Sequence[Mixture], seed: int) -> None:
-        """
-        Args:
-            curriculum, mixtures, seed: as in ``Loader``.
-        """
         self._curriculum, self._mixtures, self._seed = curriculum, mixtures, seed
         artefacts = [rows for mixture in mixtures for rows in mixture.cached]
         self._artefacts = list({id(rows): rows for rows in artefacts}.values())
@@ -47,11 +43,7 @@ class ShardsAhead:
 
     @classmethod
     def of(cls, curriculum: Sequence[Stage], mixtures: Sequence[Mixture], seed: int) -> ShardsAhead | None:
-        """Make the instance of a loader; None if all data is on local disk.
-
-        Raises:
-            FarspanError: a cache that cannot hold the shards of a step and of the next one.
-        """
+        """Make the instance of a loader; None if all data is on local disk."""
         for stage, mixture in zip(curriculum, mixtures, strict=True):
             _check_cache(stage, mixture)
         return cls(curriculum, mixtures, seed) if any(mixture.cached for mixture in mixtures) else None

@@ -44,17 +44,6 @@ class CachedDecoder:
     def __init__(
         self, model: Seq2Seq, cross: CrossCache, prefixes: list[np.ndarray], columns: int, compiled: bool = False
     ) -> None:
-        """
-        Args:
-            model: model in evaluation mode.
-            cross: cached keys and values of the encoder, with samples in the order of the prefixes.
-            prefixes: first decoder ids of each sample, at least one; all but the last are decoded now.
-            columns: maximum number of decoder positions.
-            compiled: compile the step; it then always attends to all columns.
-
-        Raises:
-            FarspanError: more columns than the decoder has positions.
-        """
         self.model, self.decoder, self.cross = model, model.decoder, cross
         self.device = model.tokens.weight.device
         self.columns = -(-columns // GRAIN) * GRAIN

@@ -37,9 +37,6 @@ class GenerationConfig:
         top_k: number of most probable tokens to draw from; 0 for all.
         top_p: draw from the smallest set of most probable tokens whose probabilities add up to this.
         seed: seed of the draws, combined with each sample's own seed.
-
-    Raises:
-        FarspanError: values out of range, several beams with sampling, options of sampling without it.
     """
 
     beams: int = 4

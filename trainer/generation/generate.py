@@ -60,15 +60,7 @@ def _check(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: Deco
 
 
 def check_first_tokens(config: GenerationConfig, end: int, vocabulary: int) -> None:
-    """Check that a text may begin with the forced tokens.
-
-    Args:
-        end: id of the end.
-        vocabulary: number of ids that the model knows.
-
-    Raises:
-        FarspanError: a token that is the end, or not an id of the model.
-    """
+    """Check that a text may begin with the forced tokens."""
     for token in config.first_tokens:
         if token == end or not 0 <= token < vocabulary:
             raise FarspanError(
@@ -133,11 +125,7 @@ class Results:
         self.places = self.places[~done]
 
     def generated(self) -> Generated:
-        """The texts of all samples.
-
-        Raises:
-            FarspanError: a score that is not finite.
-        """
+        """The texts of all samples."""
         bad = np.flatnonzero(~np.isfinite(self.scores))
         if len(bad):
             raise FarspanError(

@@ -42,9 +42,6 @@ class Sources:
         seeds: ``(n,)`` uint64, seed of each sample's draws; needed for sampling. It should not depend on the sample's
             place in the batch.
         multiple: number whose multiples rows were padded to in training (``data.source_multiple``).
-
-    Raises:
-        FarspanError: fields of different lengths, or rows that do not exist.
     """
 
     source_ids: Tensor

@@ -108,13 +108,6 @@ class Activations:
 def activations(config: ModelConfig, source: int, target: int, numbers: Numbers, batch: int = 2) -> Activations:
     """Measure a forward pass without padding; patterns with global positions get one in each row.
 
-    Args:
-        config: model configuration.
-        source: encoder positions.
-        target: decoder positions; labelled positions without a decoder.
-        numbers: number formats of the step.
-        batch: number of sequences; with more than one, patterns copy keys that would be views with one.
-
     Returns:
         Bytes per sequence.
     """

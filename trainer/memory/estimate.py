@@ -76,16 +76,7 @@ class Setting:
 
 
 def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
-    """Estimate the memory of the largest step of all stages, with sequences of maximum length.
-
-    Args:
-        recipe: model, generator (in joint training), lengths, precision and optimiser.
-        vocab_size: rows of the token table, and of the generator's.
-        setting: settings that replace the recipe's.
-
-    Raises:
-        FarspanError: the run that the generator is initialised from does not exist.
-    """
+    """Estimate the memory of the largest step of all stages, with sequences of maximum length."""
     setting = setting or Setting()
     found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
     return max(found, key=lambda memory: memory.total)
@@ -109,11 +100,7 @@ def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting:
 
 
 def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> list[list[str]]:
-    """List settings with which a step would fit into ``capacity`` bytes, as ``--set`` arguments, cheapest first.
-
-    Args:
-        setting: setting of the run, whose number of processes is kept.
-    """
+    """List settings with which a step would fit into ``capacity`` bytes, as ``--set`` arguments, cheapest first."""
     mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
     ways = [(mode, reduce)]
     if setting.world_size > 1:
@@ -147,11 +134,7 @@ def memory_rows(
 
 
 def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
-    """Format ``memory_rows`` as a table, in GiB per process.
-
-    Raises:
-        FarspanError: ``vocab_size`` is below 1.
-    """
+    """Format ``memory_rows`` as a table, in GiB per process."""
     if vocab_size < 1:
         raise FarspanError(f"--estimate is {vocab_size}; give the rows of the token table, at least 1")
     lines = [

@@ -39,9 +39,6 @@ class EncoderConfig:
         positions: position scheme; learned positions limit the source to the rows of their table.
         attention: the self-attention pattern.
         pooling: pooled attention of BART-LS in the top layers; None without it.
-
-    Raises:
-        FarspanError: sizes below 1, more pooled layers than layers, a pattern that does not support the positions.
     """
 
     layers: int
@@ -83,9 +80,6 @@ class DecoderConfig:
         cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
         global_cross_attention: before each cross-attention to the tokens, add one to the encoder's learned tokens, with
             its own norm and weights (PEGASUS-X, section 3.2 and table 2).
-
-    Raises:
-        FarspanError: no layers, or cross-attention in layers that do not exist or in none.
     """
 
     layers: int
@@ -122,10 +116,6 @@ class ModelConfig:
         activation_dropout: dropout inside the feed-forward layers.
         initialisation: ``normal`` with ``init_std``, or ``t5`` by the fan-in of each layer, as in T5 1.1 and LongT5.
         init_std: standard deviation of the initial weights.
-
-    Raises:
-        FarspanError: sizes below 1, heads that do not divide the width, probabilities outside [0, 1), rotary positions
-            for heads of odd width, or ``global_cross_attention`` without learned tokens in the encoder.
     """
 
     width: int

@@ -9,12 +9,7 @@ from trainer.model.layers.causal import Causal
 def batch_flops(
     config: ModelConfig, vocab_size: int, rows: int, source: int, targets: int, global_positions: int = 0
 ) -> int:
-    """Sum ``forward_flops`` over ``rows`` sequences of equal length.
-
-    Args:
-        targets: target positions of all rows with padding; in a masked language model, rows may have different numbers.
-        global_positions: largest number of global positions in a row.
-    """
+    """Sum ``forward_flops`` over ``rows`` sequences of equal length."""
     if config.decoder is None:
         encoder = rows * forward_flops(config, vocab_size, source, 0, global_positions)
         return encoder + targets * _masked_head(config, vocab_size)
@@ -25,13 +20,6 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     """Count the matrix-multiply operations of one sequence's forward pass; a training step costs 3 times as many.
 
     A multiply-add counts as 2.
-
-    Args:
-        config: configuration of the model.
-        vocab_size: rows of the output layer.
-        source: encoder positions.
-        target: decoder positions; for a masked language model, positions with labels.
-        global_positions: number of source positions with global attention, which most patterns ignore.
     """
     d, encoder, decoder = config.width, config.encoder, config.decoder
     inner = config.heads.count * config.head_width  # H * D

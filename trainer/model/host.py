@@ -35,13 +35,7 @@ def on_host(x: Tensor) -> Tensor:
 
 
 def derived(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *sizes: object) -> Tensor:
-    """Compute ``make(*tensors, *sizes)`` once per batch, also on the host if it has copies of all tensors.
-
-    Args:
-        make: a pure function that holds no reference to the tensors.
-        tensors: at least one that is not None, all on one device, in the order that ``remembered`` requires.
-        sizes: further hashable arguments.
-    """
+    """Compute ``make(*tensors, *sizes)`` once per batch, also on the host if it has copies of all tensors."""
     device = next(x.device for x in tensors if x is not None)
     if device.type == "cpu" or torch.compiler.is_compiling():
         return make(*tensors, *sizes)

@@ -22,11 +22,6 @@ class JointModel(Seq2Seq):
     """
 
     def __init__(self, model: Seq2Seq, generator: MaskedLM, weight: float) -> None:
-        """
-        Args:
-            model, generator: models whose modules become parts of this one.
-            weight: weight of the generator's mean loss relative to the mean loss of the encoder-decoder.
-        """
         nn.Module.__init__(self)
         self.tokens, self.encoder, self.decoder, self.output = model.tokens, model.encoder, model.decoder, model.output
         self.output_scale, self.attends_extra = model.output_scale, model.attends_extra

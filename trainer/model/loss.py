@@ -32,9 +32,6 @@ class R3FConfig:
         per: ``sentence``, as published: the divergence of all target positions, *padding included*, is divided by the
             number of sentences, so that its weight grows with the length of targets. ``token``, as in the paper's text:
             the divergence of positions with a label is divided by their number. Both numbers count the whole update.
-
-    Raises:
-        FarspanError: a weight or eps that is not above 0 and finite.
     """
 
     weight: float = 0.01
@@ -63,9 +60,6 @@ class LossConfig:
         r3f: also minimise the divergence between predictions with and without noise; for models with a decoder.
 
     Reported losses are the plain cross-entropy, without these terms.
-
-    Raises:
-        FarspanError: a share outside [0, 1), a weight below 0 or infinite.
     """
 
     label_smoothing: float = 0.0

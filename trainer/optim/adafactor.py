@@ -24,14 +24,6 @@ class Adafactor(torch.optim.Optimizer):
 
     A parameter group may have a ``count``, the number of projections stacked in each of its parameters along
     dimension 0; each projection is scaled and clipped like a separate parameter.
-
-    Args:
-        params: vectors and matrices, or groups of them; sharded ones along dimension 0.
-        lr: maximum relative step.
-        decay: exponent of the moving average of second moments; the newest has the weight ``t ** decay``.
-        scale: lower bound of the parameter's root mean square, to which steps are relative.
-        clip: maximum root mean square of an update before it is scaled.
-        weight_decay: decoupled weight decay, as in AdamW.
     """
 
     def __init__(

@@ -26,9 +26,6 @@ class OptimizerConfig:
         betas, eps: parameters of Adam and AdamW.
         weight_decay: decay of matrices and tables; norms and biases do not decay.
         clip_norm: maximum global norm of the gradient; 0 for no clipping.
-
-    Raises:
-        FarspanError: values out of range.
     """
 
     name: Literal["adamw", "adam", "adafactor"] = "adamw"
@@ -75,10 +72,6 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
 
 
 def calmer(precision: str | None) -> str:
-    """Return the advice against values that are not finite, for messages.
-
-    Args:
-        precision: precision of the run; None if unknown.
-    """
+    """Return the advice against values that are not finite, for messages."""
     cure = "lower optimizer.learning_rate" + (", set run.precision to fp32" if precision == "bf16" else "")
     return f"{cure} (a run with other values begins in a new run.directory)"

@@ -24,10 +24,6 @@ class ScheduleConfig:
         end: final fraction of the learning rate, for ``polynomial`` and ``cosine``.
         steps: length of ``polynomial`` and ``cosine``; None for the length of the run, or of the stage. A longer
             schedule is cut off by the end of the run; after a shorter one the rate stays at ``end``.
-
-    Raises:
-        FarspanError: negative values, an end outside [0, 1], a value that the shape does not use, an inverse square
-            root without warm-up, a schedule shorter than its warm-up.
     """
 
     shape: Literal["polynomial", "inverse_sqrt", "constant", "cosine"] = "polynomial"

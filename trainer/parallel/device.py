@@ -17,13 +17,7 @@ from trainer.choices import Precision
 
 
 def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device, precision: Precision) -> float | None:
-    """Return the peak of one device in 10^12 operations per second; None if not configured.
-
-    Args:
-        setting: ``metrics.peak_tflops``.
-        device: device to measure under its present load.
-        precision: precision of the run.
-    """
+    """Return the peak of one device in 10^12 operations per second; None if not configured."""
     if setting == "measure":
         return measured_tflops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
     return setting

@@ -57,16 +57,7 @@ class World:
 
     @classmethod
     def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> World:
-        """Join the other processes as ``RANK`` and ``WORLD_SIZE`` say, and choose a device.
-
-        Args:
-            device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available; each process of a machine has its own device.
-            environment: variables as torchrun sets them.
-
-        Raises:
-            FarspanError: a device that does not exist, variables that are missing or invalid, ranks that did not
-                connect.
-        """
+        """Join the other processes as ``RANK`` and ``WORLD_SIZE`` say, and choose a device."""
         size = _number(environment, "WORLD_SIZE", "1")
         if size < 1 or (size == 1 and _number(environment, "RANK", "0") != 0):
             raise FarspanError(
@@ -155,11 +146,7 @@ def is_first() -> bool:
 
 
 def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
-    """Run ``work`` on every rank and return all results (JSON values) on every rank.
-
-    Raises:
-        FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
-    """
+    """Run ``work`` on every rank and return all results (JSON values) on every rank."""
     own: dict[str, Any] = {}
     raised: Exception | None = None
     try:
@@ -181,11 +168,7 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
 
 
 def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
-    """Run ``work`` on every rank and return this rank's own result; ``work`` must not wait for other ranks.
-
-    Raises:
-        FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
-    """
+    """Run ``work`` on every rank and return this rank's own result; ``work`` must not wait for other ranks."""
     own: list[Result] = []
     run_together(world, lambda: own.append(work()))
     return own[0]
@@ -193,11 +176,7 @@ def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
 
 @contextmanager
 def explained(world: World) -> Iterator[None]:
-    """Convert the backends' errors about a lost process into a ``FarspanError``.
-
-    Raises:
-        FarspanError: another process ended or stopped answering.
-    """
+    """Convert the backends' errors about a lost process into a ``FarspanError``."""
     try:
         yield
     except RuntimeError as error:

@@ -46,9 +46,6 @@ class ParallelConfig:
             holds the gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it
             holds only its shard and sends more. ``hybrid`` sums over groups once per step in either case. Ignored by
             ``ddp``.
-
-    Raises:
-        FarspanError: ``shard_size`` below 1.
     """
 
     mode: ParallelMode = "ddp"
@@ -124,9 +121,6 @@ def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
     Layers of one kind share their code, so a deep stack takes no longer to compile than a shallow one. Lengths are
     dynamic: beyond a few blocks, other multiples of the pattern's block need no recompilation. Parameter names, hence
     checkpoints, stay the same.
-
-    Raises:
-        FarspanError: there is no C++ compiler, which the generated code needs.
     """
     compiler = os.environ.get("CXX", "g++")
     if backend == "inductor" and shutil.which(compiler) is None:
@@ -161,9 +155,6 @@ def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, preci
 
     Returns:
         The module to call instead of the model.
-
-    Raises:
-        FarspanError: a number of ranks that is not a multiple of ``shard_size``.
     """
     if world.size == 1:
         return model
@@ -186,12 +177,7 @@ def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, preci
 
 
 def whole_copy(model: nn.Module, config: ModelConfig) -> nn.Module:
-    """Gather a plain copy of a sharded model on each rank, in float32; all ranks call this together.
-
-    Args:
-        model: model that ``apply_parallel`` has sharded.
-        config: configuration of the copy, which may have another attention pattern.
-    """
+    """Gather a plain copy of a sharded model on each rank, in float32; all ranks call this together."""
     state: dict[str, Any] = {
         name: value.full_tensor() if isinstance(value, DTensor) else value
         for name, value in get_model_state_dict(model).items()
@@ -218,13 +204,7 @@ def _mesh(config: ParallelConfig, world: World) -> DeviceMesh:
 
 
 def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:
-    """Return the context of a micro-batch's forward and backward pass, which reduces gradients by ``config.reduce``.
-
-    Args:
-        model: module returned by ``apply_parallel``.
-        config: configuration passed to ``apply_parallel``.
-        last: True for the last micro-batch of a step.
-    """
+    """Return the context of a micro-batch's forward and backward pass, which reduces gradients by ``config.reduce``."""
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(last or config.reduce == "micro_batch")
         model.set_requires_all_reduce(last)  # over replicas; shards are already summed

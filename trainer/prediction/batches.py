@@ -29,13 +29,7 @@ class GenerationBatch:
     rows: np.ndarray
 
     def inputs(self, examples: Examples, special: SpecialTokens, multiple: int = 1) -> Sources:
-        """Make the input of ``generate``.
-
-        Args:
-            examples: rendered pairs, whose targets begin with the prompts.
-            special: ids of special tokens.
-            multiple: number whose multiples rows were padded to in training.
-        """
+        """Make the input of ``generate``."""
         lengths = examples.source_lengths[self.sources]
         width = int(lengths.max())
         mask = np.arange(width) < lengths[:, None]

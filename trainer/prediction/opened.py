@@ -53,11 +53,7 @@ class OpenedModel:
         return model.to(device, dtype).eval().requires_grad_(False)
 
     def check_pairs(self, pairs: Manifest, folder: str) -> None:
-        """Check that the model knows the ids of the pairs in ``folder``.
-
-        Raises:
-            FarspanError: they were made with another tokenizer.
-        """
+        """Check that the model knows the ids of the pairs in ``folder``."""
         known, theirs = self.model.vocabulary.tokenizer_fingerprint, pairs.tokenizer["fingerprint"]
         if known not in (None, theirs):
             raise FarspanError(
@@ -75,9 +71,6 @@ class OpenedModel:
 
         Tokens that neither the model nor the tokenizer knows have ids beyond the model's vocabulary: a folder of
         Hugging Face has no ``<doc-sep>``, and needs none for pairs about single documents.
-
-        Raises:
-            FarspanError: the model has no padding, end or start.
         """
         special = self.model.vocabulary.special
         always = dict.fromkeys((PAD, END, self.model.vocabulary.decoder_start))
@@ -87,15 +80,7 @@ class OpenedModel:
 
 
 def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
-    """Read a model that can generate.
-
-    Args:
-        path: run of ``farspan train``, one of its checkpoints, folder of ``farspan convert``, or of Hugging Face.
-        checkpoint: checkpoint of a run: ``newest`` (the default), ``best`` or a step.
-
-    Raises:
-        FarspanError: there is no such model or checkpoint, or it has no decoder.
-    """
+    """Read a model that can generate."""
     model = read_model(path, checkpoint)
     if model.config.decoder is None:
         raise FarspanError(f"{path}: the model has no decoder, so it generates no text; give an encoder-decoder")

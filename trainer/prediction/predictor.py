@@ -66,17 +66,7 @@ class Predictor:
     def __call__(
         self, model: Seq2Seq, batch: PairBatch, report: Callable[[int], None] = lambda done: None
     ) -> Predictions:
-        """Generate a text for each pair of ``batch``; documents that pairs share are encoded once.
-
-        Args:
-            model: model on its device.
-            batch: n pairs.
-            report: called with the number of finished pairs after each batch of generation.
-
-        Raises:
-            FarspanError: a source longer than the encoder's position table or with a special token that the model does
-                not know, more positions than the decoder has, logits that are not finite.
-        """
+        """Generate a text for each pair of ``batch``; documents that pairs share are encoded once."""
         examples = self.task.render(batch, np.full(len(batch), NO_TARGET, np.int64), self.special).examples
         self._check(batch, examples)
         tokens: list[np.ndarray] = [np.empty(0, np.int32)] * len(batch)

@@ -29,12 +29,7 @@ from trainer.recipe import Recipe
 def make_predictor(
     opened: OpenedModel, pairs: PairSet, task: TaskConfig, config: GenerationConfig, batch_positions: int = 1 << 16
 ) -> Predictor:
-    """Check model, pairs, task and options against each other, and make the predictor.
-
-    Raises:
-        FarspanError: pairs of another tokenizer, a task that cannot work on them, more positions than encoder or
-            decoder have, forced tokens that the model does not know.
-    """
+    """Check model, pairs, task and options against each other, and make the predictor."""
     opened.check_pairs(pairs.manifest, pairs.folder)
     loaded = equipped_task(task, pairs.folder)
     special = opened.special_for(loaded.validate(PairFacts.of(pairs.manifest)), pairs.manifest)
@@ -74,9 +69,6 @@ def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positi
         pairs: all pairs.
         rows: ``(n,)`` int64, the pairs to be predicted.
         positions: positions of the decoder; None for no limit.
-
-    Raises:
-        FarspanError: a prompt is too long for ``max_tokens``.
     """
     measure = getattr(predictor.task, "lengths", None)
     if measure is None or positions is None or not len(rows):
@@ -103,16 +95,7 @@ def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positi
 
 
 def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprint: str) -> Validation | None:
-    """Open the pairs of validation by generation; None if the recipe has no ``evaluation.generation``.
-
-    Args:
-        recipe: recipe of the run.
-        special: special tokens that the model knows.
-        tokenizer_fingerprint: fingerprint of the training data's tokenizer.
-
-    Raises:
-        FarspanError: no pairs, or pairs that do not suit model, task or metric.
-    """
+    """Open the pairs of validation by generation; None if the recipe has no ``evaluation.generation``."""
     config, data = recipe.evaluation and recipe.evaluation.generation, recipe.held_out_data
     if not config or not recipe.evaluation or data is None:
         return None
@@ -155,11 +138,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
 
 
 def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, options: Mapping[str, Any]) -> TaskConfig:
-    """Return the named task, or that of the run, with ``options`` in place of its own.
-
-    Raises:
-        FarspanError: no task is named, and the model was trained on none or on several; an option of generation.
-    """
+    """Return the named task, or that of the run, with ``options`` in place of its own."""
     if stray := [key for key in options if key.startswith("generation.")]:
         key = stray[0].removeprefix("generation.")
         raise FarspanError(f"--set {stray[0]}: not an option of the task; give --generation {key}=VALUE")
@@ -179,9 +158,6 @@ def chosen_config(opened: OpenedModel, options: Mapping[str, Any]) -> Generation
     """Return the options of generation: those of the run's recipe, overridden by ``options``.
 
     If neither sets ``max_tokens``, it is the length of targets in training, at most 256.
-
-    Raises:
-        FarspanError: an unknown key or a wrong value.
     """
     values = _of_recipe(opened)
     data, decoder = opened.recipe and opened.recipe.data, opened.decoder_positions

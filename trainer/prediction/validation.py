@@ -43,11 +43,7 @@ class HeldOutPairs:
     predictor: Predictor
 
     def check(self, metric: Metric) -> None:
-        """Check that every pair has what the metric needs.
-
-        Raises:
-            FarspanError: naming the first pair without it.
-        """
+        """Check that every pair has what the metric needs."""
         self._check("references", "reference to compare a text with; validate on a split with references")
         if metric.needs_options:
             self._check("options", f"options to choose from, which metric {metric.name} needs; take exact_match")
@@ -73,11 +69,7 @@ class Validation:
 
     @classmethod
     def of(cls, parts: Sequence[HeldOutPairs], metric: str) -> Validation:
-        """Check pairs and metric before any work.
-
-        Raises:
-            FarspanError: no such metric, or pairs without references, or without options if the metric needs them.
-        """
+        """Check pairs and metric before any work."""
         loaded = load_metric(metric)
         for part in parts:
             part.check(loaded)
@@ -92,10 +84,6 @@ class Validation:
 
     def __call__(self, model: Seq2Seq, world: World) -> dict[str, float]:
         """Generate and score; all ranks call this together, and get the same result.
-
-        Args:
-            model: model with all its weights on this rank's device.
-            world: all processes of the run.
 
         Returns:
             The metric over the pairs of all sources, with several sources also ``KEY/NAME`` of each, and the mean

@@ -47,11 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: int, world: World) -> None:
-    """Write ``summary.json`` of a finished run.
-
-    Args:
-        vocab_size: rows of the token table.
-    """
+    """Write ``summary.json`` of a finished run."""
     measured = max((line.get("memory_gib") or 0 for line in read_lines(directory / METRICS)), default=0.0)
     setting = Setting(world_size=world.size, local_size=world.local_size, device=world.device.type)
     try:

@@ -45,9 +45,6 @@ class RunConfig:
             operations, in ``profile/`` of the directory; recording slows these updates down.
         dry_run: pass the largest batch forward and backward before the first update, so that a run that lacks memory
             fails at once.
-
-    Raises:
-        FarspanError: counts below 1, no directory, not exactly one of ``steps`` and ``epochs``.
     """
 
     directory: str
@@ -98,9 +95,6 @@ class ValidationConfig(GenerationConfig):
         every: steps between generations; None for every evaluation. The last step always has one.
         limit: number of pairs of each source, from the first of the split on.
         batch_positions: maximum number of encoder and decoder positions in a batch of one process.
-
-    Raises:
-        FarspanError: options that ``GenerationConfig`` refuses, counts below 1.
     """
 
     metrics: str
@@ -135,9 +129,6 @@ class EvaluationConfig:
         generation: generation for the held-out pairs, and the metric of its texts; None for the loss alone.
         patience: number of consecutive evaluations without improvement of the metric ``checkpoint.best`` that end the
             run; None to run all steps.
-
-    Raises:
-        FarspanError: counts below 1, a mixture beside a corpus, two sources with one name.
     """
 
     corpus: str = ""

@@ -30,14 +30,7 @@ _BAR = 16  # columns
 
 
 class Display:
-    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left.
-
-    Args:
-        steps: steps of the whole run.
-        log_every: steps between plain lines.
-        console: receives the output; quiet on ranks above 0.
-        done: steps finished by earlier starts of the run.
-    """
+    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left."""
 
     def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
         self.console = console or make_console()

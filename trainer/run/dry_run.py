@@ -30,16 +30,6 @@ def dry_run(
 
     Gradients are dropped; random state, weights and optimizer state do not change. Memory for the optimizer's state is
     allocated meanwhile. All ranks call this together.
-
-    Args:
-        gradients: function that passes the micro-batches of a step forward and backward, as in training.
-        optimizer: optimizer of the model.
-        unit: unit of training.
-        vocab_size: rows of the token table.
-        world: all processes of the run.
-
-    Raises:
-        FarspanError: out of memory, with settings that would fit by the estimate of ``trainer.memory.estimate``.
     """
     recipe, cuda = unit.recipe, world.device.type == "cuda"
     setting = Setting(world_size=world.size, local_size=world.local_size, device="cuda" if cuda else "cpu")

@@ -91,12 +91,7 @@ def metric_names(held_out: Sequence[HeldOut]) -> list[str]:
 
 
 def describe(record: Mapping[str, Any], metric: str | None = None) -> str:
-    """Format the results of an evaluation as a line of text.
-
-    Args:
-        record: results of ``evaluate``, of a validation by generation, or of both.
-        metric: key of the validation's main result.
-    """
+    """Format the results of an evaluation as a line of text."""
     parts = [
         f"{name.partition('/')[2] or 'held-out loss'} {'not finite' if value is None else f'{value:.4f}'}"
         for name, value in record.items()

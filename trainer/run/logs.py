@@ -25,11 +25,7 @@ class MetricsFile:
         self._path, self._file = path, path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Add a line.
-
-        Raises:
-            FarspanError: the disk is full or gone.
-        """
+        """Add a line."""
         line = seal_line(record)
         try:
             if self._file.write(line) < len(line):
@@ -48,11 +44,7 @@ class TensorBoard:
     """Event files with the same records for TensorBoard; needs the extra ``tracking``."""
 
     def __init__(self, directory: Path, step: int) -> None:
-        """Write event files into ``directory`` for the updates after ``step``; events of later updates are hidden.
-
-        Raises:
-            FarspanError: TensorBoard is not installed.
-        """
+        """Write event files into ``directory`` for the updates after ``step``; events of later updates are hidden."""
         with from_extra("tracking", "metrics.tensorboard = true"):
             from torch.utils.tensorboard import SummaryWriter
         self._writer = SummaryWriter(str(directory), purge_step=step + 1)
@@ -85,9 +77,6 @@ def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 
     """Open ``metrics.jsonl`` in ``directory``, and TensorBoard if configured, for the updates after ``step``.
 
     All ranks have the same metrics, so only rank 0 writes them.
-
-    Raises:
-        FarspanError: TensorBoard is configured but not installed.
     """
     if rank:
         return MetricsLogs([])

@@ -20,13 +20,6 @@ class Profile:
     """
 
     def __init__(self, updates: tuple[int, ...], directory: Path, rank: int, device: torch.device) -> None:
-        """
-        Args:
-            updates: first and last update, counted from 1; empty for none.
-            directory: directory of the run.
-            rank: rank of this process.
-            device: device of this process.
-        """
         self._first, self._last = updates or (0, -1)
         self._place, self._rank, self._cuda = directory / FOLDER, rank, device.type == "cuda"
         self._running: profile | None = None

@@ -20,11 +20,7 @@ class SkippedUpdates:
         self._count = 0
 
     def count(self, record: Mapping[str, Any]) -> None:
-        """Count an update, given its metrics, whose ``skipped`` lists samples if it was skipped.
-
-        Raises:
-            FarspanError: ``run.max_skipped`` updates in a row were skipped, or one and ``run.non_finite`` is ``abort``.
-        """
+        """Count an update, given its metrics, whose ``skipped`` lists samples if it was skipped."""
         if "skipped" not in record:
             self._count = 0
             return

@@ -27,20 +27,7 @@ _SAMPLE = 4  # rows of each source that are rendered when it is opened
 def open_source(
     data: DataConfig, *, verify: bool = False, section: str = "data", cache: ShardCache | None = None
 ) -> Mixture:
-    """Open the sources that a data section names.
-
-    Args:
-        data: data section.
-        verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
-            any case.
-        section: name of the section in the recipe, for errors.
-        cache: cache of the shards of remote data; None for private temporary files.
-
-    Raises:
-        FarspanError: neither a corpus nor pairs, neither masks nor an objective, masks of another corpus or objective,
-            pairs without a task, shards that are missing or truncated, sources of different tokenizers or kinds, rows
-            longer than ``data`` allows, no special token ``data.decoder_start``.
-    """
+    """Open the sources that a data section names."""
     parts = []
     for config in data.sources:
         with naming_source(data, config.name, section):
@@ -52,27 +39,12 @@ def open_source(
 
 
 def open_stages(stages: Sequence[Stage], *, verify: bool = False, cache: ShardCache | None = None) -> list[Mixture]:
-    """Open the training data of each stage, with common special tokens; stages with the same data share a mixture.
-
-    Args:
-        verify, cache: as in ``open_source``.
-
-    Raises:
-        FarspanError: as ``open_source``, or stages with different tokenizers.
-    """
+    """Open the training data of each stage, with common special tokens; stages with the same data share a mixture."""
     return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section, cache=cache))
 
 
 def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
-    """Make a mixture for each stage, with common special tokens; stages with the same data share one.
-
-    Args:
-        stages: stages of the run.
-        opened: opens the data of a stage; called once per data section.
-
-    Raises:
-        FarspanError: stages with different tokenizers, and errors of ``opened``.
-    """
+    """Make a mixture for each stage, with common special tokens; stages with the same data share one."""
     datas: list[DataConfig] = []
     mixtures: list[Mixture] = []
     for stage in stages:
@@ -201,12 +173,7 @@ def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
 
 
 def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> None:
-    """Render a few rows of each part, to find rows that are too long although no manifest says so.
-
-    Raises:
-        FarspanError: rows that cannot be rendered, or are longer than ``data`` allows; no special token
-            ``data.decoder_start``.
-    """
+    """Render a few rows of each part, to find rows that are too long although no manifest says so."""
     for part in mixture.parts:
         rows = spread_rows(part.source, _SAMPLE)
         with naming_source(data, part.name, section):
@@ -217,11 +184,7 @@ def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> N
 
 
 def check_start(special: SpecialTokens, data: DataConfig) -> None:
-    """Check that the special tokens include the decoder's start token.
-
-    Raises:
-        FarspanError: ``special`` has no ``data.decoder_start``.
-    """
+    """Check that the special tokens include the decoder's start token."""
     if data.decoder_start not in special.ids:
         raise FarspanError(
             f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "

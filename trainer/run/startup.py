@@ -36,9 +36,6 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
 
     Returns:
         Warnings.
-
-    Raises:
-        FarspanError: as ``check_examples``.
     """
     warnings: list[str] = []
     seen: list[tuple[DataConfig, Pattern]] = []
@@ -54,12 +51,7 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
 
 
 def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
-    """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F.
-
-    Args:
-        recipe: recipe as given.
-        unit: unit of the run.
-    """
+    """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F."""
     if recipe.run.epochs is not None:
         samples, batch = len(unit.mixtures[0]), recipe.run.batch_size
         epochs = f"{counted(recipe.run.epochs, 'epoch')} of {counted(samples, 'sequence')}"
@@ -88,11 +80,7 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
 
 
 def check_best(best: str | None, measured: Sequence[str]) -> None:
-    """Check that evaluations measure the metric that chooses the best checkpoint.
-
-    Raises:
-        FarspanError: ``best``, of the recipe's checkpoint section, is not among the metrics ``measured``.
-    """
+    """Check that evaluations measure the metric that chooses the best checkpoint."""
     if best is not None and best not in measured:
         raise FarspanError(
             f"checkpoint.best is {best!r}{nearest(best, measured)}; evaluations measure {', '.join(measured)}"
@@ -104,14 +92,6 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
 
     Copies of remote shards are compared by each process that maps them. Artefacts that are missing or have files of
     the wrong size are reported by the code that opens them.
-
-    Args:
-        sources: sources of training and evaluation.
-        world: all processes of the run.
-        console: shows a progress bar if it is a terminal.
-
-    Raises:
-        FarspanError: a shard that is damaged; all ranks raise it.
     """
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
@@ -143,22 +123,14 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
 
 
 def check_models(recipe: Recipe) -> None:
-    """Check the attention of every stage and the configuration of the initial model, without reading data.
-
-    Raises:
-        FarspanError: a stage whose attention has other weights; no initial model, or one with another configuration.
-    """
+    """Check the attention of every stage and the configuration of the initial model, without reading data."""
     check_attention(recipe.model, recipe.curriculum)
     if recipe.run.initial_model:
         check_initial_model(Path(recipe.run.initial_model), recipe.model, recipe.run.initial_checkpoint)
 
 
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
-    """Check that the attention of every stage has the weights of the model's.
-
-    Raises:
-        FarspanError: a stage whose attention has other weights.
-    """
+    """Check that the attention of every stage has the weights of the model's."""
     known = _weights(model)
     for number, stage in enumerate(curriculum):
         if stage.attention == model.encoder.attention:

@@ -25,10 +25,6 @@ class GeneratorConfig:
         model: configuration of an encoder-only model with random weights, instead of ``initial``; for ``joint``.
         weight: weight of the generator's mean loss per candidate token against the model's mean loss per target token;
             for ``joint``. The paper does not state it, and the published code ignores its setting.
-
-    Raises:
-        FarspanError: neither or both of ``initial`` and ``model``, a decoder, a frozen model without trained weights, a
-            weight that is not above 0.
     """
 
     mode: Literal["frozen", "joint"] = "frozen"
@@ -63,15 +59,7 @@ class GeneratorConfig:
         return {name: sections[name] for name in ("model", "weight")} if self.mode == "joint" else None
 
     def check_use(self, model: ModelConfig, data: Sequence[DataConfig]) -> None:
-        """Check that something uses this generator.
-
-        Args:
-            model: configuration of the model in training.
-            data: data sections of all stages, from ``with_scorer``.
-
-        Raises:
-            FarspanError: a model without a decoder, pairs, or a frozen generator that no objective uses.
-        """
+        """Check that something uses this generator."""
         if not model.decoder:
             raise FarspanError(
                 "generator chooses the targets of a decoder, but the model has none; add a model.decoder section, or "

@@ -36,15 +36,7 @@ class Framing:
 
 
 def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
-    """Build the model that the configuration describes, without weights.
-
-    Args:
-        kind: one of the library's Auto classes.
-        what, cure: expected kind of model and remedy, for the error message.
-
-    Raises:
-        FarspanError: the configuration does not describe a model of this kind.
-    """
+    """Build the model that the configuration describes, without weights."""
     from transformers import AutoConfig  # slow to import
 
     try:
@@ -58,15 +50,7 @@ def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any
 
 
 def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -> nn.Module:
-    """Load a model for inference, in its saved precision.
-
-    Args:
-        kind: one of the library's Auto classes.
-        unused: substrings of the names of parameters that the caller does not use, so that they may be missing.
-
-    Raises:
-        FarspanError: weights that cannot be read or do not fit the configuration.
-    """
+    """Load a model for inference, in its saved precision."""
     from transformers.utils import logging  # slow to import
 
     logging.set_verbosity_error()  # what it warns of is checked below
@@ -100,11 +84,7 @@ def position_count(model: Any) -> int:
 
 
 def load_framing(files: EncoderFiles) -> Framing:
-    """Load the tokenizer and the special tokens that it adds around a text.
-
-    Raises:
-        FarspanError: a tokenizer that cannot be loaded.
-    """
+    """Load the tokenizer and the special tokens that it adds around a text."""
     from transformers import AutoTokenizer  # slow to import
 
     try:

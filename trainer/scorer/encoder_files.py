@@ -36,12 +36,7 @@ class EncoderFiles:
 
 
 def find_encoder(name_or_folder: str) -> EncoderFiles:
-    """Find an encoder by folder, or by its name on the Hugging Face hub, from which it is downloaded once.
-
-    Raises:
-        FarspanError: there is no such folder or name, the hub cannot be reached, files are missing, or the folder holds
-            another kind of model.
-    """
+    """Find an encoder by folder, or by its name on the Hugging Face hub, from which it is downloaded once."""
     is_folder = os.path.isdir(name_or_folder)
     folder = os.path.realpath(name_or_folder) if is_folder else _download(name_or_folder)
     names = sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))

@@ -35,11 +35,7 @@ class Generator:
 
 
 def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Generator:
-    """Load the generator, or initialise it randomly for the token ids of ``corpus``.
-
-    Raises:
-        FarspanError: there is no such run, or its model has another tokenizer.
-    """
+    """Load the generator, or initialise it randomly for the token ids of ``corpus``."""
     entry = corpus.manifest.tokenizer
     if config.initial is None:
         assert config.model is not None
@@ -68,11 +64,7 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
 
 
 def generator_config(config: GeneratorConfig) -> ModelConfig:
-    """Read the generator's configuration without its weights.
-
-    Raises:
-        FarspanError: there is no such run.
-    """
+    """Read the generator's configuration without its weights."""
     if config.model is not None:
         return config.model
     assert config.initial is not None

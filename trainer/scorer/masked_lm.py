@@ -22,9 +22,6 @@ class PretrainedMaskedLM(nn.Module):
 
     Architectures name their heads differently, but all apply them position by position to the first output of the
     backbone. So the whole model serves as the head, with its backbone replaced by one that returns given states.
-
-    Raises:
-        FarspanError: the head does not work position by position.
     """
 
     def __init__(self, model: Any) -> None:
@@ -62,11 +59,7 @@ class _FixedStates(nn.Module):
 
 
 def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
-    """Load the model with its weights, in float32 on the CPU.
-
-    Raises:
-        FarspanError: the weights cannot be read or do not fit the configuration.
-    """
+    """Load the model with its weights, in float32 on the CPU."""
     from transformers import AutoModelForMaskedLM  # slow to import
 
     with torch.inference_mode():
@@ -74,11 +67,7 @@ def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
 
 
 def described_positions(files: EncoderFiles) -> int:
-    """Return the maximum input length of the masked language model, without loading its weights.
-
-    Raises:
-        FarspanError: another kind of model, or weights without a head that predicts tokens.
-    """
+    """Return the maximum input length of the masked language model, without loading its weights."""
     from transformers import AutoModelForMaskedLM  # slow to import
 
     model = described_model(files, AutoModelForMaskedLM, "masked language model", _CURE)

@@ -49,15 +49,7 @@ class FoundModel:
 
 
 def find_model(path: str) -> FoundModel:
-    """Find a masked language model and check what can be checked without its weights.
-
-    Args:
-        path: run of ``farspan train`` or one of its checkpoints (after joint training, its generator is used), or a
-            folder or a name on the Hugging Face hub.
-
-    Raises:
-        FarspanError: there is no model, it is not a masked language model, or it has no ``<mask>``.
-    """
+    """Find a masked language model and check what can be checked without its weights."""
     if is_model_folder(Path(path)):
         raise FarspanError(
             f"scorer {path}: a model folder of `farspan convert` does not record the tokens around texts in training; "

@@ -157,10 +157,6 @@ def load_scorer(
         device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available.
         precision: precision of the arithmetic: ``float32``, ``bfloat16``, or ``auto`` (bfloat16 on CUDA, else float32).
         threads: number of threads on the processor; None for torch's default.
-
-    Raises:
-        FarspanError: there is no model, it is not a masked language model, has no ``<mask>``, has too few positions, or
-            an option is invalid.
     """
     for option, value, choices in (("device", device, ("auto", "cpu", "cuda")), ("precision", precision, PRECISIONS)):
         if value not in choices:

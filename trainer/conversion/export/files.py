@@ -30,11 +30,7 @@ def longest_target(model: Model) -> int | None:
 
 
 def tokenizer_files(model: Model) -> dict[str, bytes]:
-    """Make the tokenizer's files, with the model's additional special tokens and the framing of texts in training.
-
-    Raises:
-        FarspanError: the tokenizer lacks a token that framed texts in training.
-    """
+    """Make the tokenizer's files, with the model's additional special tokens and the framing of texts in training."""
     files = dict(model.tokenizer)
     tokenizer = _loaded(model, files)
     if tokenizer is None:
@@ -98,12 +94,7 @@ def _framing(tokenizer: tokenizers.Tokenizer, model: Model) -> TemplateProcessin
 
 
 def generation_settings(model: Model, ids: Mapping[str, int]) -> dict[str, Any]:
-    """Make ``generation_config.json``: the model's own settings, else greedy search up to the longest target.
-
-    Args:
-        model: the exported model.
-        ids: the special tokens that the configuration names, by field.
-    """
+    """Make ``generation_config.json``: the model's own settings, else greedy search up to the longest target."""
     longest = longest_target(model)
     start = {"decoder_start_token_id": model.vocabulary.special.ids[model.vocabulary.decoder_start]}
     return {**({"max_length": longest} if longest else {}), **model.generation, **ids, **start}

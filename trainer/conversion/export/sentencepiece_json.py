@@ -44,10 +44,6 @@ class _Spec:
 def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.Tokenizer | None:
     """Convert a SentencePiece model to a tokenizer of the tokenizers library.
 
-    Args:
-        data: the serialised model.
-        special: ids of its special tokens; control symbols are special in any case.
-
     Returns:
         A tokenizer with the same ids for the same texts, except those with U+2581 or the spelling of a special or a
         user-defined symbol; None for a model that the library cannot express (words, characters, or white space as a

@@ -20,11 +20,7 @@ _UNUSED_POSITIONS = 2
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
     require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
     return ModelConfig(

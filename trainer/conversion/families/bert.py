@@ -19,24 +19,12 @@ IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     return read_encoder(values, values["max_position_embeddings"])
 
 
 def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
-    """Convert the ``config.json`` of a model with BERT's layers to farspan's configuration.
-
-    Args:
-        values: the ``config.json``.
-        positions: maximum length of a text in tokens.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert the ``config.json`` of a model with BERT's layers to farspan's configuration."""
     require(
         values,
         hidden_act="gelu",  # also the head's
@@ -70,13 +58,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def encoder_names(prefix: str, layers: int, skip_rows: int = 0) -> dict[str, Tensors]:
-    """Map farspan's parameter names of token table and layers to the stored tensors.
-
-    Args:
-        prefix: prefix of the stored names.
-        layers: number of layers.
-        skip_rows: number of unused rows at the start of the position table.
-    """
+    """Map farspan's parameter names of token table and layers to the stored tensors."""
     embeddings = f"{prefix}.embeddings"
     modules: dict[str, str | tuple[str, ...]] = {"encoder.embedded.norm": f"{embeddings}.LayerNorm"}
     for layer in range(layers):

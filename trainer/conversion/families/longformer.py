@@ -31,11 +31,7 @@ _PARTS = ("query", "key", "value")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     return _read_led(values) if values["model_type"] == "led" else _read_longformer(values)
 
 

@@ -22,11 +22,7 @@ IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embe
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     heads, inner, long = (
         values["encoder_attention_heads"],
         values["encoder_ffn_dim"],
@@ -79,11 +75,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make PEGASUS-X's ``config.json``; the caller reads it back to detect fields that it cannot express.
-
-    Raises:
-        FarspanError: a pattern other than PEGASUS-X's.
-    """
+    """Make PEGASUS-X's ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     pattern = config.encoder.attention
     if not isinstance(pattern, Staggered):

@@ -17,11 +17,7 @@ _UNUSED_POSITIONS = 2  # RoBERTa's positions begin after the padding id
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     require(values, pad_token_id=_UNUSED_POSITIONS - 1)
     return read_encoder(values, values["max_position_embeddings"] - _UNUSED_POSITIONS)
 

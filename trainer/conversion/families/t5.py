@@ -32,11 +32,7 @@ _ATTENTION = {"full": "SelfAttention", "local": "LocalSelfAttention", "tglobal":
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration.
-
-    Raises:
-        FarspanError: a field that farspan's models have no counterpart for.
-    """
+    """Convert a ``config.json`` to farspan's configuration."""
     require(values, is_encoder_decoder=True)
     width, count, tied = values["d_model"], values["num_heads"], values["tie_word_embeddings"]
     positions = Buckets(values["relative_attention_num_buckets"], values["relative_attention_max_distance"])
@@ -97,11 +93,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make LongT5's ``config.json``; the caller reads it back to detect fields that it cannot express.
-
-    Raises:
-        FarspanError: a pattern or positions that LongT5 does not have.
-    """
+    """Make LongT5's ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     pattern, positions, inner = config.encoder.attention, config.encoder.positions, config.feed_forward
     if not isinstance(pattern, Local | TGlobal):

@@ -124,11 +124,7 @@ def places_of(
 
 
 def block_mask(pattern: Pattern, places: Places, queries: int, keys: int, device: torch.device) -> BlockMask:
-    """Make the block mask: tiles to skip, tiles without a mask, and the mask of the others.
-
-    Args:
-        queries, keys: numbers of queries and keys, multiples of ``TILE``.
-    """
+    """Make the block mask: tiles to skip, tiles without a mask, and the mask of the others."""
     some, whole = tiles_of(cast(Hashable, pattern), queries, keys, device)  # (Q, K) each
     some, whole = some[None], whole[None]
     if places.queries is not None and places.keys is not None:

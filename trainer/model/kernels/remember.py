@@ -18,14 +18,7 @@ _MOST = 256  # results per batch, or altogether for batches without tensors
 
 @torch.compiler.disable
 def remembered(tensors: tuple[Tensor | None, ...], key: Hashable, make: Callable[[], Made]) -> Made:
-    """Return ``make()``, computed once for these tensor objects and this key.
-
-    Args:
-        tensors: the tensors that the result depends on, never written to. The result and the other tensors live as long
-            as the first one. Callers must pass the batch's tensors first and in a fixed order, because tensors that
-            keep each other alive would never be freed.
-        key: everything else that the result depends on.
-    """
+    """Return ``make()``, computed once for these tensor objects and this key."""
     given = tuple(x for x in tensors if x is not None)
     first, *others = given or (_NO_TENSOR,)
     made = _made.setdefault(first, {})

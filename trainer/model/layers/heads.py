@@ -16,9 +16,6 @@ class HeadsConfig:
         width: width of a head, D; None is the model's width / count.
         bias: True if the four projections have biases.
         scaled: True if scores are divided by sqrt(D), as in all models but T5.
-
-    Raises:
-        FarspanError: sizes below 1.
     """
 
     count: int

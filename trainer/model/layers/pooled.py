@@ -36,9 +36,6 @@ class Pooling:
         reference_padding: follow the released code: average over the whole window, with padding counted as zeros, and
             attend to every window of the padded batch that holds a token, so that a row's result depends on the amount
             of padding. By default, averages and windows are computed as if the row had no padding.
-
-    Raises:
-        FarspanError: values with which positions are in no window, or a short sequence has none.
     """
 
     layers: int = 4
@@ -67,13 +64,7 @@ class Pooling:
         return (length + 2 * self.padding - self.kernel) // self.stride + 1
 
     def flops(self, length: int, width: int, inner: int) -> int:
-        """Count forward operations of one layer's pooled attention with its four projections.
-
-        Args:
-            length: number of positions.
-            width: width of the hidden states, d.
-            inner: width of all heads together, H * D.
-        """
+        """Count forward operations of one layer's pooled attention with its four projections."""
         windows = self.windows(length)
         return 4 * inner * (width * (length + windows) + length * windows)
 

@@ -15,13 +15,6 @@ class Projections(nn.Linear):
     """
 
     def __init__(self, in_features: int, out_features: int, count: int, bias: bool = True) -> None:
-        """
-        Args:
-            in_features: width of the input.
-            out_features: width of each projection.
-            count: number of projections.
-            bias: True if the projections have biases.
-        """
         super().__init__(in_features, count * out_features, bias=bias)
         self.count = count
 

@@ -31,9 +31,6 @@ class NormConfig:
         placement: ``post``: after each residual sum, as in BART; ``pre``: before each sublayer and once at the end.
         kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
         eps: number added to the variance.
-
-    Raises:
-        FarspanError: ``eps`` not above 0, or infinite.
     """
 
     placement: Literal["post", "pre"] = "post"
@@ -54,9 +51,6 @@ class FeedForwardConfig:
         activation: ``gelu_tanh`` is the approximation that T5 1.1 was trained with.
         gated: multiply the activated inner layer by a second, linear one.
         bias: True if the linear layers have biases.
-
-    Raises:
-        FarspanError: a width below 1.
     """
 
     width: int
@@ -109,13 +103,6 @@ class Residual(nn.Module):
     """Residual sum around a sublayer f: ``norm(x + drop(f(x)))`` (post) or ``x + drop(f(norm(x)))`` (pre)."""
 
     def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False) -> None:
-        """
-        Args:
-            width: width of the hidden states, d.
-            norm: kind and placement of the norm.
-            dropout: probability of dropout on the sublayer's output.
-            split: True if learned tokens have a separate norm.
-        """
         super().__init__()
         self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
         self.dropout = nn.Dropout(dropout)

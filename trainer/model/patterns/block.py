@@ -20,11 +20,7 @@ from trainer.model.pattern import Pattern
 
 @dataclass(frozen=True)
 class Block(Pattern):
-    """Position i attends to block ``i // size``; the last block may be shorter.
-
-    Raises:
-        FarspanError: ``size`` below 1.
-    """
+    """Position i attends to block ``i // size``; the last block may be shorter."""
 
     size: int = 1024
     pattern: Literal["block"] = "block"

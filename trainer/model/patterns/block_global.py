@@ -22,9 +22,6 @@ class BlockGlobal(Pattern):
 
     All others attend to their block and to the global positions of every block, each key once. The last block may be
     shorter; its first positions are global like those of any other.
-
-    Raises:
-        FarspanError: ``global_tokens`` below 1, or not below ``size``.
     """
 
     size: int = 1024

@@ -22,11 +22,7 @@ MOST_POSITIONS = 1 << 20
 
 @dataclass(frozen=True)
 class Local(Pattern):
-    """Position i attends to the positions j with ``|i - j| <= radius``.
-
-    Raises:
-        FarspanError: ``radius`` below 1 or above ``MOST_POSITIONS``.
-    """
+    """Position i attends to the positions j with ``|i - j| <= radius``."""
 
     radius: int = 127
     pattern: Literal["local"] = "local"

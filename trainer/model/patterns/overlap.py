@@ -21,11 +21,7 @@ from trainer.model.pattern import Pattern
 
 @dataclass(frozen=True)
 class Overlap(Pattern):
-    """Position i of block ``b = i // size`` attends to ``[b size - size / 2, (b + 1) size + size / 2)``.
-
-    Raises:
-        FarspanError: ``size`` below 2 or odd.
-    """
+    """Position i of block ``b = i // size`` attends to ``[b size - size / 2, (b + 1) size + size / 2)``."""
 
     size: int = 1024
     pattern: Literal["overlap"] = "overlap"

@@ -32,9 +32,6 @@ class Staggered(Pattern):
         staggered: True to shift the blocks of odd layers, counted from 0, by ``size / 2``, so that positions on either
             side of a block boundary share a block in the next layer.
         shifted: True if the blocks of this layer are shifted; set by ``at``.
-
-    Raises:
-        FarspanError: sizes below 1, or staggered blocks of odd size.
     """
 
     size: int = 512

@@ -30,9 +30,6 @@ class TGlobal(Pattern):
     projected like those of positions. Positions after a row's last whole block belong to that block; a row shorter than
     a block has no summaries. If documents must not attend to each other, a block belongs to the document of its first
     position, and only positions of that document are summed and attend to it.
-
-    Raises:
-        FarspanError: ``radius`` or ``block`` below 1 or above ``MOST_POSITIONS``.
     """
 
     radius: int = 127
@@ -123,14 +120,6 @@ class TGlobalAttention(SelfAttention):
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: TGlobal, dropout: float, norm: nn.Module) -> None:
-        """
-        Args:
-            width: width of the hidden states, d.
-            heads: attention heads.
-            pattern: radius and block size.
-            dropout: probability of dropping an attention weight.
-            norm: norm of the block sums.
-        """
         super().__init__(width, heads, pattern, dropout)
         self.summary, self.side_norm = pattern, norm
 

@@ -50,9 +50,6 @@ class Window(Pattern):
 
     Attributes:
         size: window size, or one for each layer.
-
-    Raises:
-        FarspanError: a size that is odd or below 2, or no sizes.
     """
 
     size: int | tuple[int, ...] = 512

@@ -18,9 +18,6 @@ class Learned:
 
     Attributes:
         count: number of rows, which is the maximum sequence length.
-
-    Raises:
-        FarspanError: a count below 1.
     """
 
     count: int
@@ -66,11 +63,7 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(positions, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``.
-
-        Raises:
-            FarspanError: more positions than rows.
-        """
+        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
         length = tokens.shape[1]
         if length > len(self.weight):
             raise FarspanError(

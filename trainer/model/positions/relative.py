@@ -19,9 +19,6 @@ class Buckets:
     Attributes:
         count: number of buckets; an encoder uses half of them for each direction.
         distance: distance from which on all distances are in the last bucket, which begins somewhat earlier.
-
-    Raises:
-        FarspanError: a count that cannot be halved twice, or a distance within the buckets of single distances.
     """
 
     count: int = 32
@@ -44,11 +41,7 @@ class Buckets:
 
 
 def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
-    """Return the bucket of each offset, key position - query position; int64 of any shape.
-
-    Args:
-        both_ways: True if keys after the query have their own buckets, in the upper half; else they share bucket 0.
-    """
+    """Return the bucket of each offset, key position - query position; int64 of any shape."""
     count = buckets.count
     if both_ways:
         count //= 2

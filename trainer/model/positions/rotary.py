@@ -17,9 +17,6 @@ class Rotary:
 
     Attributes:
         theta: base of the wavelengths, ``2 pi theta^(2i / D)`` positions for pair i.
-
-    Raises:
-        FarspanError: ``theta`` not above 1.
     """
 
     theta: float = 10_000.0

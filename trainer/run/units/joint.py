@@ -176,23 +176,11 @@ class JointBatches:
     """
 
     def __init__(self, loader: Loader, batches: Batches, model: JointModel, world: World, precision: Precision) -> None:
-        """
-        Args:
-            loader: loader over ``Candidates``.
-            batches: batches of ``loader``, perhaps prefetched.
-            model: model in training, sharded under FSDP.
-            world: all processes of the run.
-            precision: precision of the run.
-        """
         self._loader, self._batches, self._model, self._world = loader, batches, model, world
         self._precision = precision
 
     def step(self, step: int) -> list[Batch]:
-        """Make this rank's micro-batches of ``step``, counted from 0.
-
-        Raises:
-            FarspanError: data that is damaged or wider than the configured lengths.
-        """
+        """Make this rank's micro-batches of ``step``, counted from 0."""
         stage, mixture = self._loader.at(step)
         shown = self._batches.step(step)
         (source,) = (part.source for part in mixture.parts)
