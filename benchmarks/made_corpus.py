@@ -82,6 +82,7 @@ def make_masks(folder: str, corpus: str, objective: Objective, seed: int = 0) ->
             "options": dict(objective.options),
             "global_attention": objective.global_attention,
             "tools": {},
+            "draws": 1,
         },
         seed,
         parent.rows_per_batch,
