@@ -15,7 +15,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs tutorial bench clean
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint stub docs tutorial bench clean
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
 	@echo "make test-browser   the pages of farspan view in Chromium, skipped where it is missing; make screenshots: the docs' pictures"
 	@echo "make lint   formatting, lint and types"
+	@echo "make stub   write farspan/__init__.pyi, the types of the public names, after a change of options or names"
 	@echo "make docs   the site, in docs/_build/html; a warning is an error"
 	@echo "make tutorial   run the notebook of the tutorial, and store its outputs in it; three minutes"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
@@ -64,6 +65,9 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+stub: $(VENV)/installed-dev
+	$(VENV)/bin/python -m farspan.stub
 
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html

@@ -1,7 +1,8 @@
 """Options declared once: a frozen dataclass gives each its type, default and meaning.
 
-Flags, their help and choices (``corpora.flags``) and TOML keys (``corpora.settings``) are derived from the fields, the
-text around the flags from the docstring. Imports no large library, so that help is printed at once.
+Flags with their help (``corpora.flags``), Python keywords and TOML keys are derived from the fields, the text around
+the flags from the docstring; ``corpora.settings`` makes the dataclass from any of them. Imports no large library, so
+that help is printed at once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
-
-from corpora.errors import FarspanError
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,79 @@ def _unwrapped(hint: Any) -> tuple[Any, Flag]:
     return kind, next((note for note in notes if isinstance(note, Flag)), Flag())
 
 
+class Option(NamedTuple):
+    """A field as users see it: a flag of the command line, and a keyword in Python.
+
+    Attributes:
+        name: name of the flag without dashes in front.
+        hint: type of the field.
+        flag: annotation of the field.
+        default: value of the field if the user gives none; ``MISSING`` if one is required.
+        meaning: entry of the field in the docstring.
+        group: title and explanation of its group in the help; None outside groups.
+    """
+
+    name: str
+    hint: Any
+    flag: Flag
+    default: Any
+    meaning: str
+    group: tuple[str, str] | None
+
+    @property
+    def keyword(self) -> str:
+        """Name of the keyword in Python, and of the attribute that argparse sets."""
+        return keyword(self.name)
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """Words that it accepts; empty if it accepts anything."""
+        return choices(self.hint, self.flag)
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    def help(self) -> str:
+        """Return its explanation."""
+        return (self.flag.help if isinstance(self.flag.help, str) else self.flag.help()) or self.meaning
+
+
+def flag_name(field: str, flag: Flag) -> str:
+    """Return the name of a field's flag without dashes in front."""
+    return flag.name or field.replace("_", "-")
+
+
+def keyword(name: str) -> str:
+    """Return the keyword in Python for the flag ``name``."""
+    return name.replace("-", "_")
+
+
+def options_of(kind: type, without: Sequence[str] = (), group: tuple[str, str] | None = None) -> Iterator[Option]:
+    """Yield the options of a dataclass and of the dataclasses among its fields, required ones first.
+
+    Args:
+        without: fields that are no options.
+        group: group of the options that have no group of their own.
+    """
+    help_of, hints = meanings(kind), declared(kind)
+    for field in sorted(fields(kind), key=lambda field: default_of(field) is not MISSING):
+        hint, flag = hints[field.name]
+        if field.name in without or flag is NO_FLAG:
+            continue
+        option = Option(flag_name(field.name, flag), hint, flag, default_of(field), help_of.get(field.name, ""), group)
+        if is_dataclass(hint):
+            own = (flag.group, option.help().removesuffix(".")) if flag.group else group
+            yield from options_of(hint, flag.without, own)  # type: ignore[arg-type]
+        else:
+            yield option
+
+
+def default_of(field: Field[Any]) -> Any:
+    """Return the default of a field, made anew if it has a factory; ``MISSING`` if there is none."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
 def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
     """Return the options that a manifest's ``config`` records, by name, in the order of the fields.
 
@@ -91,13 +163,9 @@ def given(options: Any, without: Sequence[str] = ()) -> list[str]:
         value, flag = getattr(options, field.name), declared(type(options))[field.name][1]
         if is_dataclass(value):
             found += given(value, (*without, *flag.without))
-        elif field.name not in without and value not in (field.default, _made(field)):
-            found.append(f"--{flag.name or field.name.replace('_', '-')}")
+        elif field.name not in without and value != default_of(field):
+            found.append(f"--{flag_name(field.name, flag)}")
     return found
-
-
-def _made(field: Field[Any]) -> Any:
-    return MISSING if field.default_factory is MISSING else field.default_factory()
 
 
 def explanation(kind: type) -> str:
@@ -129,19 +197,6 @@ def choices(hint: Any, flag: Flag) -> tuple[Any, ...]:
     if get_origin(hint) is Literal:
         return get_args(hint)
     return next((get_args(part) for part in get_args(hint) if get_origin(part) is Literal), ())
-
-
-def check_choices(options: Any) -> None:
-    """Check that each field with choices has one of them.
-
-    Raises:
-        FarspanError: a value that is none of the choices; names the flag and the choices.
-    """
-    for name, (hint, flag) in declared(type(options)).items():
-        known, value = choices(hint, flag), getattr(options, name)
-        if known and value not in known and not (value is None and type(None) in get_args(hint)):
-            spelled = flag.name or name.replace("_", "-")
-            raise FarspanError(f"--{spelled} {value!r}: choose one of {', '.join(known)}")
 
 
 def utf8(text: str) -> str:

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
-from corpora.options import check_choices
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
@@ -26,9 +24,6 @@ class Reporting:
 
     quiet: bool = False
     log_format: Literal["text", "json"] = "text"
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
 
 _current = Reporting()

@@ -1,4 +1,4 @@
-"""Parsing of TOML tables and ``KEY=VALUE`` into frozen dataclasses; errors name the nearest known key."""
+"""Frozen dataclasses made from TOML tables, flags and Python keywords; errors name option, value and cure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from corpora.errors import FarspanError, nearest
+from corpora.options import NO_FLAG, Flag, declared, flag_name, keyword
 
 Settings = TypeVar("Settings")
 
@@ -30,7 +32,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
         raise FarspanError(f"{where} is {spelled(values)}; a table is needed, with keys {_names(kind)}")
-    hints = get_type_hints(kind)
+    hints = {name: hint for name, (hint, _) in declared(kind).items()}
     for key in values:
         if key not in hints:
             raise FarspanError(f"{where} has no key {key!r}{nearest(key, hints)}; its keys: {_names(kind)}")
@@ -43,6 +45,67 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
         raise FarspanError(f"{file}: {error}") from None
 
 
+def make(
+    kind: type[Settings],
+    values: Mapping[str, Any],
+    spell: Callable[[str], str] = "--{}".format,
+    without: Sequence[str] = (),
+    **fixed: Any,
+) -> Settings:
+    """Build the dataclass ``kind`` from flags as argparse stores them, or from Python keywords.
+
+    The fields of nested dataclasses are among the values of the outer one. Fields without a value keep their defaults.
+
+    Args:
+        values: keyword -> value; other values, for other dataclasses, may be among them.
+        spell: makes the name of an option in messages from that of its flag.
+        without: fields that keep their defaults because a flag of that name means something else.
+        fixed: values of fields, in place of the given ones.
+
+    Raises:
+        FarspanError: a value of another type or none of the choices, nan, or a value that the dataclass itself refuses.
+    """
+    decoded = dict(fixed)
+    for field, (hint, flag) in declared(kind).items():
+        option = flag_name(field, flag)
+        if field in fixed or field in without or flag is NO_FLAG:
+            continue
+        if is_dataclass(hint):
+            decoded[field] = make(hint, values, spell, flag.without)  # type: ignore[arg-type]
+        elif keyword(option) in values:
+            decoded[field] = _given(hint, flag, values[keyword(option)], spell(option))
+            if hint is bool and getattr(kind, field):  # the flag switches it off, as --euclidean does for spherical
+                decoded[field] = not decoded[field]
+    return kind(**decoded)
+
+
+def _given(hint: Any, flag: Flag, value: Any, name: str) -> Any:
+    """Convert the value of a flag or keyword: paths to text, ``KEY=VALUE`` and mappings to one another."""
+    if NoneType in get_args(hint):
+        if value is None:
+            return None
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is tuple:
+        return _list(get_args(hint), _several(value, flag), "", name)
+    if get_origin(hint) is Mapping and isinstance(value, list | tuple):
+        return dict(assignment(text, name) for text in value)
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return _chosen(value, flag.choices, "", name) if flag.choices else _value(hint, value, "", name)
+
+
+def _several(value: Any, flag: Flag) -> Any:
+    """Return the values of a repeatable option: one alone is a list of one, and a mapping a list of ``NAME=VALUE``."""
+    if isinstance(value, Mapping):  # NAME=PATTERN is not TOML
+        return [
+            assigned(key, one) if flag.metavar == "KEY=VALUE" else f"{key}={os.fspath(one)}"
+            for key, one in value.items()
+        ]
+    values = [value] if isinstance(value, str | os.PathLike) else value
+    if not isinstance(values, Iterable):
+        return values
+    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in values]
+
+
 def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     """Convert ``value`` to the type ``kind`` of a field."""
     if get_origin(kind) in (Union, UnionType):
@@ -50,21 +113,42 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     if is_dataclass(kind):
         return parse(kind, value, file, name)  # type: ignore[arg-type]
     if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise FarspanError(
-                f"{file}: {name} is {spelled(value)}; choose one of {', '.join(map(repr, get_args(kind)))}"
-            )
-        return value
+        return _chosen(value, get_args(kind), file, name)
     if get_origin(kind) is tuple:
         return _list(get_args(kind), value, file, name)
-    if kind is float and type(value) is int:
-        value = _float(value)
+    if kind in _NUMBERS and isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool):  # numpy's, too
+        value = _number(kind, value)
     plain = get_origin(kind) or kind
-    if type(value) is not plain:
-        raise FarspanError(f"{file}: {name} is {spelled(value)}; a value of type {plain.__name__} is needed")
+    if not (isinstance(value, Mapping) if plain in (dict, Mapping) else type(value) is plain):
+        raise FarspanError(
+            f"{_at(file, name)} is {spelled(value)}; a value of type {_TYPES.get(plain, plain.__name__)} is needed"
+        )
     if kind is float and math.isnan(value):  # it would pass every check against a limit
-        raise FarspanError(f"{file}: {name} is nan; a number is needed")
+        raise FarspanError(f"{_at(file, name)} is nan; a number is needed")
     return _at_home(value) if kind is str else value
+
+
+_NUMBERS: Mapping[Any, Any] = {int: Integral, float: Real}
+_TYPES: Mapping[Any, str] = {Mapping: "dict"}
+
+
+def _number(kind: Any, value: Any) -> Any:
+    try:
+        return kind(value)
+    except OverflowError:  # of more than 308 digits
+        return math.inf
+
+
+def _chosen(value: Any, choices: Sequence[Any], file: str, name: str) -> Any:
+    """Return ``value`` if it is one of ``choices``."""
+    if value in choices:
+        return value
+    hint = nearest(value, map(str, choices)) if isinstance(value, str) else ""
+    raise FarspanError(f"{_at(file, name)} is {spelled(value)}{hint}; choose one of {', '.join(map(repr, choices))}")
+
+
+def _at(file: str, name: str) -> str:
+    return f"{file}: {name}" if file else name
 
 
 def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any, ...]:
@@ -72,19 +156,12 @@ def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any
     any_number = inner[1:] == (...,)
     if not isinstance(value, list | tuple) or not (any_number or len(value) == len(inner)):
         needed = f"{len(inner)} values" if not any_number else "tables" if is_dataclass(inner[0]) else "values"
-        raise FarspanError(f"{file}: {name} is {spelled(value)}; a list of {needed} is needed")
+        raise FarspanError(f"{_at(file, name)} is {spelled(value)}; a list of {needed} is needed")
     kinds = inner[:1] * len(value) if any_number else inner
     return tuple(
         _value(kind, part, file, f"{name}[{number}]")
         for number, (kind, part) in enumerate(zip(kinds, value, strict=True))
     )
-
-
-def _float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # of more than 308 digits
-        return math.inf
 
 
 def _at_home(text: str) -> str:

@@ -6,34 +6,52 @@
     farspan.mask("span", preset="bart_ls", corpus="corpus", output="masks")
     dataset = farspan.Dataset("corpus", "masks")
 
-``docs/python.md`` shows more. Every name is imported on first use, from the module listed in ``__init__.pyi``.
+``docs/python.md`` shows more. Every name is imported on first use.
 """
 
-import ast
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-
-def _origins() -> dict[str, tuple[str, str]]:
-    """Map each public name to the module and the name from which the stub imports it."""
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {str(one.asname): (str(node.module), one.name) for node in imports for one in node.names}
-
-
-_ORIGINS = _origins()
+_NAMES = {
+    "corpora.errors": "FarspanError",
+    "corpora.schemas.corpus": "open_corpus",
+    "corpora.schemas.documents": "open_documents",
+    "corpora.schemas.pairs": "open_pairs",
+    "corpora.schemas.predictions": "open_predictions",
+    "corpora.schemas.sequences": "SequenceBatch",
+    "corpora.tokenizers.load": "load_tokenizer",
+    "objectives.api.authoring": "SpanObjective",
+    "objectives.api.examples": "Examples",
+    "objectives.api.mask_set": "open_masks",
+    "objectives.api.masks": "MaskBatch",
+    "objectives.api.protocol": "Objective load_objective",
+    "objectives.tasks.protocol": "Task load_task",
+    "pipelines.evaluation.evaluate": "evaluate",
+    "pipelines.evaluation.submit": "submit",
+    "pipelines.functions": (
+        "check_objective cluster convert corpus_linked corpus_long corpus_random corpus_related documents embed "
+        "finalize generate mask neighbours pairs plot show tokenizer_train"
+    ),
+    "pipelines.inspect.stats": "stats",
+    "pipelines.inspect.verify": "verify",
+    "pipelines.push": "push",
+    "trainer.command": "train",
+    "trainer.dataset": "Dataset",
+    "trainer.recipe": "load_recipe",
+}
+"""Module -> its public names; ``make stub`` writes the types of a new one into ``__init__.pyi``."""
+_ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted([*_ORIGINS, "__version__"])
 
 
 def _check_visible() -> None:
     """Refuse a script that has the name of one of farspan's packages, before it runs in place of the package."""
-    for package in {module.partition(".")[0] for module, _ in _ORIGINS.values()} - set(sys.modules):
-        found = find_spec(package)
-        if found and found.submodule_search_locations is None:
-            raise ImportError(f"{found.origin} hides farspan's package {package!r}; give that file another name")
+    for package in {module.partition(".")[0] for module in _NAMES} - set(sys.modules):
+        spec = find_spec(package)
+        if spec and spec.submodule_search_locations is None:
+            raise ImportError(f"{spec.origin} hides farspan's package {package!r}; give that file another name")
 
 
 def __getattr__(name: str) -> Any:
@@ -42,9 +60,8 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("farspan")
     elif name in _ORIGINS:
-        module, attribute = _ORIGINS[name]
         _check_visible()
-        value = getattr(import_module(module), attribute)
+        value = getattr(import_module(_ORIGINS[name]), name)
     else:
         raise AttributeError(f"module 'farspan' has no attribute {name!r}")
     globals()[name] = value

@@ -8,14 +8,15 @@ import logging
 import os
 import signal
 import sys
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from corpora.address_space import check_address_space
 from corpora.errors import FarspanError, one_line, out_of_memory
-from corpora.flags import add_flags, make
+from corpora.flags import add_flags
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
+from corpora.settings import make
 from pipelines.arrow_alone import leave_pandas_out
 from pipelines.commands import WELCOME, build_parser
 from pipelines.commands.command import Command
@@ -35,36 +36,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
         leave(2)
     with reporting(_chosen(words)):
         try:
-            typed, rest = build_parser().parse_known_args(words)
+            flags, rest = build_parser().parse_known_args(words)
         except BrokenPipeError:  # of a flag that prints, such as --options
             leave(0)
         except SystemExit:  # of such a flag, too, or of a wrong one
             _flush()
             raise
-    with reporting(make(Reporting, typed)):
-        _ended(typed, rest)
+    with reporting(make(Reporting, vars(flags))):
+        _run(flags.chosen, vars(flags), rest)
 
 
 def _chosen(words: Sequence[str]) -> Reporting:
-    """The options of messages, for those about words that make no command."""
+    """Return the options of messages for errors in the command line itself."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     add_flags(parser, Reporting)
     with contextlib.suppress(argparse.ArgumentError):
-        return make(Reporting, parser.parse_known_args(words)[0])
+        return make(Reporting, vars(parser.parse_known_args(words)[0]))
     return Reporting()
 
 
-def _ended(typed: Namespace, rest: Sequence[str]) -> None:
+def _run(command: Command, flags: Mapping[str, Any], rest: Sequence[str]) -> None:
     """Run a command and end the process with the status of its error, if any."""
     try:
         check_address_space()
-        command: Command = typed.parser.command
         if command.flags != "none":
             leave_pandas_out()
         from objectives.api.plugins import plugin_errors
 
         with plugin_errors():
-            run(typed, rest)
+            run(command, flags, rest)
         _flush()
     except BrokenPipeError:
         leave(0)
@@ -96,7 +96,7 @@ def leave(status: int) -> None:
 
 
 def _flush() -> None:
-    """Flush the standard output; where its reader has gone, the interpreter's last flush shall not complain."""
+    """Flush the standard output; if its reader has ended, redirect it for the interpreter's last flush."""
     with contextlib.suppress(AttributeError):  # None where the output was closed
         try:
             sys.stdout.flush()
@@ -107,7 +107,7 @@ def _flush() -> None:
 
 
 def _has_peers() -> bool:
-    """True in a process of ``torchrun`` that has joined the others."""
+    """Return True in a process of ``torchrun`` that has joined the others."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 

@@ -14,9 +14,10 @@ def main(arguments: list[str] | None = None) -> int:
     import argparse
 
     from corpora.errors import FarspanError
-    from corpora.flags import add_flags, make
+    from corpora.flags import add_flags
     from corpora.printing import printable
     from corpora.reporting import Reporting, note, reporting, tell_error
+    from corpora.settings import make
     from trainer.command import run_command
     from trainer.options import Training
     from trainer.parallel.reports import is_reporter, raised_alike
@@ -24,13 +25,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trainer", description="Start or continue the training run of a recipe.")
     add_flags(parser, Training)
     add_flags(parser, Reporting)
-    options, rest = parser.parse_known_args(arguments)
-    with reporting(make(Reporting, options)):
+    flags, rest = parser.parse_known_args(arguments)
+    with reporting(make(Reporting, vars(flags))):
         try:
             with raised_alike():
                 if rest:
                     raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
-                training = make(Training, options)
+                training = make(Training, vars(flags))
             run_command(training)
         except BrokenPipeError:  # the reader of --estimate has ended
             return 0

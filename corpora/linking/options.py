@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from corpora.errors import FarspanError
-from corpora.options import check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,6 @@ class Linking:
     min_fill: float = 0.5
 
     def __post_init__(self) -> None:
-        check_choices(self)
         if self.max_uses < 1:
             raise FarspanError(f"--max-uses {self.max_uses}: must be at least 1")
         if self.min_similarity is not None and not math.isfinite(self.min_similarity):

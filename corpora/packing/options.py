@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from corpora.errors import FarspanError
-from corpora.options import Flag, check_choices
+from corpora.options import Flag
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,6 @@ class RelatedRows:
     max_documents: int = 0
 
     def __post_init__(self) -> None:
-        check_choices(self)
         if self.min_documents < 1:
             raise FarspanError(f"--min-documents {self.min_documents}: must be at least 1")
         if self.max_documents and self.max_documents < self.min_documents:

@@ -38,7 +38,7 @@ farspan --help lists all commands with an example; farspan COMMAND --help explai
 
 
 def build_parser() -> Parser:
-    """Build the parser of ``farspan``; the parsed namespace holds the chosen command's parser as ``parser``."""
+    """Build the parser of ``farspan``; the parsed namespace holds the chosen command as ``chosen``."""
     parser = Parser(
         prog="farspan", description="Data and training for long-context text-to-text models.", epilog=_EXAMPLE
     )
@@ -53,7 +53,7 @@ def build_parser() -> Parser:
         added = (groups[group[0]] if group else subparsers).add_parser(
             word, help=command.summary, description=command.summary, command=command
         )
-        added.set_defaults(parser=added)
+        added.set_defaults(chosen=command)
     return parser
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
 from corpora.errors import nearest
-from corpora.flags import add_flags, make
+from corpora.flags import add_flags
 from corpora.options import examples, explanation
 from corpora.reporting import Reporting, tell_error
-
-Typed = argparse.Namespace
+from corpora.settings import make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +49,14 @@ class Command:
         beside = self.run.partition(":")[0].rpartition(".")[0]
         return [load(name if ":" in name else f"{beside}.options:{name}") for name in self.options]
 
+    def decode(self, values: Mapping[str, Any], spell: Callable[[str], str] = "--{}".format) -> list[Any]:
+        """Build the options from flags or keywords, as ``corpora.settings.make`` takes them.
+
+        Raises:
+            FarspanError: a value is invalid.
+        """
+        return [make(kind, values, spell) for kind in self.kinds()]
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add all arguments of the command to ``parser``, with its explanation and examples."""
         kinds = self.kinds()
@@ -65,14 +72,6 @@ class Command:
 
             add_flags(parser.add_argument_group("engine", "Beam's own flags are passed on unchanged"), Engine)
         add_flags(parser.add_argument_group("messages"), Reporting)
-
-    def made(self, typed: Typed) -> list[Any]:
-        """Build the options from the typed arguments.
-
-        Raises:
-            FarspanError: a value is invalid.
-        """
-        return [make(kind, typed) for kind in self.kinds()]
 
 
 def load(place: str) -> Any:

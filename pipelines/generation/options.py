@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from corpora.errors import FarspanError
-from corpora.options import UNRECORDED, Flag, check_choices
+from corpora.options import UNRECORDED, Flag
 from pipelines.options import Compression, Output
 from trainer.choices import Device, Precision
 
@@ -68,7 +68,6 @@ class Generating:
     compression: Compression = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
         for name in ("shard_rows", "batch_positions", "threads"):
             if getattr(self, name) < 1:
                 raise FarspanError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a positive number")

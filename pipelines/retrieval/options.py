@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
-from corpora.options import NO_FLAG, UNRECORDED, Flag, check_choices
+from corpora.options import NO_FLAG, UNRECORDED, Flag
 from corpora.retrieval.options import Search
 from pipelines.options import Compression, DocumentsFolder, Folder, Output, Seed, Split, Threads
 
@@ -38,7 +38,6 @@ class EncoderOptions:
     threads: Threads = 1
 
     def __post_init__(self) -> None:
-        check_choices(self)
         for option, number in (("max-length", self.max_length), ("threads", self.threads)):
             if number < 1:
                 raise FarspanError(f"--{option} {number}: give a positive number")
@@ -64,7 +63,6 @@ class Embedding:
     compression: Compression = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
         for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
             if number < 1:
                 raise FarspanError(f"--{option} {number}: give a positive number")

@@ -1,17 +1,21 @@
-"""Flags from dataclasses, and back: types, defaults, choices, shared flags, and help."""
+"""Flags from dataclasses, and back, also from Python keywords: types, defaults, choices, shared flags, and help."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.flags import add_flags, make
-from corpora.options import NO_FLAG, Flag, check_choices, meanings
+from corpora.flags import add_flags
+from corpora.options import NO_FLAG, Flag, keyword, meanings
+from corpora.settings import make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +59,6 @@ class Cake:
     extras: Annotated[Mapping[str, Any], Flag(name="set")] = field(default_factory=dict)
     secret: Annotated[int, NO_FLAG] = 7
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-
 
 @pytest.fixture
 def parser():
@@ -67,14 +68,28 @@ def parser():
 
 
 def test_what_is_not_typed_is_the_default(parser):
-    assert make(Cake, parser.parse_args(["sachertorte", "--size", "3"])) == Cake(
-        name="sachertorte", oven=Oven(), size=3.0
-    )
+    flags = parser.parse_args(["sachertorte", "--size", "3"])
+    assert make(Cake, vars(flags)) == Cake(name="sachertorte", oven=Oven(), size=3.0)
+    assert make(Cake, {"name": "sachertorte", "size": 3}) == Cake(name="sachertorte", oven=Oven(), size=3.0)
 
 
-def test_every_kind_of_field_is_read_back(parser):
-    words = "x --size 2 --layers 3 --icing pink --nuts a --nuts b --set k=[1] --set n=null --degrees 9 --still"
-    assert make(Cake, parser.parse_args(words.split())) == Cake(
+WORDS = "x --size 2 --layers 3 --icing pink --nuts a --nuts b --set k=[1] --set n=null --degrees 9 --still"
+KEYWORDS = {
+    "name": Path("x"),
+    "size": np.float32(2),
+    "layers": np.int64(3),
+    "icing": "pink",
+    "nuts": ["a", Path("b")],
+    "set": {"k": [1], "n": None},
+    "degrees": 9,
+    "still": True,
+}
+
+
+@pytest.mark.parametrize("values", [WORDS, KEYWORDS])
+def test_every_kind_of_field_is_read_back(parser, values):
+    flags = vars(parser.parse_args(values.split())) if isinstance(values, str) else values
+    assert make(Cake, flags) == Cake(
         name="x",
         oven=Oven(degrees=9, fan=False),
         size=2.0,
@@ -99,7 +114,7 @@ def test_some_fields_have_no_flag_of_their_own(parser, flag):
 def test_a_flag_of_two_dataclasses_sets_both_and_given_values_come_first(parser):
     add_flags(parser, Oven)
     assert "--grill" in parser._option_string_actions
-    typed = parser.parse_args("x --size 1 --degrees 5 --grill".split())
+    typed = vars(parser.parse_args("x --size 1 --degrees 5 --grill".split()))
     assert make(Oven, typed) == Oven(degrees=5, grill=True)
     assert make(Cake, typed).oven == Oven(degrees=5)
     assert make(Cake, typed, oven=Oven(degrees=1)).oven.degrees == 1
@@ -114,6 +129,32 @@ def test_help_is_the_docstring_and_the_default(parser):
     assert "FarspanError" not in meanings(Cake)
 
 
-def test_a_word_that_is_no_choice_is_refused():
-    with pytest.raises(FarspanError, match="--icing 'blue': choose one of white, pink"):
-        Cake(name="x", oven=Oven(), size=1, icing="blue")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"icing": "pnik"}, r"icing is 'pnik' \(did you mean 'pink'\?\); choose one of 'white', 'pink'"),
+        ({"icing": ["pink"]}, r"icing is \['pink'\]; choose one of 'white', 'pink'"),
+        ({"layers": 2.5}, "layers is 2.5; a value of type int is needed"),
+        ({"layers": True}, "layers is True; a value of type int is needed"),
+        ({"layers": "2"}, "layers is '2'; a value of type int is needed"),
+        ({"size": None}, "size is null; a value of type float is needed"),
+        ({"size": math.nan}, "size is nan; a number is needed"),
+        ({"still": "no"}, "still is 'no'; a value of type bool is needed"),
+        ({"name": 7}, "name is 7; a value of type str is needed"),
+        ({"nuts": 7}, "nuts is 7; a list of values is needed"),
+        ({"nuts": ["a", 7]}, r"nuts\[1\] is 7; a value of type str is needed"),
+        ({"set": ["k"]}, "set k: give KEY=VALUE"),
+        ({"set": 7}, "set is 7; a value of type dict is needed"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_the_name_of_its_option(values, message):
+    given = {"name": "x", "size": 1, **values}
+    with pytest.raises(FarspanError, match=f"^{message}"):
+        make(Cake, given, keyword)
+    with pytest.raises(FarspanError, match=f"^--{message}"):
+        make(Cake, given)
+
+
+def test_a_mapping_names_the_values_of_a_repeated_option():
+    assert make(Cake, {"name": "x", "size": 1, "nuts": {"a": Path("b"), "c": "d=e"}}).nuts == ("a=b", "c=d=e")
+    assert make(Cake, {"name": "x", "size": 1, "nuts": "walnut"}).nuts == ("walnut",)

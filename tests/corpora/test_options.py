@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-import pytest
-
-from corpora.errors import FarspanError
 from corpora.options import (
     UNRECORDED,
     Flag,
-    check_choices,
     choices,
     declared,
     examples,
     explanation,
     given,
     meanings,
+    options_of,
     recorded,
 )
 
@@ -82,10 +79,12 @@ def test_types_flags_and_meanings_of_fields():
     }
 
 
-def test_words_that_are_not_listed_are_refused_by_the_name_of_their_flag():
-    check_choices(Outer(kind=None))
-    with pytest.raises(FarspanError, match="--sort 'c': choose one of a, b"):
-        check_choices(Outer(kind="c"))
+def test_options_are_the_fields_as_users_name_them():
+    assert [(option.name, option.default) for option in options_of(Outer, without=["folder"])] == [
+        ("size", 3), ("seed", 0), ("sort", None), ("other", "x"), ("size", 3), ("seed", 0)
+    ]  # fmt: skip
+    sort = next(option for option in options_of(Outer) if option.name == "sort")
+    assert (sort.keyword, sort.choices, sort.required, sort.help()) == ("sort", ("a", "b"), False, "a word.")
 
 
 def test_text_around_the_flags_is_that_of_the_docstring():

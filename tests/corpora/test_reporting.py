@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from corpora.errors import FarspanError
 from corpora.reporting import Reporting, current, note, reporting, result, tell_error
 
 
@@ -42,8 +41,3 @@ def test_the_choice_ends_with_its_block():
     with pytest.raises(ZeroDivisionError), reporting(Reporting(quiet=True)):
         raise ZeroDivisionError
     assert current() == Reporting()
-
-
-def test_another_format_is_refused():
-    with pytest.raises(FarspanError, match="--log-format 'xml': choose one of text, json"):
-        Reporting(log_format="xml")

@@ -39,10 +39,8 @@ LOOK = Command(name="look", summary="Look.", run=f"{HERE}:look", options=(f"{HER
 
 
 def parsed(*words: str):
-    parser = Parser(prog="farspan look", command=LOOK)
-    typed, rest = parser.parse_known_args(list(words))
-    typed.parser = parser
-    return typed, rest
+    flags, rest = Parser(prog="farspan look", command=LOOK).parse_known_args(list(words))
+    return LOOK, vars(flags), rest
 
 
 def test_a_function_is_called_with_the_options(monkeypatch):
@@ -61,8 +59,8 @@ def test_nothing_is_called_with_an_unknown_flag(monkeypatch):
 def test_flags_of_stores_reach_the_client_and_others_are_refused(monkeypatch):
     found = []
     monkeypatch.setattr(s3, "use_settings", found.append)
-    typed, rest = parsed("a", "--s3_endpoint_url=http://here", "--s3_region_name", "x", "--sise", "4")
+    _, _, rest = parsed("a", "--s3_endpoint_url=http://here", "--s3_region_name", "x", "--sise", "4")
     others = use_store_flags(rest)
     assert found == [{"s3_endpoint_url": "http://here", "s3_region_name": "x"}]
     with pytest.raises(FarspanError, match=r"--sise: unknown argument \(did you mean '--size'\?\); see farspan look"):
-        refuse_rest(typed, others)
+        refuse_rest(LOOK, others)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, TypeVar
 
-from corpora.flags import add_flags, make
+from corpora.flags import add_flags
+from corpora.settings import make
 
 Options = TypeVar("Options")
 
@@ -14,4 +15,4 @@ def typed(kind: type[Options], line: str, **given: Any) -> Options:
     """The options that a line of flags says; ``given`` are those without a flag."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     add_flags(parser, kind)
-    return make(kind, parser.parse_args(line.split()), **given)
+    return make(kind, vars(parser.parse_args(line.split())), **given)

@@ -13,8 +13,6 @@ from corpora.linking.options import Linking
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": "tree"}, "--policy 'tree': choose one of nearest, chain, path"),
-        ({"order": "random"}, "--order 'random': choose one of"),
         ({"max_uses": 0}, "--max-uses 0: must be at least 1"),
         ({"min_similarity": float("nan")}, "--min-similarity nan"),
         ({"max_cosine": 1.5}, "--max-cosine 1.5"),

@@ -35,7 +35,6 @@ def test_impossible_packing_is_refused_with_the_field(options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": "all"}, "--budget 'all': choose one of shared, equal"),
         ({"min_documents": 0}, "--min-documents 0: must be at least 1"),
         ({"min_documents": 4, "max_documents": 3}, "--max-documents 3: is below --min-documents 4"),
     ],

@@ -164,8 +164,6 @@ def test_small_clusters_are_left_out_and_large_ones_become_even_rows():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": "fair"}, "--budget 'fair': choose one of shared, equal"),
-        ({"order": "sorted"}, "--order 'sorted': choose one of shuffle, given"),
         ({"min_documents": 0}, "--min-documents 0"),
         ({"min_documents": 3, "max_documents": 2}, "--max-documents 2: is below --min-documents 3"),
     ],

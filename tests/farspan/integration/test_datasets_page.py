@@ -26,7 +26,8 @@ def folder(tmp_path, monkeypatch):
 
 def run_all(commands: str) -> None:
     for command in commands.splitlines():
-        run(*build_parser().parse_known_args(shlex.split(command)[1:]))
+        flags, rest = build_parser().parse_known_args(shlex.split(command)[1:])
+        run(flags.chosen, vars(flags), rest)
 
 
 def test_the_example_runs(folder, capsys):

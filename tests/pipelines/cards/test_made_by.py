@@ -22,7 +22,7 @@ def options(command: str) -> list:
     """The options that the command line means."""
     typed, rest = build_parser().parse_known_args(shlex.split(command)[1:])
     assert rest == []
-    return typed.parser.command.made(typed)
+    return typed.chosen.decode(vars(typed))
 
 
 def test_documents():

@@ -42,10 +42,7 @@ LOOK = Command(name="look", summary="Look.", run=f"{HERE}:parsed", options=(f"{H
 
 
 def parsed(*words: str):
-    parser = Parser(prog="farspan look", command=LOOK)
-    typed, rest = parser.parse_known_args(list(words))
-    typed.parser = parser
-    return typed, rest
+    return Parser(prog="farspan look", command=LOOK).parse_known_args(list(words))
 
 
 def test_arguments_without_dashes_are_one_or_more(capsys):

@@ -7,10 +7,14 @@ import shlex
 
 import pytest
 
-from corpora.options import examples
+from corpora.errors import FarspanError
+from corpora.options import Option, examples, options_of
+from corpora.reporting import Reporting
+from corpora.settings import make
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, load
 from pipelines.commands.table import COMMANDS
+from pipelines.engine.options import Engine
 
 
 def written_examples() -> list[str]:
@@ -23,6 +27,24 @@ def written_examples() -> list[str]:
 def test_functions_and_options_are_where_the_table_says(command: Command):
     assert callable(load(command.run))
     assert all(kind.__doc__ for kind in command.kinds())
+
+
+KINDS = {kind for command in COMMANDS for kind in command.kinds()} | {Engine, Reporting}
+NEEDED = {"documents": "d", "output": "o", "sequence_length": 4096, "input": ["x"], "objective": "span"}
+CHOICES = [(kind, option) for kind in sorted(KINDS, key=repr) for option in options_of(kind) if option.choices]
+
+
+@pytest.mark.parametrize(("kind", "option"), CHOICES, ids=lambda part: getattr(part, "__name__", None) or part.name)
+def test_a_word_that_is_none_of_an_options_choices_is_refused(kind: type, option: Option):
+    message = rf"^--{option.name} is 'nothing'(?: \(did you mean .*\))?; choose one of {option.choices[0]!r}, "
+    with pytest.raises(FarspanError, match=message):
+        make(kind, {**NEEDED, option.keyword: "nothing"})
+
+
+def test_options_with_choices_are_many():
+    assert {"policy", "order", "budget", "leftovers", "precision", "pooling", "device", "kind"} < {
+        option.name for _, option in CHOICES
+    }
 
 
 def test_examples_are_commands_with_all_that_is_required():

@@ -33,9 +33,7 @@ def test_corpora_of_several_documents_have_no_flags_for_cutting_them(kind, flag)
         typed(kind, f"{NEEDED} --neighbours n {flag}")
 
 
-def test_wrong_words_and_numbers_are_refused():
+def test_a_wrong_number_of_shards_is_refused():
     packing = Packing(sequence_length=512)
-    with pytest.raises(FarspanError, match="--leftovers 'drop': choose one of concatenate, leave-out"):
-        LinkedCorpus(documents="d", neighbours="n", output="o", packing=packing, leftovers="drop")
     with pytest.raises(FarspanError, match="--shards -1"):
         LinkedCorpus(documents="d", neighbours="n", output="o", packing=packing, shards=-1)

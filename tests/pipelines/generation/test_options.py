@@ -22,9 +22,3 @@ def test_options_of_task_and_generation_are_typed_as_values():
 def test_counts_below_one_are_refused(name):
     with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} 0: give a positive number"):
         Generating(**NEEDED, **{name: 0})
-
-
-@pytest.mark.parametrize(("name", "value"), [("precision", "fp16"), ("device", "tpu"), ("compression", "gzip")])
-def test_unknown_words_are_refused(name, value):
-    with pytest.raises(FarspanError, match=f"--{name} '{value}': choose one of"):
-        Generating(**NEEDED, **{name: value})

@@ -9,10 +9,6 @@ from pipelines.retrieval.options import EncoderOptions
 
 
 def test_options_out_of_range():
-    with pytest.raises(FarspanError, match="--pooling 'max': choose one of mean, cls"):
-        EncoderOptions(pooling="max")
-    with pytest.raises(FarspanError, match="--precision 'int4': choose one of auto"):
-        EncoderOptions(precision="int4")
     with pytest.raises(FarspanError, match="--threads 0: give a positive number"):
         EncoderOptions(threads=0)
     with pytest.raises(FarspanError, match="--max-length -1"):

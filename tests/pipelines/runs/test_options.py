@@ -9,7 +9,7 @@ from pipelines.commands import build_parser
 
 def test_plot_takes_several_runs():
     typed = build_parser().parse_args(["plot", "a", "b", "--over", "tokens", "--smooth", "5"])
-    (options,) = typed.parser.command.made(typed)
+    (options,) = typed.chosen.decode(vars(typed))
     assert (options.run, options.figure, options.over, options.smooth) == (("a", "b"), "curves.svg", "tokens", 5)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.flags import make
+from corpora.settings import make
 from pipelines.commands import build_parser
 from pipelines.view.options import View
 
 
 def test_mask_sets_follow_one_flag():
     words = ["view", "corpus", "--masks", "a", "b", "--objective", "t5", "--objective", "pegasus", "--masks", "c"]
-    options = make(View, build_parser().parse_args(words))
+    options = make(View, vars(build_parser().parse_args(words)))
     assert options.artefact == ("corpus",)
     assert options.masks == ("a", "b", "c")
     assert options.objective == ("t5", "pegasus")
-    assert make(View, build_parser().parse_args(["view", "corpus"])).masks == ()
+    assert make(View, vars(build_parser().parse_args(["view", "corpus"]))).masks == ()
 
 
 def test_rows_are_numbers():

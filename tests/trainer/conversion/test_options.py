@@ -6,14 +6,15 @@ import argparse
 
 import pytest
 
-from corpora.flags import add_flags, make
+from corpora.flags import add_flags
+from corpora.settings import make
 from trainer.conversion.options import Conversion, Convert
 
 
 def typed(line: str) -> Convert:
     parser = argparse.ArgumentParser(exit_on_error=False)
     add_flags(parser, Convert)
-    return make(Convert, parser.parse_args(line.split()))
+    return make(Convert, vars(parser.parse_args(line.split())))
 
 
 def test_without_flags_nothing_is_changed_on_the_way():
