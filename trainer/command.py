@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.settings import assigned
 from trainer.options import Recipes, Training
 from trainer.parallel.reports import raised_alike
@@ -45,6 +46,10 @@ def run_command(options: Training) -> None:
     """Train, continue or estimate."""
     with raised_alike():
         find_recipe(options.recipe)  # a wrong name fails before the slow imports
+        if options.estimate is not None and options.estimate < 1:
+            raise FarspanError(f"--estimate is {options.estimate}; give the rows of the token table, at least 1")
+    if options.estimate is not None:
+        note(f"{named(options.recipe)}: measures a step's memory on tensors without contents, which may take a minute")
     from trainer.memory.estimate import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.recipe import load_recipe
     from trainer.run.train import train
@@ -52,7 +57,8 @@ def run_command(options: Training) -> None:
     with raised_alike():
         recipe = load_recipe(options.recipe, options.assignments)
     if options.estimate is not None:
-        print(memory_table(recipe, options.estimate))
+        for line in memory_table(recipe, options.estimate):
+            print(line, flush=True)
         return
     try:
         train(recipe, name=named(options.recipe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from corpora.errors import FarspanError
 from trainer.__main__ import main
 from trainer.command import run_command, train
+from trainer.memory.estimate import Memory, Setting
 from trainer.options import Training
 from trainer.recipe import load_recipe
 
@@ -32,6 +34,26 @@ def test_a_table_of_a_recipe_on_the_command_line(capsys):
     for row in rows:
         *parts, total = map(float, row.split()[3:])
         assert total == pytest.approx(sum(parts), abs=0.04)
+
+
+def test_an_estimate_says_what_it_does_before_anything_slow():
+    code = "import sys\nsys.modules['torch'] = None\nfrom trainer.__main__ import main\nmain(sys.argv[1:])"
+    ended = subprocess.run([sys.executable, "-c", code, "tiny", "--estimate", "9"], capture_output=True, text=True)
+    assert ended.stderr.splitlines()[0].startswith("tiny: measures a step's memory")
+    assert "torch" in ended.stderr.splitlines()[-1]  # which it loads next
+
+
+def test_rows_of_an_estimate_are_printed_as_they_come(capsys, monkeypatch):
+    lines = []
+
+    def rows(*_, **__):
+        for number in range(3):
+            lines.append(capsys.readouterr().out.count("\n"))
+            yield Setting(world_size=number, mode="ddp", checkpointing="none"), Memory(1, 1, 1, 1, 1)
+
+    monkeypatch.setattr("trainer.memory.estimate.memory_rows", rows)
+    assert main(["tiny", "--estimate", "8000"]) == 0
+    assert lines == [2, 1, 1]  # the two lines of the head, then one each
 
 
 def test_keywords_of_the_function_are_keys_of_the_recipe(monkeypatch, tmp_path):

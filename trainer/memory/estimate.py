@@ -14,7 +14,6 @@ from functools import cache
 import torch
 from torch import nn
 
-from corpora.errors import FarspanError
 from trainer.choices import Checkpointing, ParallelMode, Reduction
 from trainer.data.curriculum import Stage
 from trainer.memory.activations import Numbers, activations
@@ -133,20 +132,14 @@ def memory_rows(
                 yield setting, step_memory(recipe, vocab_size, setting)
 
 
-def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
-    """Format ``memory_rows`` as a table, in GiB per process."""
-    if vocab_size < 1:
-        raise FarspanError(f"--estimate is {vocab_size}; give the rows of the token table, at least 1")
-    lines = [
-        f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe",
-        f"{'processes':>9}  {'mode':6}{'checkpointing':>14}"
-        + "".join(f"{part.name:>13}" for part in fields(Memory))
-        + f"{'total':>13}",
-    ]
+def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> Iterator[str]:
+    """Yield the lines of a table of ``memory_rows``, in GiB per process, each as soon as it is known."""
+    yield f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe"
+    parts = "".join(f"{name:>13}" for name in (*(part.name for part in fields(Memory)), "total"))
+    yield f"{'processes':>9}  {'mode':6}{'checkpointing':>14}{parts}"
     for setting, memory in memory_rows(recipe, vocab_size, device=device):
         numbers = "".join(f"{part / 2**30:13.2f}" for part in (*astuple(memory), memory.total))
-        lines.append(f"{setting.world_size:9}  {setting.mode:6}{setting.checkpointing:>14}{numbers}")
-    return "\n".join(lines)
+        yield f"{setting.world_size:9}  {setting.mode:6}{setting.checkpointing:>14}{numbers}"
 
 
 @dataclass(frozen=True)
