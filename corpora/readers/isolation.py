@@ -1,211 +1,126 @@
-"""Isolation of native readers in separate processes, so that a file that crashes one does not end the job.
+"""Reading in separate processes, so that a file that crashes native code does not end the job.
 
-Such a process opens no files and needs no file systems: it requests bytes from its parent. Both sides send frames of a
-letter, a length and a body:
-
-=====  ==============  ====================================================
-`C`    to the process  a request, JSON: ``call``, ``path``, ``size`` and more
-`D`    to the process  bytes of the file
-`E`    to the process  the reason why they cannot be read
-`R`    from it         offset and number of requested bytes
-`B`    from it         a block of records, JSON
-`V`    from it         the end of the answer, JSON
-`F`    from it         the message of a ``FarspanError``
-`X`    from it         the reason why the file cannot be planned or inspected
-=====  ==============  ====================================================
+Such a process opens no files and needs no file systems: it asks its parent for bytes. Both exchange pairs of a kind and
+a value over a pipe of ``multiprocessing``. What is pickled there comes from farspan's own processes, never from a file.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
+import io
 import os
+import resource
 import signal
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from typing import Any, BinaryIO
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, BinaryIO, NamedTuple
 
 from corpora.errors import FarspanError
-from corpora.readers.options import ReadOptions
-from corpora.readers.records import CrashedReader, Cut, Range, RecordBlock, Reject
+from corpora.readers.records import CrashedReader, Range
 from corpora.storage.files import Files
+from corpora.storage.stores.local_disk import FileState
 
-_HEAD = struct.Struct("<cQ")
-_READ = struct.Struct("<QQ")
+_BUFFER = 1 << 16
 # signals of a process that crashed; others are sent from outside
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
-def plan(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
-    """Split a file by its format's ``plan``.
+def call(function: str, place: str | Range, files: Files, *arguments: Any) -> Iterator[Any]:
+    """Call a function of ``corpora.readers.selection`` with these arguments in a separate process.
+
+    Args:
+        place: the file, or a range of one.
+
+    Yields:
+        The parts of its result if that is an iterator, else the result.
 
     Raises:
-        CrashedReader: the process crashed.
-        FarspanError: as by the format's ``plan``.
+        CrashedReader: the process crashed; parts yielded before are valid.
+        FarspanError, OSError: raised by the function.
     """
-    values = _value("plan", path, files, {"options": asdict(options), "target_bytes": target_bytes})
-    return [Cut(*cut) for cut in values]
-
-
-def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
-    """Return the fields of a file by its format's ``fields``.
-
-    Raises:
-        CrashedReader: the process crashed.
-    """
-    return dict(_value("fields", path, files, {"options": asdict(options)}))
-
-
-def read(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
-    """Read the blocks of a range; they contain damage as rejects.
-
-    Raises:
-        CrashedReader: the process crashed; blocks yielded before are valid.
-    """
-    for letter, body in _answer("read", piece.path, files, {"options": asdict(options), "piece": asdict(piece)}):
-        if letter == b"B":
-            values = json.loads(body)
-            rejects = [
-                Reject(path, key, reason, raw.encode("latin-1"), detail)
-                for path, key, reason, raw, detail in values.pop("rejects")
-            ]
-            yield RecordBlock(**values, rejects=rejects)
-
-
-def encode_block(block: RecordBlock) -> bytes:
-    """Encode a block as JSON."""
-    rejects = [(one.path, one.key, one.reason, one.raw.decode("latin-1"), one.detail) for one in block.rejects]
-    names = ("texts", "keys", "ids", "clusters", "filtered", "position", "damaged", "lost", "titles")
-    values = {name: getattr(block, name) for name in names}
-    return json.dumps({**values, "rejects": rejects}, ensure_ascii=False).encode()
-
-
-def send(stream: BinaryIO, letter: bytes, body: bytes) -> None:
-    """Write a frame."""
-    stream.write(_HEAD.pack(letter, len(body)) + body)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> tuple[bytes, bytes]:
-    """Read a frame.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise EOFError("the other process ended")
-    letter, size = _HEAD.unpack(head)
-    body = stream.read(size)
-    if len(body) < size:
-        raise EOFError("the other process ended")
-    return letter, body
-
-
-def ask(stream: BinaryIO, offset: int, count: int) -> None:
-    """Ask for bytes of the file."""
-    send(stream, b"R", _READ.pack(offset, count))
-
-
-class _Processes:
-    """Idle reading processes; each answers one request at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: list[subprocess.Popen[bytes]] = []
-        self._owner = os.getpid()
-
-    @contextmanager
-    def one(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Yield a process, which is used again only if its answer was read to the end."""
-        with self._lock:
-            if self._owner != os.getpid():  # a fork must not use its parent's processes
-                self._idle, self._owner = [], os.getpid()
-            process = self._idle.pop() if self._idle else None
-        process = process or _start()
-        try:
-            yield process
-        except BaseException:
-            _end(process)
-            raise
-        with self._lock:
-            self._idle.append(process)
-
-    def end(self) -> None:
-        if self._owner == os.getpid():
-            for process in self._idle:
-                _end(process)
-
-
-_PROCESSES = _Processes()
-atexit.register(_PROCESSES.end)
-
-
-def _start() -> subprocess.Popen[bytes]:
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    path = os.pathsep.join([top, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "corpora.readers.isolated"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    for stream in (process.stdin, process.stdout):
-        if stream:
-            with suppress(OSError):
-                stream.close()
-    process.wait()
-
-
-def _value(call: str, path: str, files: Files, request: dict[str, Any]) -> Any:
-    for letter, body in _answer(call, path, files, request):
-        if letter == b"V":
-            return json.loads(body)
-    raise AssertionError("an answer ends with its value")
-
-
-def _answer(call: str, path: str, files: Files, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the frames ``B`` and ``V`` of an answer, and serve its requests for bytes."""
+    path = place if isinstance(place, str) else place.path
     size = files.size(path)
-    with _PROCESSES.one() as process, files.open(path) as file:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        stdin: Any = process.stdin
-        stdout: Any = process.stdout
+    with _idle_process() as reader, files.open(path) as file:
         try:
-            send(stdin, b"C", json.dumps({**request, "call": call, "path": path, "size": size}).encode())
+            reader.pipe.send((function, place, size, arguments))
             while True:
-                letter, body = receive(stdout)
-                if letter == b"R":
-                    offset, count = _READ.unpack(body)
-                    try:
-                        file.seek(offset)
-                        send(stdin, b"D", file.read(count))
-                    except BrokenPipeError:
-                        raise
-                    except OSError as error:
-                        send(stdin, b"E", str(error).encode())
-                elif letter == b"B":
-                    yield letter, body
+                kind, value = reader.pipe.recv()
+                if kind == "read":
+                    reader.pipe.send(_bytes_or_error(file, *value))
+                elif kind == "part":
+                    yield value
                 else:
                     break
-        except (EOFError, BrokenPipeError) as error:
-            raise _ended(process, path) from error
-    if letter == b"F":
-        raise FarspanError(body.decode())
-    if letter == b"X":
-        raise OSError(body.decode())
-    yield letter, body
+        except (EOFError, ConnectionError) as error:
+            raise _ended(reader.process, path) from error
+    if kind == "error":
+        raise value
+
+
+def _bytes_or_error(file: BinaryIO, offset: int, count: int) -> bytes | OSError:
+    try:
+        file.seek(offset)
+        return file.read(count)
+    except OSError as error:
+        return OSError(str(error))
+
+
+class _Reader(NamedTuple):
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+
+    def end(self) -> None:
+        self.process.kill()
+        self.pipe.close()
+        self.process.wait()
+
+
+_lock = threading.Lock()
+_idle: list[_Reader] = []
+os.register_at_fork(after_in_child=_idle.clear)  # a fork must not use its parent's processes
+
+
+@atexit.register
+def _end_all() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+@contextmanager
+def _idle_process() -> Iterator[_Reader]:
+    """Yield a process, which is used again only if its answer was read to the end."""
+    with _lock:
+        reader = _idle.pop() if _idle else None
+    reader = reader or _start()
+    try:
+        yield reader
+    except BaseException:
+        reader.end()
+        raise
+    with _lock:
+        _idle.append(reader)
+
+
+def _start() -> _Reader:
+    # multiprocessing itself would import the user's main module again
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join([top, *filter(None, [os.environ.get("PYTHONPATH")])])
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from corpora.readers.isolation import serve; serve({theirs.fileno()})"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    return _Reader(process, ours)
 
 
 def _ended(process: subprocess.Popen[bytes], path: str) -> Exception:
@@ -217,3 +132,80 @@ def _ended(process: subprocess.Popen[bytes], path: str) -> Exception:
         )
     how = signal.Signals(-status).name if status < 0 else f"status {status}"
     return CrashedReader(f"the reader of this file crashed ({how})")
+
+
+def serve(handle: int) -> None:
+    """Answer the requests from a pipe until its other end is closed: the main function of a reading process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
+    _limit_memory()
+    with Connection(handle) as pipe, suppress(EOFError, ConnectionError):
+        while True:
+            _answer(pipe, *pipe.recv())
+
+
+def _limit_memory() -> None:
+    """Limit memory, so that a file that unpacks without end gives an error."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (half if hard == resource.RLIM_INFINITY else min(half, hard), hard))
+
+
+def _answer(pipe: Connection, function: str, place: str | Range, size: int, arguments: tuple[Any, ...]) -> None:
+    from corpora.readers import selection
+
+    try:
+        result = getattr(selection, function)(place, _ParentFiles(pipe, size), *arguments)
+        for part in result if isinstance(result, Iterator) else [result]:
+            pipe.send(("part", part))
+        end: tuple[str, Exception | None] = ("end", None)
+    except FarspanError as error:
+        end = "error", FarspanError(str(error))
+    except selection.FILE_ERRORS as error:
+        end = "error", OSError(str(error))
+    pipe.send(end)
+
+
+class _ParentFiles:
+    """The file of a request, for the functions that read it."""
+
+    def __init__(self, pipe: Connection, size: int) -> None:
+        self._pipe, self._size = pipe, size
+
+    def open(self, path: str) -> BinaryIO:
+        return io.BufferedReader(_ParentFile(self._pipe, self._size), _BUFFER)
+
+    def size(self, path: str) -> int:
+        return self._size
+
+    def state(self, path: str) -> FileState:
+        return FileState(self._size, "")
+
+
+class _ParentFile(io.RawIOBase):
+    """A file of which the parent reads the bytes."""
+
+    def __init__(self, pipe: Connection, size: int) -> None:
+        self._pipe, self._size, self._at = pipe, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        if not count:
+            return 0
+        self._pipe.send(("read", (self._at, count)))
+        data = self._pipe.recv()
+        if isinstance(data, OSError):
+            raise data
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -124,7 +124,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     format = format_of(path, options)
     try:
         if _is_native(path, format):
-            planned = isolation.plan(path, files, options, target_bytes)
+            (planned,) = isolation.call("cuts", path, files, options, target_bytes)
         else:
             planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
@@ -174,8 +174,9 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     last = BlockBuilder(piece.path, options)
     try:
         if piece.size is not None:
-            read = isolation.read if _is_native(piece.path, piece.format) else blocks
-            for block in read(piece, files, options):
+            native = _is_native(piece.path, piece.format)
+            read = isolation.call("blocks", piece, files, options) if native else blocks(piece, files, options)
+            for block in read:
                 position = block.position
                 good += len(block.texts) + block.filtered
                 bad += len(block.rejects)
@@ -249,7 +250,8 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     format = format_of(path, options)
     options = reader(format).resolve(options)
     try:
-        found = (isolation.fields if _is_native(path, format) else fields)(path, files, options)
+        native = _is_native(path, format)
+        (found,) = isolation.call("fields", path, files, options) if native else [fields(path, files, options)]
     except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:

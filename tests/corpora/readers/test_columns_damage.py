@@ -61,8 +61,8 @@ def test_damaged_tables_raise_nothing(name):
 @pytest.mark.parametrize("name", [name for name in SOUND if name.endswith("arrow")])
 def test_nine_hundred_damaged_arrow_files_raise_nothing(name):
     """Of 900 files 625 have dead letters (457 of them end at the damage), 275 read as if sound; no process crashes."""
-    started = isolation._PROCESSES._idle[-1:]
+    started = isolation._idle[-1:]
     read, rejected = fuzz(name, range(1000, 1300))
-    assert not started or isolation._PROCESSES._idle[-1:] == started
+    assert not started or isolation._idle[-1:] == started
     assert read > 100
     assert rejected > 100

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, isolation
+from corpora.readers import Range, ReadOptions, isolation, selection
 from corpora.readers.selection import check_fields, plan_ranges, read_records
 from tests.corpora.readers import InMemory, read_all, reasons
 
@@ -39,22 +39,20 @@ def arrow(new, codec=None):
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
-@pytest.mark.parametrize("call", ["plan", "fields", "read"])
+@pytest.mark.parametrize("call", ["cuts", "fields", "blocks"])
 def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, number, call):
     files = InMemory(arrow(pa.ipc.new_file))
-    real = isolation._answer
+    real = isolation.call
 
     def crashing(name, *rest):
-        answer = real(name, *rest)
         if name == call:
-            process = isolation._PROCESSES._idle[-1]
-            os.kill(process.pid, number)
-        return answer
+            os.kill(isolation._idle[-1].process.pid, number)
+        return real(name, *rest)
 
     (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
     with monkeypatch.context() as patch:
-        patch.setattr(isolation, "_answer", crashing)
-        if call == "plan":
+        patch.setattr(isolation, "call", crashing)
+        if call == "cuts":
             assert [(cut.start, cut.stop) for cut in plan_ranges("a.arrow", files, ReadOptions(), 100)] == [(0, 1)]
         elif call == "fields":
             check_fields("a.arrow", files, ReadOptions(text_field="nothing"))
@@ -69,13 +67,13 @@ def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, number,
 def test_a_kill_from_outside_is_no_fault_of_the_file(monkeypatch):
     files = InMemory(arrow(pa.ipc.new_file))
     (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
-    real = isolation._answer
+    real = isolation.call
 
     def killed(*request):
-        os.kill(isolation._PROCESSES._idle[-1].pid, signal.SIGKILL)
+        os.kill(isolation._idle[-1].process.pid, signal.SIGKILL)
         return real(*request)
 
-    monkeypatch.setattr(isolation, "_answer", killed)
+    monkeypatch.setattr(isolation, "call", killed)
     with pytest.raises(FarspanError, match=r"a.arrow: its reader was killed \(SIGKILL\)"):
         list(read_records(piece, files, ReadOptions()))
 
@@ -107,3 +105,67 @@ def test_an_error_of_the_file_system_reaches_the_reader():
     (reject,) = read_all("a.parquet", files=files).rejects
     assert reject.reason == "unreadable_file"
     assert "the disk is tired" in reject.detail
+
+
+class Parent:
+    """A pipe for a reading process in the process of the test; what it asks of the file is there at its next read."""
+
+    def __init__(self, data: bytes, error: str = "") -> None:
+        self.answers: list[tuple] = []
+        self._data, self._error = data, error
+
+    def send(self, message: tuple) -> None:
+        kind, value = message
+        if kind == "read":
+            self._reply = OSError(self._error) if self._error else self._data[value[0] : sum(value)]
+        else:
+            self.answers.append(message)
+
+    def recv(self) -> object:
+        return self._reply
+
+
+def answers(function: str, place: object, data: bytes, *arguments: object, error: str = "") -> list[tuple]:
+    parent = Parent(data, error)
+    isolation._answer(parent, function, place, len(data), arguments)
+    return parent.answers
+
+
+def test_plans_fields_and_blocks_are_those_of_this_process():
+    data, options = arrow(pa.ipc.new_file), ReadOptions()
+    file = InMemory(data)
+    cuts = selection.cuts("a.arrow", file, options, 1000)
+    assert len(cuts) > 1
+    assert answers("cuts", "a.arrow", data, options, 1000) == [("part", cuts), ("end", None)]
+    fields = selection.fields("a.arrow", file, options)
+    assert answers("fields", "a.arrow", data, options) == [("part", fields), ("end", None)]
+    piece = Range("a.arrow", "arrow", 0, 4, len(data), len(data))
+    blocks = list(selection.blocks(piece, file, options))
+    assert answers("blocks", piece, data, options) == [*(("part", block) for block in blocks), ("end", None)]
+
+
+def test_errors_are_answers():
+    ((kind, error),) = answers("cuts", "a.arrow", arrow(pa.ipc.new_file), ReadOptions(), 1, error="the disk is tired")
+    assert (kind, type(error), str(error)) == ("error", OSError, "the disk is tired")
+    ((kind, error),) = answers("cuts", "a.txt", b"a\nb", ReadOptions(format="lines", id_field="key"), 1)
+    assert (kind, type(error)) == ("error", FarspanError)
+    assert "leave --id-field out" in str(error)
+
+
+def test_a_file_that_is_asked_for_ends_at_its_size():
+    file = isolation._ParentFiles(Parent(b"0123456789"), 10).open("a")
+    assert file.seek(-3, io.SEEK_END) == 7
+    assert file.read() == b"789"
+    assert file.read() == b""
+    assert file.seek(4) == 4
+    assert (file.read(2), file.tell()) == (b"45", 6)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(-1, "half"), (1 << 20, 1 << 20)])
+def test_memory_is_limited_to_half_and_never_raised(monkeypatch, limit, expected):
+    set_to = []
+    monkeypatch.setattr(isolation.resource, "getrlimit", lambda kind: (limit, limit))
+    monkeypatch.setattr(isolation.resource, "setrlimit", lambda kind, limits: set_to.append(limits))
+    isolation._limit_memory()
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    assert set_to == [(half if expected == "half" else expected, limit)]
