@@ -7,6 +7,7 @@ members. A zip archive is split by the members in its directory; without the dir
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 import tarfile
 import zipfile
@@ -17,7 +18,16 @@ from typing import BinaryIO, cast
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, DamagedFile, Range, group
-from corpora.readers.streams import STREAM_ERRORS, compression, sound_chunks
+from corpora.readers.streams import (
+    STREAM_ERRORS,
+    Line,
+    Lines,
+    add_lines,
+    compression,
+    plan_lines,
+    read_lines,
+    sound_chunks,
+)
 from corpora.storage.files import Files
 
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # the last: encrypted, or an unknown version
@@ -26,6 +36,7 @@ _TAR = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$", re.IGNORECASE)
 _LONGEST_NAME = 1 << 20  # bytes of a header that holds a name; it is read as a whole
 _NAMING = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
 _STEP = 1 << 20
+_ENDLESS = 1 << 62  # the lines of a member have no stop
 _SIDE_FILES = re.compile(r"(^|/)(\._[^/]*$|__MACOSX/)")  # files that macOS adds
 
 Wanted = Callable[[str], bool]
@@ -116,6 +127,40 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
             yield min(position, piece.bytes)
     if not seen and piece.is_whole:
         block.reject(0, "no_member", b"", "the archive has no member of the kind that the format reads")
+
+
+def lines_or_archives(
+    wanted: Wanted, add: Callable[[BlockBuilder, Line], None]
+) -> tuple[Callable[[str, Files, int], list[Cut]], Callable[[Range, Files, BlockBuilder], Iterator[int]]]:
+    """Return the ``plan`` and ``read`` of a ``Reader`` of files of lines, and of archives with such members.
+
+    Args:
+        wanted: name of a member -> True if it has lines of records.
+        add: adds a line's record to a block; in an archive, its place is ``member:offset``.
+    """
+
+    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+        return (
+            plan_archive(path, files, target_bytes, wanted)
+            if is_archive(path)
+            else plan_lines(path, files, target_bytes)
+        )
+
+    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+        def add_member(name: str, stream: BinaryIO) -> Iterator[int]:
+            if is_zip(piece.path):
+                while stream.read(_STEP):  # read to the checksum at its end before any line is used
+                    pass
+                stream.seek(0)
+            block.prefix = f"{name}:"
+            whole = Range(posixpath.basename(name), piece.format, 0, _ENDLESS, _ENDLESS, None)
+            yield from add_lines(Lines(stream, whole, block.options.max_record_bytes), block, add)
+
+        if is_archive(piece.path):
+            return read_archive(piece, files, block, wanted, add_member)
+        return read_lines(piece, files, block, add)
+
+    return plan, read
 
 
 def _as_end(error: Exception) -> Exception:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject
+from corpora.readers.task_data.declaration import Place, RawTask, text_key
+from corpora.storage import files as disk
+from corpora.storage.files import Files
 from corpora.text.preprocessing import STEPS
 
 _RECORD_BYTES = 100  # memory of a record in addition to its text
@@ -27,6 +30,8 @@ class BlockBuilder:
     """Checks records and collects the good ones into blocks.
 
     Attributes:
+        files: opens the file, and others that its records name.
+        pairs: True to keep the pairs of data sets of tasks, and not their documents.
         prefix: prefix of the place of every record: the name of the current archive member and a colon.
         split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
         lost: bytes of the current block that were not read or are not trusted.
@@ -34,9 +39,12 @@ class BlockBuilder:
 
     path: str
     options: ReadOptions
+    files: Files = disk
+    pairs: bool = False
     prefix: str = ""
     split: Callable[[str], list[str]] | None = None
     lost: int = 0
+    _known: dict[str, str] = field(default_factory=dict)  # key of a task's document -> hash of its text
     _texts: list[str] = field(default_factory=list)
     _keys: list[str] = field(default_factory=list)
     _ids: list[str] = field(default_factory=list)
@@ -68,6 +76,44 @@ class BlockBuilder:
             self._add_cluster(key, text, named, raw)
         else:
             self._judge(str(key), text, named, raw)
+
+    def place(self, key: str) -> Place:
+        """Return the place of a record of a task."""
+        return Place(self.path, self.prefix.removesuffix(":"), key, self.files, self.options)
+
+    def add_task(self, key: str, task: RawTask, raw: bytes) -> None:
+        """Keep each document of a record once, or its pairs as JSON."""
+        if self.pairs:
+            self._add_pairs(self.place(key), task, raw)
+            return
+        for document in task.documents:
+            text = text_key(document.text)
+            known = self._known.setdefault(document.key, "")
+            if not known:
+                self._known[document.key] = text
+                record = {self.options.text_field: document.text, str(self.options.id_field): document.key}
+                self.add(key, record, raw)
+            elif known == text:
+                self._filtered += 1
+            else:
+                detail = f"an earlier document of the file has the key {document.key!r} and another text"
+                self.reject(key, "duplicate_id", raw, detail)
+
+    def _add_pairs(self, place: Place, task: RawTask, raw: bytes) -> None:
+        """Add each pair, with the file's split if the record has none; reject the bad parts of the record."""
+        for bad in task.bad:
+            self.reject(place.key, bad.reason, raw, str(bad))
+        blank = {document.key for document in task.documents if not document.text.strip()}
+        for number, pair in enumerate(task.pairs):
+            key = place.key if len(task.pairs) == 1 else f"{place.key}.{number}"
+            if names := [name for name in pair.documents if name in blank]:
+                self.reject(key, "empty_document", raw, f"document {names[0]!r} has no text")
+            elif not pair.documents:
+                self.reject(key, "no_document", raw, f"pair {pair.pair_id!r} names no document")
+            else:
+                whole = pair if pair.split else replace(pair, split=place.split)
+                record = {self.options.text_field: whole.to_json(), str(self.options.id_field): pair.pair_id}
+                self.add(key, record, raw)
 
     def _add_cluster(self, key: int | str, texts: Sequence[Any], named: _Named, raw: bytes) -> None:
         """Check each of the texts separately, so that a bad one does not affect its neighbours."""
@@ -126,10 +172,6 @@ class BlockBuilder:
         if half := _half_pair(title):
             raise BadRecord("invalid_utf8", f"{name!r} holds {half}, half of a surrogate pair")
         return " ".join(title.split()) or None
-
-    def leave_out(self) -> None:
-        """Count a good record that is left out."""
-        self._filtered += 1
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
         raw = raw[:RAW_BYTES]

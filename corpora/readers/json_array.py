@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines
+from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines, text_by_field
 from corpora.storage.files import Files
 
 Add = Callable[[BlockBuilder, Line], None]
@@ -61,19 +60,6 @@ def read_field(piece: Range, files: Files, block: BlockBuilder, field: str, add:
             raise
 
 
-def parse(line: Line) -> Any:
-    """Parse the JSON value of a record.
-
-    Raises:
-        BadRecord: it is not JSON or not UTF-8.
-    """
-    text = line.text()
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRecord("broken_json", str(error)) from error
-
-
 def is_array(file: BinaryIO, path: str) -> bool:
     """Return True if the file is one array rather than lines of records that may be arrays; rewinds the file.
 
@@ -93,7 +79,6 @@ def is_array(file: BinaryIO, path: str) -> bool:
 def fields(path: str, files: Files) -> dict[str, int]:
     """Map the fields of the first valid objects to the number of text characters in each."""
     size = files.size(path)
-    found: dict[str, int] = {}
     with files.open(path) as file:
         piece = Range(path, "", 0, size, size, size)
         array = is_array(file, path)
@@ -101,15 +86,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
             first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT, sound=False)), [])
         except DamagedFile:
             first = []  # reading the file reports it
-    for line in first[:100]:
-        try:
-            record = parse(line)
-        except BadRecord:
-            continue
-        if isinstance(record, dict):
-            for name, value in record.items():
-                found[name] = found.get(name, 0) + (len(value) if isinstance(value, str) else 0)
-    return found
+    return text_by_field(first[:100])
 
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The declaration of a format: each module of ``corpora.readers.formats`` has one, as ``READER``."""
+"""The declaration of a format: each module of ``formats`` and ``tasks`` has one, as ``READER``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from corpora.readers.records import Cut, Range
     from corpora.storage.files import Files
 
+Plan = Callable[["str", "Files", "int"], "list[Cut]"]
+Read = Callable[["Range", "Files", "BlockBuilder"], Iterator[int]]
 DOCUMENT_ID = "document_id"  # field of a document's id in data sets of tasks
 
 
@@ -33,10 +35,11 @@ class Reader:
         beside: regular expression of the names of published files without records: summaries, tables of contents.
         records: regular expression of the names of files with records; others in a folder are skipped. Empty for all.
         own_ids: True if the reader gives each document an id, by which repeated documents are left out.
+        keyed_by_place: True for pairs about documents of a format of the same name, whose ids have the file's path.
     """
 
-    plan: Callable[[str, Files, int], list[Cut]]
-    read: Callable[[Range, Files, BlockBuilder], Iterator[int]]
+    plan: Plan
+    read: Read
     fields: Callable[[str, Files], dict[str, int]] | None = None
     text_field: str = "text"
     suffixes: tuple[str, ...] = ()
@@ -46,6 +49,7 @@ class Reader:
     beside: str = ""
     records: str = ""
     own_ids: bool = False
+    keyed_by_place: bool = False
 
     def resolve(self, options: ReadOptions) -> ReadOptions:
         """Return the options with the format's own field for the text, and for the id if the reader gives one."""

@@ -15,29 +15,29 @@ from corpora.errors import FarspanError
 from corpora.readers import isolation, load_dataset
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
-from corpora.readers.options import ReadOptions
+from corpora.readers.options import PAIRS_OF, ReadOptions
 from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
-from corpora.readers.task_data.reader import task_reader
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
 _EMPTY_BYTES = 512  # a file without records that says so: compressed data of nothing, ``[]``, a line end
+_PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 
 @cache
 def reader(format: str) -> Reader:
-    """Return the reader of one of ``FORMATS``, of a data set of tasks or of ``hf:`` names, imported on first use."""
+    """Return the reader of one of ``FORMATS``, of ``DATA_SETS`` (or its pairs), or of ``hf:`` names."""
     if format == _LOAD_DATASET:
         return load_dataset.READER
-    if format not in FORMATS:
-        return task_reader(format)
-    found: Reader = import_module(f"corpora.readers.formats.{format.replace('-', '_')}").READER
-    return found
+    name = format.removeprefix(PAIRS_OF)
+    folder = "formats" if format in FORMATS else "tasks"
+    chosen: Reader = import_module(f"corpora.readers.{folder}.{name.replace('-', '_')}").READER
+    return chosen
 
 
 @cache
@@ -94,6 +94,8 @@ def format_of(path: str, options: ReadOptions) -> str:
             "text also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
             + (f"; --input 'hf:csv:{path}' reads it with the extra datasets" if suffix == ".csv" else "")
         )
+    if reader(format).own_ids and path.lower().endswith(_PICKLES):
+        raise FarspanError(f"{path}: a pickle, which can run code, is never loaded; save it again as JSON lines")
     by_name = formats_by_suffix().get(suffix)
     if kind and (reader(format).native or (by_name and reader(by_name).native)):
         raise FarspanError(f"{path}: {format} files are compressed inside, not as a whole; unpack the .{kind} first")
@@ -129,7 +131,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
             planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
         planned = [Cut(0, 1, size)]
-    return [Range(path, format, *cut, size, version) for cut in planned]
+    return [Range(path, format, cut.start, cut.stop, cut.bytes, size, version) for cut in planned]
 
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
@@ -201,7 +203,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
 def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
     """Read the records of a range of a file, in this process."""
     chosen = reader(piece.format)
-    block = BlockBuilder(piece.path, chosen.resolve(options))
+    block = BlockBuilder(piece.path, chosen.resolve(options), files, piece.format.startswith(PAIRS_OF))
     position = 0
     try:
         with _as_file_error(piece.path) if _is_native(piece.path, piece.format) else nullcontext():

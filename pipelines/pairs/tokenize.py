@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from corpora.keyed import id_keys, make_key
 from corpora.readers import RAW_BYTES, Range, ReadOptions, Reject
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.selection import read_records
+from corpora.readers.selection import read_records, reader
 from corpora.readers.task_data.declaration import RawPair, split_named
-from corpora.readers.task_data.reader import data_set
 from corpora.schemas.documents import rows_with_special_tokens
 from corpora.schemas.pairs import SPLITS, pairs_schema
 from corpora.schemas.sequences import token_dtype
@@ -147,7 +146,7 @@ class ReadPairs:
         for source, name, values in task.payload["ranges"]:
             piece, read = Range(**values), self.reads[source]
             count = counts.setdefault(source, Counter())
-            by_place = data_set(str(read.format).removeprefix(PAIRS_OF)).keyed_by_place
+            by_place = reader(str(read.format)).keyed_by_place
             prefix = f"{source}:{name}:" if by_place else f"{source}:"
             for block in read_records(piece, files, read):
                 count["read"] += block.read

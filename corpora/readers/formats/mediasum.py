@@ -29,9 +29,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 def _add(block: BlockBuilder, line: Line) -> None:
-    interview = json_array.parse(line)
-    if not isinstance(interview, dict):
-        raise BadRecord("not_an_object", f"a JSON value of type {type(interview).__name__}")
+    interview = line.record()
     block.add(line.offset, {**interview, block.options.text_field: dialogue(interview)}, line.data)
 
 

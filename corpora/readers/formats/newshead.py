@@ -70,7 +70,7 @@ def _load(path: str, files: Files) -> list[Any]:
 
 
 def _add_line(block: BlockBuilder, line: Line) -> None:
-    _add(block, line.offset, json_array.parse(line), line.data)
+    _add(block, line.offset, line.json(), line.data)
 
 
 def _add(block: BlockBuilder, key: int, cluster: Any, raw: bytes) -> None:

@@ -1,8 +1,8 @@
-"""The declaration of a task's raw data: documents, and pairs of a query with its answers.
+"""The contents of a task's raw data: documents, and pairs of a query with its answers.
 
-Each module of ``corpora.readers.tasks`` has one, as ``DATA``; ``corpora.readers.task_data.files`` builds it from a
-function that turns a record into a ``RawTask``. With the same reader, ``farspan documents`` keeps the documents of a
-data set and ``farspan pairs`` its pairs.
+Each module of ``corpora.readers.tasks`` has a function that turns a record into a ``RawTask``, of which
+``corpora.readers.task_data.files`` makes a ``Reader``. With it, ``farspan documents`` keeps the documents of a data set
+and ``farspan pairs`` its pairs.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
-from corpora.readers.records import BadRecord, Cut, Range
+from corpora.readers.records import BadRecord
 from corpora.storage.files import Files
-
-if TYPE_CHECKING:
-    from corpora.readers.blocks import BlockBuilder
 
 _SPLITS = {
     "train": "train",
@@ -152,29 +149,3 @@ class Place:
             raise BadRecord("missing_file", f"{path}: {error.strerror or error}") from error
         except ValueError as error:  # a zero byte in the name
             raise BadRecord("unsafe_name", f"{path!r}: {error}") from error
-
-
-Add = Callable[[Place, RawTask, bytes], None]
-"""Receives the place, the contents and, for messages, the first bytes of a good record."""
-
-
-@dataclass(frozen=True)
-class TaskData:
-    """Functions that split and read the files of a data set.
-
-    Attributes:
-        plan: splits a file into ranges of about the given number of bytes.
-        read: passes the records of a range to ``Add`` and rejects bad ones with the block's ``reject``; repeatedly
-            yields the bytes of the range read so far.
-        records: regular expression of the names of files that hold records; empty for all. Other files are read if a
-            record needs them (``Place.read_beside``).
-        text_field: name of the documents' field if the options leave it at ``text``.
-        keyed_by_place: True if the documents are those of a format of the same name, whose ids have the file's path
-            before the key.
-    """
-
-    plan: Callable[[str, Files, int], list[Cut]]
-    read: Callable[[Range, Files, BlockBuilder, Add], Iterator[int]]
-    records: str = ""
-    text_field: str = "text"
-    keyed_by_place: bool = False

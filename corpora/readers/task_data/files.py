@@ -5,125 +5,114 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO
+from itertools import pairwise
+from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.readers import json_array
-from corpora.readers.archives import is_archive, is_zip, plan_archive, read_archive
+from corpora.readers.archives import is_archive, lines_or_archives
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.formats.jsonl import parse as parse_line
+from corpora.readers.formats.text import plan_file
+from corpora.readers.options import ReadOptions
+from corpora.readers.reader import Plan, Read, Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines, read_lines
-from corpora.readers.task_data.declaration import Add, Place, RawTask, TaskData
+from corpora.readers.streams import STREAM_ERRORS, Line, chunks
+from corpora.readers.task_data.declaration import Place, RawTask
 from corpora.storage.files import Files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
+"""Raises ``BadRecord`` to reject a record, as the other functions of a data set do."""
 Contents = Callable[[bytes, Place], Iterator[tuple[str, RawTask | BadRecord]]]
-_ENDLESS = 1 << 62  # the lines of a member have no stop
-_STEP = 1 << 20
+Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
+ENTRIES_A_RANGE = 64  # few, because a book or report has tens of thousands of words
 JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\.(gz|bz2|xz|zst))"
 
 
-def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> TaskData:
+def task_reader(
+    plan: Plan, read: Read, records: str = "", text_field: str = "text", keyed_by_place: bool = False
+) -> Reader:
+    """Declare a data set of tasks.
+
+    Args:
+        records: regular expression of the names of files with records; others are read if a record needs them.
+    """
+    return Reader(
+        plan,
+        read,
+        lambda path, files: {},
+        text_field,
+        published=True,
+        records=records,
+        own_ids=True,
+        keyed_by_place=keyed_by_place,
+    )
+
+
+def _adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
+    def add(block: BlockBuilder, line: Line) -> None:
+        key = str(line.offset)
+        block.add_task(key, parse(line.record(), block.place(key)), line.data[:RAW_BYTES])
+
+    return add
+
+
+def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> Reader:
     """Declare a data set of files with one JSON object per line, plain, compressed or in zip and tar archives.
 
     Args:
-        parse: record and its place -> documents and pairs; raises ``BadRecord``.
+        parse: record and its place -> documents and pairs.
         records: regular expression of the names of these files, of archives and of their members.
     """
 
     def wanted(name: str) -> bool:
         return bool(re.fullmatch(records, posixpath.basename(name))) and not is_archive(name)
 
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        if is_archive(path):
-            return plan_archive(path, files, target_bytes, wanted)
-        return plan_lines(path, files, target_bytes)
-
-    def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-        def add_line(member: str, block: BlockBuilder, line: Line) -> None:
-            place = Place(piece.path, member, str(line.offset), files, block.options)
-            add(place, parse(parse_line(line), place), line.data[:RAW_BYTES])
-
-        def add_member(name: str, stream: BinaryIO) -> Iterator[int]:
-            if is_zip(piece.path):
-                while stream.read(_STEP):  # read to the checksum at its end before any line is used
-                    pass
-                stream.seek(0)
-            block.prefix = f"{name}:"
-            whole = Range(posixpath.basename(name), piece.format, 0, _ENDLESS, _ENDLESS, None)
-            yield from add_lines(Lines(stream, whole, block.options.max_record_bytes), block, partial(add_line, name))
-            block.prefix = ""
-
-        if is_archive(piece.path):
-            return read_archive(piece, files, block, wanted, add_member)
-        return read_lines(piece, files, block, partial(add_line, ""))
-
-    return TaskData(plan, read, records, text_field)
+    return task_reader(*lines_or_archives(wanted, _adder(parse)), records, text_field)
 
 
-def json_records(parse: Parse, records: str = "") -> TaskData:
+def json_records(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON array of records each, read record by record, or lines of records.
 
     Args:
-        parse: record and its place -> documents and pairs; raises ``BadRecord``.
+        parse: record and its place -> documents and pairs.
         records: regular expression of the names of these files.
     """
-
-    def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-        def add_record(block: BlockBuilder, line: Line) -> None:
-            place = Place(piece.path, "", str(line.offset), files, block.options)
-            add(place, parse(_object(json_array.parse(line)), place), line.data[:RAW_BYTES])
-
-        return json_array.read(piece, files, block, add_record)
-
-    return TaskData(json_array.plan, read, records)
+    return task_reader(json_array.plan, partial(json_array.read, add=_adder(parse)), records)
 
 
-def json_field(parse: Parse, field: str, records: str = "") -> TaskData:
+def json_field(parse: Parse, field: str, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON object each, with an array of records in a field.
 
     Args:
-        parse: record and its place, with its number as key -> documents and pairs; raises ``BadRecord``.
+        parse: record and its place, with its number as key -> documents and pairs.
         field: the field with the array; the fields before it have no nested values.
         records: regular expression of the names of these files.
     """
-
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        return [Cut(0, 1, files.size(path))]
-
-    def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-        def add_record(block: BlockBuilder, line: Line) -> None:
-            place = Place(piece.path, "", str(line.offset), files, block.options)
-            add(place, parse(_object(json_array.parse(line)), place), line.data[:RAW_BYTES])
-
-        return json_array.read_field(piece, files, block, field, add_record)
-
-    return TaskData(plan, read, records)
+    return task_reader(plan_file, partial(json_array.read_field, field=field, add=_adder(parse)), records)
 
 
-def json_document(parse: Parse, records: str = "") -> TaskData:
+def json_document(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON object each: name -> record, with the name as the record's place.
 
     Args:
-        parse: record and its place -> documents and pairs; raises ``BadRecord``.
+        parse: record and its place -> documents and pairs.
         records: regular expression of the names of these files.
     """
 
     def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
         for key, record in json_object(data).items():
-            named = Place(place.path, place.member, key, place.files, place.options)
             try:
-                yield named.key, parse(_object(record), named)
+                yield key, parse(as_object(record), replace(place, key=key))
             except BadRecord as bad:
-                yield named.key, bad
+                yield key, bad
 
     return whole_files(contents, records)
 
 
-def whole_files(contents: Contents, records: str = "") -> TaskData:
+def whole_files(contents: Contents, records: str = "") -> Reader:
     """Declare a data set whose files are read whole, such as tables that refer to other files.
 
     Args:
@@ -131,46 +120,84 @@ def whole_files(contents: Contents, records: str = "") -> TaskData:
         records: regular expression of the names of these files.
     """
 
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        return [Cut(0, 1, files.size(path))]
-
-    def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
+    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         data = whole_file(piece.path, files)
-        place = Place(piece.path, "", "0", files, block.options)
         try:
-            for key, found in contents(data, place):
-                if isinstance(found, BadRecord):
-                    block.reject(key, found.reason, b"", str(found))
+            for key, task in contents(data, block.place("0")):
+                if isinstance(task, BadRecord):
+                    block.reject(key, task.reason, b"", str(task))
                 else:
-                    add(Place(piece.path, "", key, files, block.options), found, b"")
+                    block.add_task(key, task, b"")
                 yield 0
         except BadRecord as bad:
             block.reject(0, bad.reason, data, str(bad))
         yield piece.bytes
 
-    return TaskData(plan, read, records)
+    return task_reader(plan_file, read, records)
 
 
-def by_name(kinds: Mapping[str, TaskData], text_field: str = "text") -> TaskData:
+def indexed(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str) -> Reader:
+    """Declare a data set of index files, whose entries name other files: the ids of a split, a table of books.
+
+    An index is split into ranges of entries, so that many workers read the files that they name.
+
+    Args:
+        entries: bytes of an index file and its place -> name and contents of each entry, in order.
+        parse: contents of an entry and its place, with the entry's name as key -> documents and pairs.
+        records: regular expression of the names of index files.
+    """
+
+    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+        size = files.size(path)
+        try:
+            count = len(entries(whole_file(path, files), Place(path, "", "0", files, ReadOptions())))
+        except (BadRecord, DamagedFile):
+            count = 0  # reading the file reports it
+        starts = range(0, max(1, count), ENTRIES_A_RANGE)
+        edges = [*(size * start // max(1, count) for start in starts), size]
+        return [
+            Cut(start, start + ENTRIES_A_RANGE, stop - begin)
+            for start, (begin, stop) in zip(starts, pairwise(edges), strict=True)
+        ]
+
+    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+        data = whole_file(piece.path, files)
+        try:
+            part = entries(data, block.place("0"))[piece.start : piece.stop]
+        except BadRecord as bad:
+            block.reject(0, bad.reason, data, str(bad))
+            part = []
+        for number, (key, entry) in enumerate(part):
+            try:
+                block.add_task(key, parse(entry, block.place(key)), b"")
+            except BadRecord as bad:
+                block.reject(key, bad.reason, b"", str(bad))
+            yield piece.bytes * number // len(part)
+        yield piece.bytes
+
+    return task_reader(plan, read, records)
+
+
+def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
     """Declare a data set that is published in several layouts.
 
     Args:
-        kinds: regular expression of names of files -> declaration for such files; the first that matches is used.
+        readers: regular expression of names of files -> reader of such files; the first that matches is used.
     """
 
-    def kind(path: str) -> TaskData:
+    def of(path: str) -> Reader:
         name = posixpath.basename(path)
-        if found := next((data for names, data in kinds.items() if re.fullmatch(names, name)), None):
-            return found
-        raise FarspanError(f"{path}: not a file of this data set, whose names match {' or '.join(kinds)}")
+        if reader := next((reader for names, reader in readers.items() if re.fullmatch(names, name)), None):
+            return reader
+        raise FarspanError(f"{path}: not a file of this data set, whose names match {' or '.join(readers)}")
 
     def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        return kind(path).plan(path, files, target_bytes)
+        return of(path).plan(path, files, target_bytes)
 
-    def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-        return kind(piece.path).read(piece, files, block, add)
+    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+        return of(piece.path).read(piece, files, block)
 
-    return TaskData(plan, read, "|".join(kinds), text_field)
+    return task_reader(plan, read, "|".join(readers), text_field)
 
 
 def whole_file(path: str, files: Files) -> bytes:
@@ -194,10 +221,11 @@ def json_object(data: bytes) -> dict[str, Any]:
     Raises:
         BadRecord: it is not UTF-8, or not a JSON object.
     """
-    return _object(json_array.parse(Line(0, data, len(data))))
+    return Line(0, data, len(data)).record()
 
 
-def _object(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON value that has to be an object."""
     if not isinstance(value, dict):
         raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
     return value

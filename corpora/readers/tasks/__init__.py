@@ -1,4 +1,4 @@
-"""Data sets of tasks, one module each: ``--format zero-scrolls`` uses ``DATA`` from the module ``zero_scrolls``."""
+"""Data sets of tasks, one module each: ``--format zero-scrolls`` uses ``READER`` from the module ``zero_scrolls``."""
 
 from pkgutil import iter_modules
 

@@ -50,4 +50,4 @@ def _sections(record: dict[str, Any], key: str) -> Iterator[RawDocument]:
             yield RawDocument(f"{key}#{number}", f"{name}\n{text}")
 
 
-DATA = json_lines(parse, _RECORDS, text_field=_ARTICLE)
+READER = json_lines(parse, _RECORDS, text_field=_ARTICLE)

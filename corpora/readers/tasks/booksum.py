@@ -23,12 +23,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from corpora.readers.formats.jsonl import parse as parse_line
 from corpora.readers.records import BadRecord
 from corpora.readers.streams import Line
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.fields import filled_text, filled_texts, text_beside
-from corpora.readers.task_data.index import indexed
+from corpora.readers.task_data.files import indexed
 
 _KEPT = ("bid", "book_id", "title", "is_aggregate")
 Row = dict[str, Any] | BadRecord
@@ -42,7 +41,7 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
     for line in data.splitlines(keepends=True):
         if line.strip():
             try:
-                row = parse_line(Line(offset, line, len(line)))
+                row = Line(offset, line, len(line)).record()
                 path = filled_text(row, "chapter_path" if "chapter_path" in row else "book_path")
                 key = path.removeprefix("all_chapterized_books/").removesuffix(".txt")
                 found.setdefault(key, []).append({**row, "path": path})
@@ -106,4 +105,4 @@ def _safe(name: str) -> str:
     return name
 
 
-DATA = indexed(chapters, parse, r".*_aligned_(train|val|test).*\.jsonl")
+READER = indexed(chapters, parse, r".*_aligned_(train|val|test).*\.jsonl")

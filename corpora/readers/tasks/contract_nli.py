@@ -71,4 +71,4 @@ def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
     return task_of_questions([RawDocument(key, filled_text(document, "text"))], annotations, pair)
 
 
-DATA = whole_files(contents, r"(train|dev|test)\.json")
+READER = whole_files(contents, r"(train|dev|test)\.json")

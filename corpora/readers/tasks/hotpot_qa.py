@@ -62,4 +62,4 @@ def paragraph_of(item: list[Any]) -> tuple[str, RawDocument]:
     raise BadRecord("broken_paragraph", f"{str(item)[:100]} is not a title and a list of sentences")
 
 
-DATA = json_records(parse, r"hotpot_.*\.json")
+READER = json_records(parse, r"hotpot_.*\.json")

@@ -23,8 +23,9 @@ from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines
-from corpora.readers.task_data.declaration import Add, Place, RawPair, RawTask, TaskData, text_key
+from corpora.readers.task_data.declaration import Place, RawPair, RawTask, text_key
 from corpora.readers.task_data.fields import filled_text
+from corpora.readers.task_data.files import task_reader
 from corpora.storage.files import Files
 
 _SIZE = 1 << 20
@@ -60,20 +61,19 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
     return plan_lines(path, files, target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-    """Pass the pair of each line to ``add``."""
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Add the pair of each line."""
     if not _is_json(piece.path):
-        return _read_two(piece, files, block, add)
+        return _read_two(piece, files, block)
 
     def add_line(block: BlockBuilder, line: Line) -> None:
-        record = jsonl.parse(line)
-        place = Place(piece.path, "", str(line.offset), files, block.options)
-        add(place, parse(filled_text(record, "document"), filled_text(record, "summary"), place), line.data[:RAW_BYTES])
+        record = line.record()
+        _add(block, line, filled_text(record, "document"), filled_text(record, "summary"))
 
     return read_lines(piece, files, block, add_line)
 
 
-def _read_two(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
+def _read_two(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read the lines of a range, each with the line of the same number in the file of summaries."""
     beside = summaries_of(piece.path, files)
     limit = block.options.max_record_bytes
@@ -94,17 +94,18 @@ def _read_two(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iter
                     continue
                 try:
                     line.check_size(limit)
-                    _add_two(line, summary, Place(piece.path, "", str(line.offset), files, block.options), add)
+                    if summary is None:
+                        raise BadRecord("missing_text", "the file of summaries has fewer lines")
+                    summary.check_size(limit)
+                    _add(block, line, line.text(), summary.text())
                 except BadRecord as bad:
                     block.reject(line.offset, bad.reason, line.data, str(bad))
             yield lines.position
 
 
-def _add_two(line: Line, summary: Line | None, place: Place, add: Add) -> None:
-    if summary is None:
-        raise BadRecord("missing_text", "the file of summaries has fewer lines")
-    summary.check_size(place.options.max_record_bytes)
-    add(place, parse(line.text(), summary.text(), place), line.data[:RAW_BYTES])
+def _add(block: BlockBuilder, line: Line, cluster: str, summary: str) -> None:
+    key = str(line.offset)
+    block.add_task(key, parse(cluster, summary, block.place(key)), line.data[:RAW_BYTES])
 
 
 def _lines_before(path: str, files: Files, offset: int) -> int:
@@ -145,4 +146,4 @@ def _is_json(path: str) -> bool:
     return name.lower().endswith(jsonl.READER.suffixes)
 
 
-DATA = TaskData(plan, read, r"(?!.*\.tgt).*\.(src|jsonl|json|ndjson)(\..*)?", "document", keyed_by_place=True)
+READER = task_reader(plan, read, r"(?!.*\.tgt).*\.(src|jsonl|json|ndjson)(\..*)?", "document", keyed_by_place=True)

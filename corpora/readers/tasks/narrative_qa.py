@@ -24,7 +24,7 @@ from typing import Any
 from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.fields import filled_text, task_of_questions
-from corpora.readers.task_data.index import indexed
+from corpora.readers.task_data.files import indexed
 from corpora.text.html import html_text, looks_like_html
 from corpora.text.preprocessing import strip_gutenberg
 
@@ -139,4 +139,4 @@ def _decoded(data: bytes) -> str:
     return data.decode(ENCODINGS[-1])
 
 
-DATA = indexed(stories, parse, r"documents\.csv")
+READER = indexed(stories, parse, r"documents\.csv")

@@ -20,8 +20,8 @@ from corpora.readers.formats import parquet
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.reader import DOCUMENT_ID
 from corpora.readers.records import BadRecord, Range
-from corpora.readers.task_data.declaration import Add, Place, RawDocument, RawPair, RawTask, TaskData, text_key
-from corpora.readers.task_data.files import JSON_LINES, by_name, json_lines
+from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
+from corpora.readers.task_data.files import JSON_LINES, by_name, json_lines, task_reader
 from corpora.storage.files import Files
 
 _DOCUMENT, _DOCUMENTS = "document", "documents"
@@ -135,13 +135,12 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def read_table(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
+def read_table(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read each row of a Parquet file as a record."""
 
     def add_row(row: int, record: dict[str, Any]) -> None:
-        place = Place(piece.path, "", str(row), files, block.options)
         try:
-            add(place, parse(record, place), b"")
+            block.add_task(str(row), parse(record, block.place(str(row))), b"")
         except BadRecord as bad:
             block.reject(row, bad.reason, b"", str(bad))
 
@@ -151,10 +150,10 @@ def read_table(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Ite
     return parquet.read_columns(piece, files, block, lambda schema: list(schema.names), add_rows)
 
 
-DATA = by_name(
+READER = by_name(
     {
         JSON_LINES: json_lines(parse, text_field=_DOCUMENT),
-        r".*\.parquet": TaskData(parquet.plan, read_table),
+        r".*\.parquet": task_reader(parquet.plan, read_table),
     },
     text_field=_DOCUMENT,
 )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from corpora.readers.tasks import arxiv
 
-DATA = arxiv.DATA
+READER = arxiv.READER

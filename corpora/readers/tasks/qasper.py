@@ -78,4 +78,4 @@ def answer_of(fields: dict[str, Any]) -> tuple[str, str]:
     raise BadRecord("no_answer", "an answer is neither unanswerable nor extractive, free-form, yes or no")
 
 
-DATA = json_document(parse, r".*\.json")
+READER = json_document(parse, r".*\.json")

@@ -78,4 +78,4 @@ def turns_of(span: list[Any]) -> list[int]:
     return [first, last]
 
 
-DATA = json_lines(parse, r".*\.jsonl|.*\.zip")
+READER = json_lines(parse, r".*\.jsonl|.*\.zip")

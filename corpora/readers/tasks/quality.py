@@ -71,4 +71,4 @@ def query_of(question: str, options: Sequence[str]) -> str:
     return "\n".join([question, "", *(f" ({letter}) {text}" for letter, text in zip(_LETTERS, options, strict=False))])
 
 
-DATA = json_lines(parse, r"QuALITY.*htmlstripped\.(train|dev|test)|.*\.(jsonl|json|zip)")
+READER = json_lines(parse, r"QuALITY.*htmlstripped\.(train|dev|test)|.*\.(jsonl|json|zip)")

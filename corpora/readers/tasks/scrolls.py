@@ -78,4 +78,4 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     return RawTask([document], [pair])
 
 
-DATA = json_lines(parse)
+READER = json_lines(parse)

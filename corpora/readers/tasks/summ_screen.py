@@ -44,4 +44,4 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     return RawTask([RawDocument(key, text)], [pair])
 
 
-DATA = json_lines(parse, FILES)
+READER = json_lines(parse, FILES)

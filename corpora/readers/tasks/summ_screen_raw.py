@@ -37,4 +37,4 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     return summ_screen.parse({**episode, "filename": name}, place)
 
 
-DATA = json_lines(parse, summ_screen.FILES)
+READER = json_lines(parse, summ_screen.FILES)

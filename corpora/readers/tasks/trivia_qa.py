@@ -90,4 +90,4 @@ def answers_of(record: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]
     return (value,), tuple(dict.fromkeys([value, *aliases]))
 
 
-DATA = json_field(parse, "Data", r"wikipedia-.*\.json")
+READER = json_field(parse, "Data", r"wikipedia-.*\.json")

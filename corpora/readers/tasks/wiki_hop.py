@@ -44,4 +44,4 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     return RawTask(documents, [pair])
 
 
-DATA = json_records(parse, r"(train|dev)\.json")
+READER = json_records(parse, r"(train|dev)\.json")

@@ -62,4 +62,4 @@ def _index(record: dict[str, Any], name: str, text: str) -> int:
     return value
 
 
-DATA = json_lines(parse)
+READER = json_lines(parse)

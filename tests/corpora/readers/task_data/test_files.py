@@ -14,7 +14,9 @@ from corpora.readers.options import ReadOptions
 from corpora.readers.records import BadRecord, DamagedFile, Range
 from corpora.readers.task_data.declaration import RawDocument, RawTask
 from corpora.readers.task_data.files import (
+    ENTRIES_A_RANGE,
     by_name,
+    indexed,
     json_document,
     json_field,
     json_lines,
@@ -35,19 +37,17 @@ def parse(record, place):
     return RawTask([RawDocument(f"{place.member}:{place.key}", text_of(record, "text"))], [])
 
 
-def read(data, path, target=1 << 30):
+def read(reader, path, target=1 << 30):
     """Name -> text of all documents, the places and reasons of rejects, and the number of ranges."""
-    found, rejects, pieces = {}, [], data.plan(str(path), files, target)
+    found, rejects, pieces = {}, [], reader.plan(str(path), files, target)
     for cut in pieces:
-        block = BlockBuilder(str(path), ReadOptions())
+        builder = BlockBuilder(str(path), reader.resolve(ReadOptions()))
         piece = Range(str(path), "", *cut, path.stat().st_size)
-
-        def add(place, task, raw):
-            found.update({document.key: document.text for document in task.documents})
-
-        for _ in data.read(piece, files, block, add):
-            pass
-        rejects += [(reject.key, reject.reason) for reject in block.take(0).rejects]
+        positions = list(reader.read(piece, files, builder))
+        assert positions[-1] <= piece.bytes
+        block = builder.take(0)
+        found |= dict(zip(block.ids, block.texts, strict=True))
+        rejects += [(reject.key, reject.reason) for reject in block.rejects]
     return found, rejects, len(pieces)
 
 
@@ -160,3 +160,48 @@ def test_other_values_are_rejected(call, reason):
         call()
     assert caught.value.reason == reason
     assert texts_of({"a": ["x", ""]}, "a") == ("x", "")
+
+
+# Index files, whose entries name others.
+
+
+def entries(data, place):
+    if data.startswith(b"!"):
+        raise BadRecord("broken_table", "no table")
+    return [(name, name.upper()) for name in data.decode().split()]
+
+
+def parse_entry(entry, place):
+    if entry == "BAD":
+        raise BadRecord("missing_file", f"no {entry}")
+    return RawTask([RawDocument(place.key, entry)], [])
+
+
+INDEX = indexed(entries, parse_entry, r".*\.ids")
+
+
+@pytest.mark.parametrize("count", [0, 1, ENTRIES_A_RANGE, ENTRIES_A_RANGE + 1, 3 * ENTRIES_A_RANGE])
+def test_every_entry_is_read_once_in_order(tmp_path, count):
+    path = tmp_path / "a.ids"
+    path.write_text("".join(f"n{number}\n" for number in range(count)))
+    assert sum(cut.bytes for cut in INDEX.plan(str(path), files, 1)) == path.stat().st_size
+    found, rejects, ranges = read(INDEX, path, 1)
+    assert found == {f"n{number}": f"N{number}" for number in range(count)}
+    assert rejects == []
+    assert ranges == max(1, -(-count // ENTRIES_A_RANGE))
+
+
+def test_bad_entries_and_files_are_rejected(tmp_path):
+    path = tmp_path / "a.ids"
+    path.write_text("a bad b")
+    assert read(INDEX, path) == ({"a": "A", "b": "B"}, [("bad", "missing_file")], 1)
+    path.write_text("! a b")
+    assert read(INDEX, path) == ({}, [("0", "broken_table")], 1)
+
+
+def test_a_compressed_index_is_unpacked(tmp_path):
+    path = tmp_path / "a.ids.gz"
+    path.write_bytes(gzip.compress(b"a b"))
+    assert read(INDEX, path)[0] == {"a": "A", "b": "B"}
+    path.write_bytes(path.read_bytes()[:-9])
+    assert len(INDEX.plan(str(path), files, 1)) == 1
