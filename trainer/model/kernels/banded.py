@@ -1,8 +1,9 @@
 """Attention within a band and to side keys, without storing the scores.
 
 With learned biases, PyTorch's CPU kernel stores all scores several times. Here they are computed for one chunk of
-queries at a time, small enough for a cache (``chunks.py``), or on a GPU for some rows at a time (``passes.py``), and
-recomputed in the backward pass. The attention is a custom operator, which ``torch.compile`` does not trace.
+queries at a time, small enough for a cache (``chunks.py``), and recomputed in the backward pass. Training on a GPU
+uses FlexAttention instead (``flex.py``), except in float32, in compiled layers and with dropout of attention weights.
+The attention is a custom operator, which ``torch.compile`` does not trace.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.kernels import passes
 from trainer.model.kernels.chunks import NOBODY, Inputs, sum_diagonals
 
 
@@ -115,9 +115,6 @@ def banded_attention(
         ``(B, L, H, D)``; zeros where a query attends to no key.
     """
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
-    if passes.taken(inputs):
-        with torch.autocast(q.device.type, enabled=False):
-            return passes.attend(inputs)
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     with torch.autocast(q.device.type, enabled=False):
         for chunk in inputs.chunks():
@@ -147,10 +144,6 @@ def banded_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of q, k, v, near and far from the gradient of the result, ``upstream``."""
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
-    if passes.taken(inputs):
-        with torch.autocast(q.device.type, enabled=False):
-            dq, dk, dv, dnear, dfar = passes.gradients(inputs, upstream)
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dnear.to(near.dtype), dfar.to(far.dtype)
     length, sides, kind = inputs.length, inputs.sides, inputs.kind
     dq, dk, dv, dnear, dfar = (torch.zeros(x.shape, dtype=kind, device=q.device) for x in (q, k, v, near, far))
     dband = torch.zeros(len(near), inputs.size, inputs.size + 2 * inputs.radius, dtype=kind, device=q.device)

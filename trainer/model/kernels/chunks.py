@@ -18,8 +18,8 @@ NOBODY = -2
 LEAST = {"cuda": 1024}
 """Minimum number of queries per chunk, by type of device.
 
-Small chunks suit the caches of a CPU; on a GPU the launches of their kernels dominate. A GPU uses chunks only for rows
-that are too long for ``passes.py``: with 1,024 queries, 32,768 positions of LongT5 are 32 chunks instead of 256."""
+Small chunks suit the caches of a CPU; on a GPU the launches of their kernels dominate: with 1,024 queries, 32,768
+positions of LongT5 are 32 chunks instead of 256."""
 
 
 class Chunk(NamedTuple):
