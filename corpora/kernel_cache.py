@@ -85,7 +85,10 @@ def _parts(value: Any, names: Set[str], visited: set[int]) -> Iterator[str]:
             names, members = _names(function.__code__), function.__globals__
             cells = [cell.cell_contents for cell in function.__closure__ or ()]
             options = getattr(value, "targetoptions", {})
-            yield from _parts((function.__code__, function.__defaults__, cells, options), names, visited)
+            code = function.__code__
+            if function.__doc__ is not None:  # the first constant
+                code = code.replace(co_consts=(None, *code.co_consts[1:]))
+            yield from _parts((code, function.__defaults__, cells, options), names, visited)
         else:
             members = vars(function)
         for name in sorted(names & members.keys()):

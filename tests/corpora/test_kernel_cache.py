@@ -24,6 +24,7 @@ FACTOR = 3
 
 @compiled
 def scale(values):
+    'Multiply.'
     return FACTOR * values
 """
 CALLER = """
@@ -80,10 +81,13 @@ def test_code_and_options_in_another_file_are_compiled_anew(load):
     assert not loaded(load(("@compiled", "@compiled(error_model='numpy')")))[1]
 
 
-def test_comments_and_moved_lines_keep_compiled_code(load, tmp_path):
+def test_comments_docstrings_and_moved_lines_keep_compiled_code(load, tmp_path):
     assert loaded(load()) == (9, False)
     before = files(tmp_path)
-    assert loaded(load(("FACTOR =", "# a comment\n\nFACTOR ="), ("\n@", "\n# another\n@"))) == (9, True)
+    assert loaded(load(("FACTOR =", "# a comment\n\nFACTOR ="), ("\n@", "\n# another\n@"), ("Mul", "Now mul"))) == (
+        9,
+        True,
+    )
     assert files(tmp_path) == before
 
 
