@@ -70,9 +70,6 @@ class CrossDocument:
             (possibly the same), or unchanged.
         begin, end: True if a row starts with ``<bos>``, and ends with ``<eos>``.
         global_attention: ``none``, ``bos``, ``separators``, ``masked`` or ``masked_and_prefix``.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     mlm_probability: float = 0.15
@@ -111,11 +108,7 @@ class CrossDocument:
         return equipped(self, tools)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check that a row has room for the tokens around documents, and number the special tokens.
-
-        Raises:
-            FarspanError: there is too little room, or the tokenizer has another vocabulary.
-        """
+        """Check that a row has room for the tokens around documents, and number the special tokens."""
         self._layout.check(self.name, facts)
         if self._tools and self._tools.tokenizer.vocab_size != facts.vocab_size:
             raise FarspanError(
@@ -130,11 +123,7 @@ class CrossDocument:
         return tokens + self._layout.around(parts), np.zeros_like(tokens)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose tokens of n rows, one span each, by (key, options, sequence id, length) of the row.
-
-        Raises:
-            FarspanError: random tokens are needed, and there is no tokenizer.
-        """
+        """Choose tokens of n rows, one span each, by (key, options, sequence id, length) of the row."""
         ids = batch.ids()
         tokens = batch.tokens.lengths
         bounds = np.rint(np.cumsum(self.treatments) * self.mlm_probability * 2**32).astype(np.uint64)

@@ -88,9 +88,6 @@ class EntityPyramid:
             the target in their order of choice if they still fit; if none fits, the first is cut. The others stay in
             the source.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     ratio: float = 0.3
@@ -142,11 +139,7 @@ class EntityPyramid:
         return {"recognizer": recognizer.name} if recognizer else {}
 
     def with_tools(self, tools: Tools) -> EntityPyramid:
-        """Return a copy that can decode rows and find entities, by ``tools.recognizer`` or its own ``model``.
-
-        Raises:
-            FarspanError: the model is not installed or cannot find the kinds in ``entity_labels``.
-        """
+        """Return a copy that can decode rows and find entities, by ``tools.recognizer`` or its own ``model``."""
         recognizer = tools.recognizer or SpacyRecognizer(self.model, self.entity_labels)  # type: ignore[arg-type]
         return equipped(self, replace(tools, recognizer=recognizer))
 
@@ -155,11 +148,7 @@ class EntityPyramid:
         return Layout(begin=BEGIN if self.begin else None, after=DOCUMENT_SEPARATOR)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for the tokens around the text, and number the special tokens.
-
-        Raises:
-            FarspanError: the corpus reserves too little room.
-        """
+        """Check the room for the tokens around the text, and number the special tokens."""
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
@@ -173,11 +162,7 @@ class EntityPyramid:
         return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row.
-
-        Raises:
-            FarspanError: there are no tools.
-        """
+        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
         tokenizer, recognizer = self._needed_tools()
         sentences, documents = find_sentences(batch, "sequence"), find_sentences(batch, "document")
         texts, starts = decoded_texts(batch, sentences, tokenizer)

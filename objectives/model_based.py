@@ -76,9 +76,6 @@ class ModelBased:
         target_length: decoder positions, including sentinels, begin and end; None for as many as needed.
         sentinels: number of sentinels to reserve; None for as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     density: float | None = 1 / 16
@@ -154,11 +151,7 @@ class ModelBased:
         return Layout(begin=BEGIN if self.begin else None, end=END, between=self.separator)
 
     def with_tools(self, tools: Tools) -> ModelBased:
-        """Return a copy with the scorer.
-
-        Raises:
-            FarspanError: there is no scorer, or its vocabulary is not the corpus's.
-        """
+        """Return a copy with the scorer."""
         equipped_self = equipped(self, tools)
         scorer = equipped_self._scorer
         if scorer.tokenizer_fingerprint != tools.tokenizer.fingerprint:
@@ -171,11 +164,7 @@ class ModelBased:
         return equipped_self
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for the tokens around the text, and number the special tokens.
-
-        Raises:
-            FarspanError: the corpus reserves too little room for begin, end and separators.
-        """
+        """Check the room for the tokens around the text, and number the special tokens."""
         self._layout.check(self.name, facts)
         # One row for each mean; all counts grow with tokens and parts.
         means = np.asarray(self.mean_span_lengths)
@@ -209,9 +198,6 @@ class ModelBased:
         """Draw the candidates of n rows, score them, and hide the hardest.
 
         The scorer's input has those special tokens around and between documents that its vocabulary has.
-
-        Raises:
-            FarspanError: there is no scorer, or its losses are not finite.
         """
         scorer = self._scorer
         candidates = self.candidates(batch, key)
@@ -233,11 +219,7 @@ class ModelBased:
     def choose(self, batch: SequenceBatch, candidates: MaskBatch, losses: np.ndarray) -> MaskBatch:
         """Hide the hardest candidates.
 
-        Args:
-            losses: ``(tokens,)`` float, losses of the tokens of all candidates in text order, row by row.
-
-        Raises:
-            FarspanError: losses are not finite.
+        ``losses``: ``(tokens,)`` float, losses of the tokens of all candidates in text order, row by row.
         """
         # Tokens are in text order, and so in the order of the spans.
         scores = span_losses(losses, candidates.span_lengths, self.aggregation)
@@ -251,11 +233,7 @@ class ModelBased:
         return self._hidden(batch, scored)
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
-        """Select among stored candidates with these budgets; equals ``mask`` with the same losses.
-
-        Raises:
-            FarspanError: the masks have no losses or ranks.
-        """
+        """Select among stored candidates with these budgets; equals ``mask`` with the same losses."""
         if masks.span_scores is None or masks.span_ranks is None:
             raise FarspanError(f"{self.name}: the stored masks have no scores and ranks; run `farspan mask` again")
         return self._hidden(batch, whole_candidates(masks))
@@ -274,8 +252,7 @@ class ModelBased:
     def _budgets(self, tokens: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the budgets of rows with the given numbers of tokens and candidates, ``(n,)`` int64 each.
 
-        Returns:
-            Budgets of tokens, of spans, and of positions without begin and end, ``(n,)`` int64 each.
+        Returns budgets of tokens, of spans, and of positions without begin and end, ``(n,)`` int64 each.
         """
         hidden = noise_counts(tokens, self.candidate_density if self.density is None else self.density)
         spans = candidates

@@ -114,9 +114,6 @@ class PrincipalSentences:
             sentence fits, it is cut. Sentences that do not enter stay in the source.
         when_full: a sentence that does not fit is skipped (``skip``), or ends the selection (``stop``).
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     strategy: str = "ind"
@@ -191,11 +188,7 @@ class PrincipalSentences:
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for the tokens around the text, and number the special tokens.
-
-        Raises:
-            FarspanError: the corpus reserves too little room.
-        """
+        """Check the room for the tokens around the text, and number the special tokens."""
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
@@ -210,11 +203,7 @@ class PrincipalSentences:
         return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row.
-
-        Raises:
-            FarspanError: the options need words, but there is no tokenizer.
-        """
+        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
         sentences = find_sentences(batch, self.scope)
         draws = draw(key, batch, sentences)
         choice = order_in_rows(self._choose(batch, sentences, draws), sentences, self.ties)
@@ -283,11 +272,7 @@ class PrincipalSentences:
         return np.choose(which[texts], [chance, place, scores])
 
     def _words(self, batch: SequenceBatch, sentences: Sentences) -> Words:
-        """Split every text into words, sentence by sentence.
-
-        Raises:
-            FarspanError: no tokenizer.
-        """
+        """Split every text into words, sentence by sentence."""
         if self.words == "tokens":
             return token_words(*token_texts(batch, sentences))
         if self._tools is None:

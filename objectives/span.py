@@ -77,9 +77,6 @@ class Span:
         placement: ``t5``; ``rolled``, which rotates the row by a random offset, so that a span that wraps around
             becomes two (``random_roll`` of T5's code); or ``free``: uniform over all placements with a visible token
             between any two spans, so that a row may start or end with a hidden token.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     density: float | Sequence[Sequence[float]] = 0.15
@@ -141,12 +138,7 @@ class Span:
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check budgets against the longest row with the most parts, and number the special tokens.
-
-        Raises:
-            FarspanError: a target may not fit ``target_length``, ``sentinels`` may not suffice, or the corpus reserves
-                too little room for separators, begin and end.
-        """
+        """Check budgets against the longest row with the most parts, and number the special tokens."""
         self._layout.check(self.name, facts)
         # Counts grow with parts, and with tokens between bounds of the schedule: one row for each bound and mean.
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]

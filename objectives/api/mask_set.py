@@ -38,16 +38,9 @@ class MaskSet(ShardedRows):
         verify: bool = False,
         cache: ShardCache | None = None,
     ) -> None:
-        """
-        Args:
-            options: ``adjustable`` options of the objective that override those of the manifest and so change the
-                selection among the stored candidates.
-            verify: compare each shard with its checksum on first use.
-            cache: cache for the shards of a remote mask set; None for private temporary files.
-
-        Raises:
-            FarspanError: there is no finished mask set, its objective is not installed, or an option cannot be
-                adjusted.
+        """``options``: ``adjustable`` options of the objective that override those of the manifest and so change the
+        selection among the stored candidates. ``cache``: cache for the shards of a remote mask set; None for private
+        temporary files.
         """
         super().__init__(folder, "farspan.masks", verify, cache)
         self._options = options
@@ -100,32 +93,22 @@ class MaskSet(ShardedRows):
     def masks(self, batch: SequenceBatch, rows: np.ndarray, draws: np.ndarray | int = 0) -> MaskBatch:
         """Return the masks of corpus rows by the current options.
 
-        Args:
-            batch: n rows of the corpus.
-            rows: ``(n,)`` their row numbers.
-            draws: the draw of each row, ``(n,)`` or a scalar, less than ``self.draws``.
+        ``batch``: n rows of the corpus. ``rows``: ``(n,)`` their row numbers. ``draws``: the draw of each row, ``(n,)``
+        or a scalar, less than ``self.draws``.
         """
         stored = self.take(rows + draws * (len(self) // self.draws))
         return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
 
     @property
     def parent_folder(self) -> str:
-        """Recorded folder of the corpus.
-
-        Raises:
-            FarspanError: it is not recorded, or the corpus is not there.
-        """
+        """Recorded folder of the corpus."""
         folder = parent_folder(self.folder, "--corpus")
         if not files.exists(os.path.join(folder, NAME)):
             raise FarspanError(f"{self.folder}: its corpus is not at {folder}; give its folder: --corpus FOLDER")
         return folder
 
     def check_parent(self, corpus: ShardedRows) -> None:
-        """Check that this mask set was made from ``corpus`` and has the special tokens that its options need.
-
-        Raises:
-            FarspanError: another corpus (names both, and the difference of their manifests), or missing special tokens.
-        """
+        """Check that this mask set was made from ``corpus`` and has the special tokens that its options need."""
         found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != found:

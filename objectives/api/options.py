@@ -16,15 +16,7 @@ Equipped = TypeVar("Equipped")
 
 
 def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
-    """Raise an error for an option unless ``valid``.
-
-    Args:
-        objective: object with ``name`` and the option as an attribute.
-        wanted: the cure, as a phrase after "give".
-
-    Raises:
-        FarspanError: ``valid`` is False; names objective, option, value and cure.
-    """
+    """Raise an error for an option unless ``valid``."""
     if not valid:
         raise FarspanError(f"{objective.name}: option {option} is {spelled(getattr(objective, option))}; give {wanted}")
 

@@ -49,11 +49,7 @@ class Plugins:
         return entries(self.group)
 
     def factory(self, name: str) -> Any:
-        """Return the callable that builds the plug-in ``name`` from its options.
-
-        Raises:
-            FarspanError: no plug-in has that name (suggests the nearest), or its package cannot be loaded.
-        """
+        """Return the callable that builds the plug-in ``name`` from its options."""
         known = self.installed()
         if name not in known:
             raise FarspanError(f"no {self.noun} is called {name!r}{nearest(name, known)}; {self._listed}")
@@ -92,12 +88,7 @@ class Plugins:
         return presets, broken
 
     def resolve(self, name: str, preset: str | None = None) -> tuple[str, str | None]:
-        """Resolve a name, of a plug-in or of a preset, to plug-in and preset.
-
-        Raises:
-            FarspanError: no plug-in or preset has that name (suggests the nearest), several plug-ins have such a
-                preset, or ``name`` is a preset and ``preset`` is given too.
-        """
+        """Resolve a name, of a plug-in or of a preset, to plug-in and preset."""
         known = self.installed()
         if name in known:
             return name, preset
@@ -118,12 +109,7 @@ class Plugins:
         return owners[0], name
 
     def load(self, name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
-        """Build the plug-in ``name`` from a preset, overridden by ``options``.
-
-        Raises:
-            FarspanError: the name, preset or option is unknown (suggests the nearest name); the plug-in cannot be
-                built, or lacks a required member.
-        """
+        """Build the plug-in ``name`` from a preset, overridden by ``options``."""
         factory = self.factory(name)
         presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
         if preset is not None and preset not in presets:
@@ -191,11 +177,7 @@ def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint
 
 @contextmanager
 def plugin_errors() -> Iterator[None]:
-    """Convert errors from the code of other packages' plug-ins inside the ``with`` block.
-
-    Raises:
-        FarspanError: names the plug-in, its error, and the line of its code.
-    """
+    """Convert errors from the code of other packages' plug-ins inside the ``with`` block."""
     try:
         yield
     except FarspanError:

@@ -58,9 +58,7 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
     An id in the tokenizer's range must be that of its own token of this name; other ids follow that range without a
     gap. Two names may share an id only if the tokenizer gives both roles to one token.
 
-    Args:
-        vocab_size: one more than the tokenizer's largest id.
-        owned: roles and special tokens that the tokenizer has, name -> id.
+    ``owned``: roles and special tokens that the tokenizer has, name -> id.
     """
     if lacking := [name for name in (PAD, BEGIN, END) if name not in table]:
         return f"lacks {', '.join(lacking)}"
@@ -118,7 +116,6 @@ class SpecialTokens:
         """Number the special tokens above a tokenizer with ``vocab_size`` ids.
 
         Args:
-            vocab_size: one more than the tokenizer's largest id.
             owned: roles and special tokens that the tokenizer has, name -> id, e.g. ``{"<eos>": 1}``.
             names: further special tokens; ``<pad>``, ``<bos>`` and ``<eos>`` are always in the table.
             sentinels: number of sentinels. The tokenizer's own come first, in their published order (T5's vocabulary
@@ -142,12 +139,7 @@ class SpecialTokens:
     def merge(cls, tables: Sequence[SpecialTokens], tokenizer_size: int) -> SpecialTokens:
         """Merge tables: tokens of the first keep their ids, and tokens that only later tables have follow them.
 
-        Args:
-            tables: tables over one tokenizer; at least one.
-            tokenizer_size: one more than the tokenizer's largest id; lower ids are its own and do not change.
-
-        Raises:
-            FarspanError: two tables disagree on a token with one of the tokenizer's ids.
+        ``tokenizer_size``: one more than the tokenizer's largest id; lower ids are its own and do not change.
         """
         ids, size = dict(tables[0].ids), tables[0].vocab_size
         for table in tables[1:]:

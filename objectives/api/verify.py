@@ -21,14 +21,7 @@ _ALL_FLAGS = IN_SOURCE | VISIBLE | IN_TARGET | REPLACED
 
 
 def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
-    """List every problem of a mask set.
-
-    Args:
-        corpus_folder: folder of its corpus; None for the recorded one.
-
-    Raises:
-        FarspanError: no finished mask set, or no corpus there.
-    """
+    """List every problem of a mask set."""
     masks = MaskSet(folder)
     where = corpus_folder or masks.parent_folder
     corpus = Corpus(where)

@@ -35,12 +35,8 @@ def hide_hardest(
 ) -> MaskBatch:
     """Hide candidates by rank until a budget of their row is used up; one that is cut becomes two spans.
 
-    Args:
-        sequence_ids: ``(n, 16)`` uint8.
-        tokens, spans, positions: ``(n,)`` int64, the budgets of each row, as for ``keep_hardest``.
-
-    Returns:
-        n rows with all candidates; rendered lengths are still 0.
+    ``sequence_ids``: ``(n, 16)`` uint8. ``tokens``, ``spans``, ``positions``: ``(n,)`` int64, the budgets of each row,
+    as for ``keep_hardest``. Returns n rows with all candidates; rendered lengths are still 0.
     """
     starts, lengths, scores, ranks = candidates
     rows_in_batch = len(sequence_ids)
@@ -67,11 +63,7 @@ def hide_hardest(
 
 
 def whole_candidates(masks: MaskBatch) -> Candidates:
-    """Return the candidates in mask rows, joining the pieces of those that were cut: adjacent spans of equal rank.
-
-    Args:
-        masks: rows with scores and ranks, as from ``hide_hardest``.
-    """
+    """Return the candidates in mask rows, joining the pieces of those that were cut: adjacent spans of equal rank."""
     assert masks.span_ranks is not None
     assert masks.span_scores is not None
     ranks = masks.span_ranks.compact()

@@ -98,14 +98,9 @@ def _write_pieces(
 ) -> tuple[np.uint64, int]:
     """Write the spans that are in ``[0, size)`` after a shift, cut at document starts.
 
-    Args:
-        ends: ends of the visible and of the hidden stretches, number of hidden stretches, and the shift.
-        borders: document starts of all rows.
-        border, last_border: ``borders[border:last_border]`` are the row's starts that may still cut a span.
-        starts, lengths, out: output, and the number of pieces in it.
-
-    Returns:
-        ``out`` and ``border`` after these spans.
+    ``ends``: ends of the visible and of the hidden stretches, number of hidden stretches, and the shift. ``border``,
+    ``last_border``: ``borders[border:last_border]`` are the row's starts that may still cut a span. Returns ``out`` and
+    ``border`` after these spans.
     """
     visible_ends, hidden_ends, count, shift = ends
     hidden = 0  # tokens hidden so far
@@ -139,16 +134,9 @@ def _composition(
 ) -> int:
     """Draw a composition of ``items`` into ``parts`` stretches and write the end of each.
 
-    Args:
-        key: ``(2,)`` uint64, the generator.
-        used: number of 32-bit draws taken from it before.
-        blocks: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain draw number ``used``.
-        gaps: scratch, ``(parts,)`` uint64 or longer.
-        bits: scratch, all 0 before and after.
-        ends: output, the ends, ascending; the last is ``items``.
-
-    Returns:
-        Number of draws taken from the generator so far.
+    ``key``: ``(2,)`` uint64, the generator. ``blocks``: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain
+    draw number ``used``. ``gaps``: scratch, ``(parts,)`` uint64 or longer. Returns number of draws taken from the
+    generator so far.
     """
     least, count = np.uint64(items - parts), np.uint64(parts - 1)
     used = _draw_up_to(least, count, key, used, blocks, gaps)
@@ -178,9 +166,7 @@ def _draw_up_to(
     Source: Lemire 2019, "Fast random integer generation in an interval", section 4. Rejections are rare, so a whole
     stretch is first drawn in vector code as if there were none.
 
-    Args:
-        key, used, blocks: as for ``_composition``.
-        drawn: output, ``(count,)`` uint64 or longer.
+    ``drawn``: output, ``(count,)`` uint64 or longer.
     """
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     done = 0

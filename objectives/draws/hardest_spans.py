@@ -20,13 +20,9 @@ AGGREGATIONS = ("mean", "sum", "max")
 def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str = "mean") -> Ragged:
     """Aggregate token losses to one loss per span.
 
-    Args:
-        token_losses: ``(tokens,)`` float, losses of the spans' tokens, concatenated.
-        span_lengths: rows of int, at least 1 each; their sum is ``tokens``.
-        aggregation: ``mean``, ``sum`` or ``max`` over a span's tokens, in float64.
-
-    Returns:
-        Rows of float32, one number per span.
+    ``token_losses``: ``(tokens,)`` float, losses of the spans' tokens, concatenated. ``span_lengths``: rows of int, at
+    least 1 each; their sum is ``tokens``. ``aggregation``: ``mean``, ``sum`` or ``max`` over a span's tokens, in
+    float64. Returns rows of float32, one number per span.
     """
     lengths = span_lengths.compact()
     firsts = np.cumsum(lengths.values, dtype=np.int64) - lengths.values
@@ -41,8 +37,7 @@ def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str
 def rank_spans(losses: Ragged) -> Ragged:
     """Rank the spans of each row by loss, rows of int32: 0 for the largest loss; of equal losses, the earlier is first.
 
-    Args:
-        losses: rows of float, none NaN.
+    ``losses``: rows of float, none NaN.
     """
     losses = losses.compact()
     rows = np.repeat(np.arange(len(losses)), losses.lengths)
@@ -57,17 +52,13 @@ def keep_hardest(
 ) -> Ragged:
     """Take spans by rank until a budget of their row is used up; return the number of tokens taken from each.
 
+    Returns rows of int32: 0 for a span that is not taken, and less than its length for one that is cut.
+
     Args:
         span_lengths: rows of int, at least 1 each.
-        ranks: rows of int32, each a permutation of 0, 1, ...
+        ranks: rows of int32, each a permutation of 0, 1, .
         tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes one position per token and one
             for its marker.
-
-    Returns:
-        Rows of int32: 0 for a span that is not taken, and less than its length for one that is cut.
-
-    Raises:
-        FarspanError: ranks are not a permutation.
     """
     candidates = columns(span_lengths, ranks)
     kept = np.zeros(len(candidates[0]), np.int32)

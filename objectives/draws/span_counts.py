@@ -20,8 +20,7 @@ def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
 def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
     """Count the spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
 
-    Args:
-        free: True if a row may start and end with a span, which allows one more.
+    ``free``: True if a row may start and end with a span, which allows one more.
     """
     spans = np.maximum(np.rint(noise / means), noise > 0)
     return np.minimum(spans, tokens - noise + free).astype(np.int64)
@@ -39,11 +38,7 @@ def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
 
 
 def tokens_for(input_length: int, density: float, mean: float) -> int:
-    """Compute the maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
-
-    Raises:
-        FarspanError: not even an empty document fits.
-    """
+    """Compute the maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3)."""
     if input_length < 1:
         raise FarspanError(f"input_length is {input_length}; give at least 1, the place of <eos>")
     # The source grows with the tokens, and contains (1 - density) of them.

@@ -52,11 +52,8 @@ def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndar
 
     Indices are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
 
-    Args:
-        keys: ``(n, 2)`` uint64, one generator per row, as numpy's Philox.
-        counts: ``(n,)`` int64.
-        ids: ``(v,)`` int32.
-        out: output, the drawn ids of all rows, concatenated; int32.
+    ``keys``: ``(n, 2)`` uint64, one generator per row, as numpy's Philox. ``counts``: ``(n,)`` int64. ``ids``: ``(v,)``
+    int32. ``out``: output, the drawn ids of all rows, concatenated; int32.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     stream = blocks.reshape(-1)

@@ -62,10 +62,7 @@ def option_texts(
 
     So the right option equals the reference even if the tokenizer does not decode every text exactly.
 
-    Args:
-        options, targets: tokens of each; no options, or None, for a free answer.
-        references: text of each target.
-        decode: the tokenizer's ``decode``.
+    ``options``, ``targets``: tokens of each; no options, or None, for a free answer.
     """
     known = {tuple(target): text for target, text in zip(targets, references, strict=False)}
     return [known.get(tuple(tokens)) or decode(np.asarray(tokens, np.int64)) for tokens in options or ()]

@@ -20,11 +20,7 @@ def resampled_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -
     Equal n, ``samples`` and ``seed`` draw the same examples, so that the resampled means of two systems can be
     subtracted from each other.
 
-    Args:
-        scores: ``(n, ...)`` float64, at least one example.
-
-    Returns:
-        ``(samples, ...)`` float64.
+    ``scores``: ``(n, ...)`` float64, at least one example. Returns ``(samples, ...)`` float64.
     """
     n = len(scores)
     key = np.frombuffer(make_key(seed, "bootstrap", {"examples": n}), "<u8")

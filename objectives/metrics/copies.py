@@ -18,14 +18,7 @@ def copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM
     Words and hashes are those of ``corpora.text.word_ngrams``. A prediction of fewer than n words has one n-gram, all
     of its words.
 
-    Args:
-        predictions: k texts about one source.
-
-    Returns:
-        ``(k,)`` float64 from 0 to 1, NaN for a prediction without words.
-
-    Raises:
-        FarspanError: n is less than 1.
+    Returns ``(k,)`` float64 from 0 to 1, NaN for a prediction without words.
     """
     if n < 1:
         raise FarspanError(f"copies of n-grams with n = {n}: n must be at least 1")

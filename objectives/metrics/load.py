@@ -17,9 +17,6 @@ def load_metric(name: str) -> Metric:
     - ``rouge:FLAVOUR``: ROUGE as in ``FLAVOURS``, e.g. ``rouge:t5``.
     - ``f1`` and ``exact_match``: as in SQuAD and SCROLLS.
     - ``quality_nearest``: exact match of the option that is nearest to the prediction.
-
-    Raises:
-        FarspanError: an unknown name; suggests the nearest.
     """
     head, _, tail = name.partition(":")
     if head == "scrolls" and tail in SCROLLS:

@@ -26,9 +26,6 @@ def global_positions(
       2.2).
     - ``masked_and_prefix``: those of ``masked``, and as many from the first on (CDLM's published code).
     - ``first_n``: the first ``first`` positions.
-
-    Raises:
-        FarspanError: an unknown rule.
     """
     if rule == "none":
         return None

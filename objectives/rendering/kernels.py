@@ -20,10 +20,9 @@ PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a r
 def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts: np.ndarray) -> None:
     """Measure each row, without the tokens around its text.
 
-    Args:
-        aligned: True if every token keeps its position, so that a span is exactly one of marked, visible and replaced.
-        counts: output, ``(6, B)`` int32: fault (0 = none), markers in the source, source positions, text tokens in the
-            target, marked spans in the target, tokens to be replaced.
+    ``aligned``: True if every token keeps its position, so that a span is exactly one of marked, visible and replaced.
+    ``counts``: output, ``(6, B)`` int32: fault (0 = none), markers in the source, source positions, text tokens in the
+    target, marked spans in the target, tokens to be replaced.
     """
     offsets = tokens[1]
     starts, lengths, flags, span_offsets = spans
@@ -79,12 +78,9 @@ def fill(
 ) -> None:
     """Fill rows that have passed ``measure``.
 
-    Args:
-        markers: ``(most,)`` int32, id of a row's marker 0, 1, ...
-        target_marked: True if the target has the markers too.
-        frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for no token.
-        source, target, segments: output, ``(B, S)``, ``(B, T)`` and ``(B, S)`` int32; all positions are set.
-            ``segments`` may be empty, and is then not filled.
+    ``markers``: ``(most,)`` int32, id of a row's marker 0, 1, ... ``frame``: ids of padding, begin, end, and before,
+    between and after documents; ``NONE`` for no token. ``source``, ``target``, ``segments``: output, ``(B, S)``, ``(B,
+    T)`` and ``(B, S)`` int32; all positions are set. ``segments`` may be empty, and is then not filled.
     """
     columns = tokens, documents, spans, replacements
     # Flat, because ``_copy`` may write beyond a row, into the next one, which is filled afterwards.
@@ -169,11 +165,8 @@ def hide_tokens(
 ) -> None:
     """Replace hidden tokens by ``mask`` or replacements, one for one, and write the original tokens as labels.
 
-    Args:
-        offsets: ``(B + 1,)`` int64, of the rows in ``shown`` and ``labels``.
-        replacements: ids of all rows, concatenated.
-        shown: ``(tokens,)`` int32, the text; overwritten with the source.
-        labels: output, ``(tokens,)`` int32; set at the positions that are in the target.
+    ``offsets``: ``(B + 1,)`` int64, of the rows in ``shown`` and ``labels``. ``shown``: ``(tokens,)`` int32, the text;
+    overwritten with the source. ``labels``: output, ``(tokens,)`` int32; set at the positions that are in the target.
     """
     starts, lengths, flags, span_offsets = spans
     used = 0

@@ -50,11 +50,7 @@ class Layout:
         return self.ends + edges * parts + inner * (parts - (parts > 0))
 
     def check(self, objective: str, facts: CorpusFacts) -> None:
-        """Check that the rows of a corpus have room for this layout.
-
-        Raises:
-            FarspanError: the longest possible row would not fit the encoder that the corpus was built for.
-        """
+        """Check that the rows of a corpus have room for this layout."""
         edges = sum(token is not None for token in (self.before, self.between, self.after))
         if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:
             return

@@ -22,15 +22,7 @@ def reconstruct(
 ) -> Ragged:
     """Recover the text tokens of every row: the inverse of ``render_sentinels``, or of ``render_masked`` with ``mask``.
 
-    Args:
-        examples: their output for ``masks``, with the same ``layout`` and ``mask``.
-
-    Returns:
-        Rows of int32 tokens.
-
-    Raises:
-        FarspanError: a marker or replacement is missing, text is in neither source nor target, or either ends too early
-            or too late.
+    ``examples``: their output for ``masks``, with the same ``layout`` and ``mask``. Returns rows of int32 tokens.
     """
     begin, end = layout.begin is not None, layout.end is not None
 
@@ -45,14 +37,7 @@ def reconstruct(
 def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout) -> Ragged:
     """Recover the text tokens of every row: the inverse of ``render_labels``.
 
-    Args:
-        examples: its output for ``masks``, with the same ``layout``.
-
-    Returns:
-        Rows of int32 tokens.
-
-    Raises:
-        FarspanError: the labels are not at the spans in the target, or a hidden token has no label.
+    Returns rows of int32 tokens.
     """
     assert examples.labels is not None
     every_label = examples.labels

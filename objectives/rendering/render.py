@@ -67,20 +67,14 @@ def render_sentinels(
 ) -> Examples:
     """Render rows with a numbered sentinel for each span that is marked in the source, in source and target.
 
+    Returns ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
+
     Args:
-        batch: B corpus rows.
         masks: B mask rows of the same sequences.
         special: ids of padding, of the tokens of ``layout``, and of sentinels.
         layout: begin and end of source and target, and the tokens at document boundaries of the source.
         segment_ids: True to return the part of each source position, too. Tokens between two parts belong to the first
             of them, begin to the first part of the row and end to the last.
-
-    Returns:
-        ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
-
-    Raises:
-        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, or a token of
-            ``layout`` that ``special`` lacks.
     """
     rows = _rows(batch, masks)
     counts = _measured(batch, rows)
@@ -107,10 +101,6 @@ def render_masked(
     """Render rows with the same token for each span that is marked in the source, including adjacent spans.
 
     The target is the text of its spans, with nothing between them.
-
-    Args:
-        mask: name of that token, for instance ``<sent-mask>``.
-        Other arguments, results and errors: as ``render_sentinels``, but without sentinels.
     """
     rows = _rows(batch, masks)
     counts = _measured(batch, rows)
@@ -131,16 +121,8 @@ def render_labels(
 ) -> Examples:
     """Render rows for an encoder alone: one mask token for every token of a marked span, and labels.
 
-    Args:
-        mask: name of that token, for instance ``<mask>``.
-        Other arguments: as ``render_sentinels``.
-
-    Returns:
-        ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token if its span is in
-        the target, else ``IGNORED``. ``target_ids`` is ``(B, 0)``.
-
-    Raises:
-        FarspanError: as ``render_sentinels``; also for a span that is removed from the source.
+    Returns ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token if its span
+    is in the target, else ``IGNORED``. ``target_ids`` is ``(B, 0)``.
     """
     rows = _rows(batch, masks)
     _measured(batch, rows, aligned=True)
@@ -160,11 +142,7 @@ def render_labels(
 def rendered_lengths(
     batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the source and target lengths, ``(B,)`` int32 each, of ``render_sentinels`` or ``render_masked``.
-
-    Raises:
-        FarspanError: rows of different sequences, or spans that cannot be shown.
-    """
+    """Compute the source and target lengths, ``(B,)`` int32 each, of ``render_sentinels`` or ``render_masked``."""
     return _lengths(batch, _measured(batch, _rows(batch, masks)), layout, sentinels)
 
 
@@ -172,9 +150,6 @@ def columns(*lists: Ragged) -> _Arrays:
     """Return the values of each list column and their common offsets, as kernels take them.
 
     The views are read-only, so that arrays from memory maps and from numpy use the same compiled kernel.
-
-    Raises:
-        FarspanError: the columns have rows of different lengths.
     """
     compact = [column.compact() for column in lists]
     offsets = compact[0].offsets

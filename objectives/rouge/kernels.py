@@ -112,12 +112,7 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
 def _rejoin(
     grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int]:
-    """Compute the changes of the weights shared and left when the neighbours of ``sentence`` are joined.
-
-    Args:
-        begin, end: range of the n-grams of the text.
-        way: 1 to join, -1 to undo it.
-    """
+    """Compute the changes of the weights shared and left when the neighbours of ``sentence`` are joined."""
     reach = grams.size - 1
     a, b = grams.bounds[sentence], grams.bounds[sentence + 1]
     before = _move(grams.ids, max(begin, a - reach), min(a, end), 0, way, taken, left, worth)
@@ -133,11 +128,7 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
     For each sentence, the effect of taking it on the weights shared, taken and left is kept up to date. Taking a
     sentence changes few of these effects, because an n-gram with many occurrences left is shared anyway.
 
-    Args:
-        order: output, the numbers of the sentences.
-
-    Returns:
-        Their scores, float64.
+    Returns their scores, float64.
     """
     worth = measure.worth
     scores = np.empty(len(order), np.float64)
@@ -263,9 +254,7 @@ def score_clusters(
 ) -> np.ndarray:
     """Compute Cluster ROUGE of every sentence, ``(sentences,)`` float64.
 
-    Args:
-        ones, twos: words and bigrams of the clusters.
-        documents, offsets: cluster i's documents start at sentences ``documents[offsets[i]:offsets[i + 1]]``.
+    ``documents``, ``offsets``: cluster i's documents start at sentences ``documents[offsets[i]:offsets[i + 1]]``.
     """
     bounds = ones.bounds
     scores = np.zeros(len(bounds) - 1, np.float64)

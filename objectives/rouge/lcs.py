@@ -26,13 +26,9 @@ def lcs_lengths(
     Source: Crochemore et al. 2001, "A fast and practical bit-vector algorithm for the longest common subsequence
     problem".
 
-    Args:
-        sequence: ``(m,)`` integers from 0 to ``most - 1``.
-        ids: the other sequences, concatenated; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
-        compared: ``(n,)`` bool, the sequences to compare.
-
-    Returns:
-        ``(n,)`` int64, 0 for sequences that are not compared.
+    ``sequence``: ``(m,)`` integers from 0 to ``most - 1``. ``ids``: the other sequences, concatenated; sequence i is
+    ``ids[bounds[i]:bounds[i + 1]]``. ``compared``: ``(n,)`` bool, the sequences to compare. Returns ``(n,)`` int64, 0
+    for sequences that are not compared.
     """
     lengths = np.zeros(len(compared), np.int64)
     marks = np.zeros(most, np.uint64)  # by element, its places among the 64
@@ -66,13 +62,8 @@ def union_lcs(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, marks: 
     ``sequence``. Bit i of the row after element j, as in ``lcs_lengths``, decides this without the full table: it is 0
     if the length grows from position i - 1 to i.
 
-    Args:
-        sequence: ``(m,)`` integers.
-        ids: the other sequences, concatenated; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
-        marks: scratch of uint64 for every element, all 0 before and after.
-
-    Returns:
-        ``(m,)`` bool.
+    ``sequence``: ``(m,)`` integers. ``ids``: the other sequences, concatenated; sequence i is ``ids[bounds[i]:bounds[i
+    + 1]]``. ``marks``: scratch of uint64 for every element, all 0 before and after. Returns ``(m,)`` bool.
     """
     first, total = bounds[0], bounds[-1] - bounds[0]
     blocks = (len(sequence) + 63) // 64

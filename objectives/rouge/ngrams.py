@@ -41,8 +41,7 @@ class Ngrams(NamedTuple):
 def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
     """Number the n-grams of ``size`` words; they may cross the boundaries of sentences, but not of texts.
 
-    Args:
-        joints: True to number those that arise when a sentence is removed, too.
+    ``joints``: True to number those that arise when a sentence is removed, too.
     """
     values, bounds, edges = words.ids.values, words.ids.offsets, words.edges
     pieces = np.empty(0, np.int64)
@@ -79,8 +78,7 @@ def _join(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Append to the words, for each sentence, the ``size - 1`` words before it and after it.
 
-    Returns:
-        The words, the start of each sentence's piece, and the text of each word.
+    Returns the words, the start of each sentence's piece, and the text of each word.
     """
     reach = size - 1
     read = np.empty(len(values) + 2 * reach * (len(bounds) - 1), np.int32)

@@ -25,15 +25,13 @@ def number(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Number the words of each text by first occurrence, in a table with open addressing.
 
+    Returns ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the
+    number of distinct ids of each text.
+
     Args:
-        letters: letters of all words, any integer type.
         begins, ends: word i is ``letters[begins[i]:ends[i]]``; words before ``edges[0]`` are stopwords.
         keys: ``(words,)`` uint64, equal for equal words, and different for different words of up to ``exact`` letters.
         edges: ``(texts + 1,)`` first word of each text, and the end of the last.
-
-    Returns:
-        ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the number
-        of distinct ids of each text.
     """
     stop = edges[0]
     ids = np.empty(edges[-1], np.int32)

@@ -41,9 +41,7 @@ def subsequences(
 ) -> np.ndarray:
     """Compute the length of the longest common subsequence with each reference; line ends are ignored.
 
-    Args:
-        ids: the words of all lines; line i is ``ids[bounds[i]:bounds[i + 1]]``.
-        distinct: number of distinct words of each text.
+    ``ids``: the words of all lines; line i is ``ids[bounds[i]:bounds[i + 1]]``.
     """
     found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     for text in range(len(firsts) - 1):

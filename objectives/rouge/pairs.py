@@ -30,18 +30,9 @@ def pair_scores(
     ``RougeScorer(measures, use_stemmer=stem).score(reference, prediction)``. The longest common subsequences come from
     bit-parallel rows of 64 words, so a pair costs the product of its lengths over 64.
 
-    Args:
-        predictions: n texts.
-        references: the references of each.
-        measures: any of ``rouge1`` to ``rouge9``; ``rougeL``, which takes a text as one sequence; and ``rougeLsum``,
-            the union of the subsequences of sentences, which are lines.
-        stem: replace words of more than three letters by their Porter stems.
-
-    Returns:
-        For each measure ``(references of all predictions, 3)`` float64: precision, recall and F1, from 0 to 1.
-
-    Raises:
-        FarspanError: an unknown measure.
+    ``measures``: any of ``rouge1`` to ``rouge9``; ``rougeL``, which takes a text as one sequence; and ``rougeLsum``,
+    the union of the subsequences of sentences, which are lines. Returns for each measure ``(references of all
+    predictions, 3)`` float64: precision, recall and F1, from 0 to 1.
     """
     for name in measures:
         if name not in MEASURES and not re.fullmatch("rouge[1-9]", name):

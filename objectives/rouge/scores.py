@@ -38,21 +38,11 @@ def sentence_scores(
 
     Source: Zhang et al. 2020 (PEGASUS), section 3.1, Ind-Orig and Ind-Uniq. Time and memory are linear in the words.
 
-    Args:
-        n: words per n-gram, at least 1.
-        counts: weight of an n-gram: ``orig``: its number of occurrences, the smaller of both sides being shared;
-            ``uniq``: 1; ``log``: log(1 + occurrences), rounded to 2**-40. Precision and recall are the shared weight
-            divided by the sum of the side, or by 1 if that is smaller (``log``: 0.1). So a sentence without words, or
-            whose words occur nowhere else, scores 0.
-        borders: ``document`` or ``rest``, as above; no effect for n = 1.
-        precision: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of PEGASUS's C++, which
-            gives more ties.
-
-    Returns:
-        n rows of float64 or float32.
-
-    Raises:
-        FarspanError: an argument has an unknown value.
+    ``counts``: weight of an n-gram: ``orig``: its number of occurrences, the smaller of both sides being shared;
+    ``uniq``: 1; ``log``: log(1 + occurrences), rounded to 2**-40. Precision and recall are the shared weight divided by
+    the sum of the side, or by 1 if that is smaller (``log``: 0.1). So a sentence without words, or whose words occur
+    nowhere else, scores 0. ``precision``: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of
+    PEGASUS's C++, which gives more ties. Returns n rows of float64 or float32.
     """
     _check("borders", borders, BORDERS)
     measure = _measure(words, n, counts, precision)
@@ -68,11 +58,8 @@ def window_scores(
     The run's n-grams are those within its sentences, with ``borders="document"``. All else is as in
     ``sentence_scores``.
 
-    Args:
-        sizes: ``(texts,)`` integers, at least 1; at most all sentences of a text are used.
-
-    Returns:
-        n rows, one number for each sentence at which a run can start.
+    ``sizes``: ``(texts,)`` integers, at least 1; at most all sentences of a text are used. Returns n rows, one number
+    for each sentence at which a run can start.
     """
     measure = _measure(words, n, counts, precision)
     held = np.diff(words.sentences)
@@ -96,17 +83,10 @@ def select_greedily(
     its sentences, with ``borders="document"``. An inverted index gives the sentences that a step affects, so the cost
     of a step is the number of occurrences whose contribution changes, plus one comparison per remaining sentence.
 
-    Args:
-        picks: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken.
-        n, counts, precision: as for ``sentence_scores``.
-        ties: ``earlier`` or ``later``, the one of equal sentences that is taken; PEGASUS's code takes the later.
-
-    Returns:
-        The numbers of the sentences in their text, int32, in the order in which they were taken, and the score of each
-        together with all before it.
-
-    Raises:
-        FarspanError: an argument has an unknown value.
+    ``picks``: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken. ``ties``:
+    ``earlier`` or ``later``, the one of equal sentences that is taken; PEGASUS's code takes the later. Returns the
+    numbers of the sentences in their text, int32, in the order in which they were taken, and the score of each together
+    with all before it.
     """
     _check("ties", ties, TIES)
     measure = _measure(words, n, counts, precision)
@@ -122,12 +102,8 @@ def cluster_scores(words: Words, documents: Ragged) -> Ragged:
     Source: Xiao et al. 2022 (PRIMERA), section 3.1. Each F1 equals that of ``rouge_score`` for the document as one
     string and the sentence, with its stemmer if the words were stemmed.
 
-    Args:
-        words: one text per cluster.
-        documents: one row per cluster: first sentence of each document in the cluster, ascending from 0.
-
-    Returns:
-        float64, one row per cluster, one number per sentence.
+    ``documents``: one row per cluster: first sentence of each document in the cluster, ascending from 0. Returns
+    float64, one row per cluster, one number per sentence.
     """
     measure = _measure(words, 1, "orig", "float64")
     documents = documents.compact()

@@ -55,7 +55,6 @@ def split_words(
     """Split n texts into words and number them, sentence by sentence; a word ends at the end of its sentence.
 
     Args:
-        texts: texts in any script, without lone surrogates.
         sentence_starts: n rows, first character of each sentence, ascending; a sentence ends where the next starts, the
             last with its text.
         stopwords: words to leave out, before any stemming; split like the texts.
@@ -64,9 +63,6 @@ def split_words(
             without spaces is a word (``letters``). On ASCII text both are the same.
         stem: replace words of more than three characters by their Porter stem, as ``rouge_score`` with
             ``use_stemmer=True``; for English.
-
-    Raises:
-        FarspanError: an unknown value of ``words``.
     """
     if words not in WORDS:
         raise FarspanError(f"words is {words!r}; give one of {', '.join(WORDS)}")
@@ -95,9 +91,8 @@ def _letters(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Concatenate the letters of the stopwords and of all texts, and find the limits of their sentences.
 
-    Returns:
-        ``(letters,)`` uint8 (bytes) or uint32 (code points); the first letter of each sentence and the letter after its
-        last, ``(1 + sentences,)`` int64 each, with the stopwords as the first sentence.
+    Returns ``(letters,)`` uint8 (bytes) or uint32 (code points); the first letter of each sentence and the letter after
+    its last, ``(1 + sentences,)`` int64 each, with the stopwords as the first sentence.
     """
     encoded, starts = [_encode(" ".join(sorted(stopwords)), np.zeros(1, np.int64), by_bytes)[0]], []
     for row, text in enumerate(texts):
@@ -116,10 +111,8 @@ def _letters(
 def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
     """Use token ids as words, as BART-LS does.
 
-    Args:
-        tokens: n rows of ids, at least 0.
-        sentence_starts: n rows, first token of each sentence, ascending; a sentence ends where the next starts, the
-            last with its row.
+    ``tokens``: n rows of ids, at least 0. ``sentence_starts``: n rows, first token of each sentence, ascending; a
+    sentence ends where the next starts, the last with its row.
     """
     starts = sentence_starts.compact()
     filled = starts.lengths > 0
@@ -151,9 +144,8 @@ def _split_ascii(
 
     At every byte, the word that would end there is written. This avoids branches, which are unpredictable at word ends.
 
-    Returns:
-        All letters in lower case; for each word its first letter, the end of its last, and a key, which is equal for
-        equal words and different for different words of up to 8 letters; for each sentence its number of words.
+    Returns all letters in lower case; for each word its first letter, the end of its last, and a key, which is equal
+    for equal words and different for different words of up to 8 letters; for each sentence its number of words.
     """
     letters = np.empty(len(data), np.uint8)
     room = len(data) // 2 + len(first) + 1

@@ -20,12 +20,9 @@ def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
     Spans are tried by rank. One that does not fit is left out (``skip``) or ends the selection (``stop``). If no span
     of a row fits, its first is cut.
 
-    Args:
-        masks: n rows of spans that are all in the target, with ranks and without labels.
-        room: maximum number of tokens in the spans of a row, at least 1.
-
-    Returns:
-        n rows, with the ``source_lengths`` and ``target_lengths`` of ``masks``.
+    ``masks``: n rows of spans that are all in the target, with ranks and without labels. ``room``: maximum number of
+    tokens in the spans of a row, at least 1. Returns n rows, with the ``source_lengths`` and ``target_lengths`` of
+    ``masks``.
     """
     starts, lengths, flags = (c.compact() for c in (masks.span_starts, masks.span_lengths, masks.span_flags))
     assert masks.span_ranks is not None
@@ -69,11 +66,8 @@ def longest_texts(
 
     A hidden sentence leaves at most one token in the source, so no source is longer than its text.
 
-    Args:
-        layout: tokens around the text.
-        target_length: limit of the targets, or None.
-        most: returns ``selection.most_tokens`` of the chosen sentences, which is slow; called only if ``target_length``
-            is None.
+    ``layout``: tokens around the text. ``most``: returns ``selection.most_tokens`` of the chosen sentences, which is
+    slow; called only if ``target_length`` is None.
     """
     tokens = batch.tokens.lengths.astype(np.int64)
     sources = tokens + layout.around(batch.document_starts.lengths)

@@ -35,9 +35,6 @@ class SpacyRecognizer:
     Attributes:
         model: name of an installed model, or its folder.
         labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None for all, including dates and numbers.
-
-    Raises:
-        FarspanError: the model is not installed, finds no entities, or none of a kind in ``labels``.
     """
 
     model: str = "en_core_web_sm"

@@ -51,11 +51,6 @@ def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, re
     """Find the mentions in all documents of rows with several documents, with one call of the recognizer.
 
     A mention belongs to the sentence in which it starts.
-
-    Args:
-        texts: texts of n rows.
-        starts: n rows, first character of each sentence.
-        sentences: sentences of n rows, whose texts are documents.
     """
     ends = sentence_ends(texts, starts)
     several = np.repeat(np.diff(sentences.rows) > 1, np.diff(sentences.rows))
@@ -93,15 +88,13 @@ def choose_pyramid(
     equal ones; it may already be chosen. After all entities, the sentences with the highest scores follow, the earliest
     of equal ones first.
 
+    Returns the sentences of each row in the order of choice, and the entity for which each sentence was chosen, or E if
+    for none, ``(s,)`` int64.
+
     Args:
         scores: ``(s,)`` float64.
-        sentences: sentences whose texts are rows.
         picks: ``(n,)`` int64, number of sentences to choose in each row.
         ties: order of entities in equally many documents: the ``earlier`` or the ``later`` first mention comes first.
-
-    Returns:
-        The sentences of each row in the order of choice, and the entity for which each sentence was chosen, or E if for
-        none, ``(s,)`` int64.
     """
     row_of_sentence = sentences.text_of_sentence
     numbers = np.arange(len(scores))

@@ -146,11 +146,8 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:
     """Compute the number of sentences to choose from each text, ``(t,)`` int64: a share of them, but at least one.
 
-    Args:
-        sizes: ``(t,)`` int64, sentences of each text.
-        ratios: a scalar or ``(t,)``.
-        rounding: ``down`` as in PEGASUS, or ``up`` as in BART-LS.
-        precision: precision of the product, ``float64``, or ``float32`` as in PEGASUS.
+    ``sizes``: ``(t,)`` int64, sentences of each text. ``ratios``: a scalar or ``(t,)``. ``precision``: precision of the
+    product, ``float64``, or ``float32`` as in PEGASUS.
     """
     product = sizes.astype(precision) * np.asarray(ratios).astype(precision)
     whole = np.ceil(product) if rounding == "up" else np.floor(product)
@@ -172,9 +169,7 @@ def with_noise(scores: np.ndarray, bits: np.ndarray, noise: float, precision: st
 
     This is PEGASUS's formula, so its setting 0.2 gives factors with a standard deviation of 0.04.
 
-    Args:
-        scores: ``(s,)`` of type ``precision``.
-        bits: ``(s, 4)`` uint64; the first two of each are used.
+    ``scores``: ``(s,)`` of type ``precision``. ``bits``: ``(s, 4)`` uint64; the first two of each are used.
     """
     share = float(np.asarray(noise, precision))
     return (scores * (1 + share * (share * normal(bits)))).astype(precision)
@@ -192,8 +187,7 @@ def choose_best(scores: np.ndarray, sentences: Sentences, picks: np.ndarray, tie
 def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, ties: str) -> Choice:
     """Choose the stretch of ``picks[i]`` sentences of text i with the highest score, first to last sentence.
 
-    Args:
-        windows: rows of float, one per text: the scores of the stretches that start at sentence 0, 1, ...
+    ``windows``: rows of float, one per text: the scores of the stretches that start at sentence 0, 1, ...
     """
     texts = np.repeat(np.arange(len(windows)), windows.lengths)
     places = np.arange(len(texts)) - np.repeat(windows.compact().offsets[:-1], windows.lengths)
@@ -229,12 +223,8 @@ def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
 def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
     """Make a span for each chosen sentence, marked in the source and in the target, with its score and rank.
 
-    Args:
-        batch: n rows.
-        choice: chosen sentences of the rows of ``batch``.
-
-    Returns:
-        n mask rows, whose rendered lengths are still 0; and ``(k,)`` int64, the sentence of each span.
+    ``choice``: chosen sentences of the rows of ``batch``. Returns n mask rows, whose rendered lengths are still 0; and
+    ``(k,)`` int64, the sentence of each span.
     """
     chosen = choice.numbers
     ranks = np.arange(len(chosen.values)) - np.repeat(chosen.offsets[:-1], chosen.lengths)

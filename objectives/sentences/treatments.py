@@ -23,9 +23,8 @@ RANDOM = 1
 def choose_treatments(bits: np.ndarray, chances: Sequence[float]) -> np.ndarray:
     """Draw a treatment for each sentence: indices into ``TREATMENTS``, ``(k,)`` int64.
 
-    Args:
-        bits: ``(k, 4)`` uint64, the draws of each sentence; the third column is used.
-        chances: four probabilities in the order of ``TREATMENTS``, which add up to 1.
+    ``bits``: ``(k, 4)`` uint64, the draws of each sentence; the third column is used. ``chances``: four probabilities
+    in the order of ``TREATMENTS``, which add up to 1.
     """
     bounds = np.cumsum(chances)
     # The float sum may be slightly below 1; a number above it gets the last treatment with a probability above 0.
@@ -39,12 +38,9 @@ def stand_ins(batch: SequenceBatch, sentences: Sentences, numbers: np.ndarray, b
     As in the published code, it is a random sentence of the text, possibly the replaced one. (There, it keeps its own
     length and may already be masked.)
 
-    Args:
-        numbers: ``(k,)`` int64, the replaced sentences, ascending indices into ``sentences``.
-        bits: ``(k, 4)`` uint64, draws of the replaced sentences; the fourth column is used.
-
-    Returns:
-        One int32 row for each row of ``batch``, the ids of its sentences concatenated.
+    ``numbers``: ``(k,)`` int64, the replaced sentences, ascending indices into ``sentences``. ``bits``: ``(k, 4)``
+    uint64, draws of the replaced sentences; the fourth column is used. Returns one int32 row for each row of ``batch``,
+    the ids of its sentences concatenated.
     """
     text = sentences.text_of_sentence[numbers]
     rows = sentences.row_of_text[text]

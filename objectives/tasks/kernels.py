@@ -34,7 +34,6 @@ def divide(
         lengths, offsets: tokens of each document, of n rows.
         room: ``(n,)`` int64, positions for the stream of each row.
         separator: number of tokens of a separator.
-        last: True if a separator also follows the last document.
         shares: True if each document has a share of the room; False if the stream is cut as one text.
         handed_on: True if room that a short document leaves is divided among longer ones.
         tails: True if a cut text keeps both ends; False if it keeps its first tokens.
@@ -133,10 +132,7 @@ def fill_sources(
     Args:
         tokens: text of all documents.
         documents: first token and length of each document, ``kept`` of ``divide``, and offsets of the rows.
-        streams: result of ``divide``.
         queries: tokens, and first token and shown length ``(n,)`` of each query.
-        texts: ids before a query, after a query, and of a separator.
-        frame: pad, end (``NO_TOKEN`` for none), and rule of global attention.
         pieces: ``(n,)`` int64, most positions of the stream in a block.
         lengths: ``(n,)`` int32, length of each source.
         source: output, ``(n, S)`` int32.
@@ -239,8 +235,7 @@ def _append(
 ) -> tuple[int, int]:
     """Append the part of ``text[start:start + size]``, at ``position`` of the whole stream, that enters the source.
 
-    Returns:
-        Position in the whole stream after the text, and in ``stream`` after the part.
+    Returns position in the whole stream after the text, and in ``stream`` after the part.
     """
     total, head, tail = limits[0], limits[1], limits[2]
     stop = min(position + size, total)  # leaves out a separator after the last document that ``total`` does not count
@@ -270,13 +265,9 @@ def fill_targets(
 ) -> None:
     """Fill the decoder's rows: before, query, after, target, end; the last two only if there is a target.
 
-    Args:
-        queries: tokens, and first token and shown length ``(n,)`` of each query.
-        targets: tokens, and first token and shown length ``(n,)`` of each target; length ``NO_TOKEN`` for no target.
-        texts: ids before and after a query.
-        frame: pad and end.
-        lengths: ``(n,)`` int32, length of each row.
-        target: output, ``(n, T)`` int32.
+    ``queries``: tokens, and first token and shown length ``(n,)`` of each query. ``targets``: tokens, and first token
+    and shown length ``(n,)`` of each target; length ``NO_TOKEN`` for no target. ``lengths``: ``(n,)`` int32, length of
+    each row. ``target``: output, ``(n, T)`` int32.
     """
     before, after = texts
     pad, end = frame

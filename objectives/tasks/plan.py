@@ -69,10 +69,8 @@ class Plan(NamedTuple):
 def plan(frame: Frame, queries: np.ndarray, documents: Ragged, targets: np.ndarray) -> Plan:
     """Divide the positions of n pairs.
 
-    Args:
-        queries: ``(n,)`` int64, tokens of each query, 0 for none.
-        documents: n rows of int64, tokens of each document.
-        targets: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
+    ``queries``: ``(n,)`` int64, tokens of each query, 0 for none. ``documents``: n rows of int64, tokens of each
+    document. ``targets``: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
     """
     documents = documents.compact()
     if frame.query is None:

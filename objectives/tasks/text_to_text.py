@@ -81,9 +81,6 @@ class TextToText:
         keep: part that a cut text of documents keeps: its ``head``, or ``head_and_tail`` in equal parts.
         targets: training examples of a pair with several targets: one for ``each``, one with the ``first``, or one with
             a target ``sampled`` again in every epoch.
-
-    Raises:
-        FarspanError: an option of the wrong type or out of range.
     """
 
     query: str = "first"
@@ -169,13 +166,8 @@ class TextToText:
     def lengths(self, queries: np.ndarray, documents: Ragged, targets: np.ndarray) -> Lengths:
         """Compute rendered lengths and cuts from lengths alone; with ``target_space``, a target counts one token more.
 
-        Args:
-            queries: ``(n,)`` int64, tokens of each query, 0 for none.
-            documents: n rows of int64, tokens of each document of a pair.
-            targets: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
-
-        Raises:
-            FarspanError: a query leaves no room, or a text needs the tokenizer, but there is none.
+        ``queries``: ``(n,)`` int64, tokens of each query, 0 for none. ``documents``: n rows of int64, tokens of each
+        document of a pair. ``targets``: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
         """
         return self._plan(self._texts(None), queries, documents, self._longest_targets(targets)).lengths
 
@@ -185,15 +177,8 @@ class TextToText:
     def render(self, batch: PairBatch, chosen: np.ndarray, special: SpecialTokens) -> Rendered:
         """Render n pairs in one compiled pass.
 
-        Args:
-            batch: n pairs.
-            chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
-            special: ids of special tokens.
-
-        Raises:
-            FarspanError: a query leaves no room (names the pair), ``special`` lacks a token, or a text needs the
-                tokenizer, but there is none.
-            IndexError: a chosen target that its pair does not have.
+        ``chosen``: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
+        ``special``: ids of special tokens.
         """
         if (chosen >= np.diff(batch.target_offsets)).any():
             raise IndexError("the index of a chosen target is outside its pair")

@@ -14,9 +14,6 @@ def encode_inserted(tokenizer: Tokenizer, text: str, first: bool = False) -> tup
     Byte-level BPE may have one token for two line ends, but encodes two before a word; SentencePiece puts a space
     before each text that it encodes. So the text is encoded between two words, and the ids between theirs are taken. If
     byte-level BPE joins the text's last space with the next word, it is encoded after a word only.
-
-    Args:
-        first: True if nothing precedes the text.
     """
 
     def ids(whole: str) -> list[int]:
