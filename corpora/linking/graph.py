@@ -34,11 +34,7 @@ class Graph:
         object.__setattr__(self, "near_duplicates", near_duplicates)
 
     def check(self) -> None:
-        """Check that the columns fit each other.
-
-        Raises:
-            FarspanError: they differ in length, or a row has a number outside the cluster or ascending similarities.
-        """
+        """Check that the columns fit each other."""
         n, edges = len(self.neighbours), len(self.neighbours.values)
         if len(self.similarities) != edges or len(self.near_duplicates) != edges:
             raise FarspanError(

@@ -67,7 +67,6 @@ def document_groups(
         similarities: ``(edges,)`` float32, for ``neighbours.values``; descending in every row.
         families: ``(n,)`` int64 below n; documents of one family never share a group.
         sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
-        seeds: documents, in the order of trial.
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
     (similarities,) = read_only(similarities)

@@ -26,6 +26,9 @@ def document_path(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find a path through the n documents that ``kept`` selects.
 
+    Returns the documents in the order of the path, int64, and the similarity of each to the one before it, float32, NaN
+    if there is no link between them.
+
     Args:
         neighbours: n rows of int32, best first, without duplicates in a row.
         similarities: float32 for each of ``neighbours.values``. The weight of a step is the similarity in the row of
@@ -34,11 +37,6 @@ def document_path(
         kept: ``(n,)`` bool.
         ranks: ``(n,)`` int32, distinct. Of two neighbours with equal similarities, the one that is first in the row of
             the document that the step starts from is taken; of two outside that row, the one with the lower rank.
-        min_similarity: neighbours with a lower similarity are ignored.
-
-    Returns:
-        The documents in the order of the path, int64, and the similarity of each to the one before it, float32, NaN if
-        there is no link between them.
     """
     offsets = neighbours.offsets
     values, similarities = read_only(neighbours.values, similarities)
@@ -74,9 +72,8 @@ def _links(
 def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the links to each document from documents that are not in its own row.
 
-    Returns:
-        Sources, ascending for each document; ``(n + 1,)`` offsets of each document's sources; and ``(n,)`` degrees in
-        the undirected graph.
+    Returns sources, ascending for each document; ``(n + 1,)`` offsets of each document's sources; and ``(n,)`` degrees
+    in the undirected graph.
     """
     n = len(offsets) - 1
     begins = np.zeros(n + 1, np.int64)

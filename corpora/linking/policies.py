@@ -63,16 +63,11 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     """Build the sequences of one cluster.
 
     Args:
-        graph: neighbours of n documents.
         lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep become leftovers.
         keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Keys decide what lists of
             neighbours leave open, so the result does not depend on how the documents are numbered.
         packing: capacity of a sequence. ``nearest`` and ``chain`` split only documents that exceed it; the last
             sequence of a path is kept even if it is nearly empty.
-        linking: the policy.
-
-    Raises:
-        FarspanError: the graph does not fit its documents.
     """
     n = len(graph.neighbours)
     if len(lengths) != n or len(keys) != n:

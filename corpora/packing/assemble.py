@@ -46,11 +46,8 @@ def assemble_cuts(
 ) -> SequenceBatch:
     """Cut parts out of whole documents and assemble them into rows.
 
-    Args:
-        document_ids: strings.
-        tokens: one row of uint16 or int32 per document.
-        sentence_starts: one row of int32 per document.
-        cluster_ids: ``(n,)`` int64; None for no clusters.
+    ``tokens``: one row of uint16 or int32 per document. ``sentence_starts``: one row of int32 per document.
+    ``cluster_ids``: ``(n,)`` int64; None for no clusters.
     """
     pieces = tokens.cut(cuts.documents, cuts.offsets, cuts.sizes)
     inside = cut_sentences(sentence_starts, cuts.documents, cuts.offsets, cuts.sizes)
@@ -69,9 +66,7 @@ def assemble_cuts(
 def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
     """Return the sentence starts inside each of p pieces of documents, relative to the piece's start.
 
-    Args:
-        starts: one row per document, ascending.
-        documents, offsets, sizes: ``(p,)`` each, the pieces.
+    ``documents``, ``offsets``, ``sizes``: ``(p,)`` each, the pieces.
     """
     inside = _bounds(starts.values, starts.offsets, documents, offsets, sizes)  # (2, p) of starts in their rows
     cut = starts.cut(documents, inside[0], inside[1] - inside[0])
@@ -104,7 +99,6 @@ def assemble(
     """Assemble n rows from p parts; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
 
     Args:
-        document_ids: p strings.
         tokens: p rows of uint16 or int32; the result has the same flat values.
         sentence_starts: ``(sentences,)`` positions in the flat tokens, ascending; starts of parts need not be included.
         offsets: ``(p,)`` start of each part in its document.
@@ -150,11 +144,9 @@ def sequence_ids(
     If the first part's document was used before, the number of earlier uses is hashed too, so that rows with equal
     parts have distinct ids.
 
-    Args:
-        ids: p document ids.
-        offsets, sizes: ``(p,)`` start and length of each part in its document.
-        row_offsets: ``(rows + 1,)``; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
-        uses: ``(p,)`` number of earlier uses of each document; None if each is used once.
+    ``offsets``, ``sizes``: ``(p,)`` start and length of each part in its document. ``row_offsets``: ``(rows + 1,)``;
+    row i has the parts ``row_offsets[i]:row_offsets[i + 1]``. ``uses``: ``(p,)`` number of earlier uses of each
+    document; None if each is used once.
     """
     names = [
         f"{name}\0{offset}\0{size}\n" for name, offset, size in zip(ids, offsets.tolist(), sizes.tolist(), strict=True)

@@ -34,13 +34,9 @@ class Concatenation:
 def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:
     """Fill sequences with n documents in the given order.
 
-    Args:
-        document_ids: n strings.
-        tokens: n rows of uint16 or int32; ``packing.keeps`` is True for all of them.
-        sentence_starts: n rows of int32, token positions in each document.
-
-    Returns:
-        Sequences whose tokens, read one after the other, are the documents' tokens, read one after the other.
+    ``tokens``: n rows of uint16 or int32; ``packing.keeps`` is True for all of them. ``sentence_starts``: n rows of
+    int32, token positions in each document. Returns sequences whose tokens, read one after the other, are the
+    documents' tokens, read one after the other.
     """
     tokens, sentence_starts = tokens.compact(), sentence_starts.compact()
     lengths = tokens.lengths
@@ -71,11 +67,7 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
 def greedy_parts(lengths: np.ndarray, capacity: int, reserved: int, split: bool) -> np.ndarray:
     """Fill rows greedily; return row, document, offset in the document and size of every part, ``(4, parts)`` int64.
 
-    Args:
-        lengths: ``(n,)`` tokens of each document.
-        capacity: positions of a row.
-        reserved: positions reserved for the separator of each part.
-        split: True to split documents at the end of a row.
+    ``lengths``: ``(n,)`` tokens of each document.
     """
     most = len(lengths) + 1
     for length in lengths:

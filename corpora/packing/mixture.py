@@ -81,10 +81,6 @@ def mix(
             whose limit on a task's size is the cap here.
         on_cap: ``stop`` ends the whole mixture when the first source reaches its cap, which keeps the proportions;
             ``redistribute`` gives the missing tokens to the other sources.
-
-    Raises:
-        FarspanError: a request that ``check_request`` refuses, an empty source, a temperature so low that a source gets
-            nothing, or a share below one token.
     """
     wanted = {name: source.weight for name, source in sources.items()}
     check_request(wanted, {name: source.epochs for name, source in sources.items()}, tokens, temperature, on_cap)
@@ -121,16 +117,7 @@ def check_request(
     temperature: float | None,
     on_cap: str,
 ) -> None:
-    """Check a request for a mixture as far as possible without the sizes of the sources.
-
-    Args:
-        weights, epochs: values by source, with the same sources.
-
-    Raises:
-        FarspanError: no source; weights that are not positive, do not sum to 1, are missing for some sources or are
-            combined with a temperature; a temperature, cap or budget that is not positive; or ``redistribute`` without
-            a budget.
-    """
+    """Check a request for a mixture as far as possible without the sizes of the sources."""
     if not epochs:
         raise FarspanError("the mixture has no source; name at least one")
     if on_cap not in ON_CAP:

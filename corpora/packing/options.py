@@ -93,11 +93,7 @@ class RelatedRows:
             )
 
     def largest(self, packing: Packing) -> int:
-        """Return the maximum number of documents in a row.
-
-        Raises:
-            FarspanError: a row of ``packing`` has no room for them.
-        """
+        """Return the maximum number of documents in a row."""
         most = self.max_documents or max(packing.capacity // LEAST_ROOM, self.min_documents)
         if packing.capacity < most * (packing.room_per_document + 1):
             raise FarspanError(

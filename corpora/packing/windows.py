@@ -31,11 +31,7 @@ class Windows:
 
     @classmethod
     def of(cls, packing: Packing, stride: int = 0) -> Windows:
-        """Make windows that each fill a row; a stride of 0 means no overlap.
-
-        Raises:
-            FarspanError: the stride is negative, or leaves gaps.
-        """
+        """Make windows that each fill a row; a stride of 0 means no overlap."""
         size = packing.capacity - packing.room_per_document
         if not 0 <= stride <= size:
             raise FarspanError(
@@ -63,8 +59,7 @@ class Windows:
     def cut(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Cut documents with ``(n,)`` tokens into p pieces.
 
-        Returns:
-            Document, offset in the document and tokens of each piece, ``(p,)`` int64 each, in document order.
+        Returns document, offset in the document and tokens of each piece, ``(p,)`` int64 each, in document order.
         """
         sizes = np.asarray(sizes, np.int64)
         counts = (sizes > 0) + -(-np.maximum(sizes - self.size, 0) // self.stride)  # (n,)
@@ -100,16 +95,13 @@ def take(
     A token counts once for every window that holds it. A last window that would hold only its overlap with the previous
     one is left out, so up to ``windows.overlap`` fewer tokens of a source are written.
 
+    Returns the documents of each pass in the order of its keys, with all sources mixed. The last pass over a source
+    takes documents in that order until the number of tokens is reached, and cuts the last document to fit.
+
     Args:
         lengths: ``(n,)`` tokens of each document.
         sources: ``(n,)`` number of each document's source.
-        epochs: passes over each source.
         pass_keys: pass -> ``(n, 2)`` uint64, the sort keys of the documents in that pass.
-        windows: the rule by which documents are cut.
-
-    Returns:
-        The documents of each pass in the order of its keys, with all sources mixed. The last pass over a source takes
-        documents in that order until the number of tokens is reached, and cuts the last document to fit.
     """
     lengths = np.asarray(lengths, np.int64)
     rounds = [
@@ -148,11 +140,8 @@ def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Window
 
     A row has pieces of one pass only, so that no row contains a text twice.
 
-    Args:
-        sources: ``(n,)`` number of the source of each of the shard's documents.
-        packing: capacity of a row; pieces are split at its end.
-        windows: the rule by which documents are cut, one full window per row.
-        across: True to concatenate pieces of all sources; False to concatenate those of one source.
+    ``sources``: ``(n,)`` number of the source of each of the shard's documents. ``across``: True to concatenate pieces
+    of all sources; False to concatenate those of one source.
     """
     which, offsets, sizes = windows.cut(taken.sizes)
     documents, passes = taken.documents[which], taken.passes[which]  # (pieces,)

@@ -66,8 +66,7 @@ class Bounds:
     def of(cls, vectors: VectorRows, queries: VectorRows, looseness: float = 1) -> Bounds:
         """Compute the bounds for all products of ``queries`` and ``vectors``.
 
-        Args:
-            looseness: factor on the bound of a float32 sum, for less accurate multiplications.
+        ``looseness``: factor on the bound of a float32 sum, for less accurate multiplications.
         """
         own = norms(queries).astype(np.float64)
         longest = own if queries is vectors else norms(vectors).astype(np.float64)
@@ -117,12 +116,9 @@ class Proposals:
     ) -> tuple[Neighbours, np.ndarray]:
         """Select the best k by exact products, in place.
 
-        Args:
-            others: ``(m,)`` integers, upper bound of each query's candidates.
-            order: order of processing; adjacent queries that share candidates save time. Does not affect the result.
-
-        Returns:
-            The neighbours, and the queries, int64, for which a dropped candidate might be among the best.
+        ``others``: ``(m,)`` integers, upper bound of each query's candidates. ``order``: order of processing; adjacent
+        queries that share candidates save time. Does not affect the result. Returns the neighbours, and the queries,
+        int64, for which a dropped candidate might be among the best.
         """
         sort_heaps(self.products, self.rows, self.counts)
         stamps = np.full(len(vectors), -1, np.int32)
@@ -153,9 +149,7 @@ class Proposals:
 class ExactBest:
     """The k best candidates of some queries by exact products.
 
-    Args:
-        open_queries: indices of the queries.
-        known: result of ``Proposals.rank``; a candidate below its k-th product cannot be among the best.
+    ``known``: result of ``Proposals.rank``; a candidate below its k-th product cannot be among the best.
     """
 
     def __init__(self, open_queries: np.ndarray, known: Neighbours, bounds: Bounds) -> None:
@@ -185,12 +179,9 @@ class ExactBest:
     ) -> None:
         """Add candidates.
 
-        Args:
-            products: ``(m, c)`` float32, ``rows @ columns.T`` up to rounding.
-            rows, columns: ``(m, d)`` and ``(c, d)`` float32: vectors of the queries and of the candidates.
-            places: ``(m,)`` indices of the queries.
-            candidates: ``(c,)`` int32 rows.
-            own: ``(m,)`` int32, the row that each query itself is; it is left out.
+        ``products``: ``(m, c)`` float32, ``rows @ columns.T`` up to rounding. ``rows``, ``columns``: ``(m, d)`` and
+        ``(c, d)`` float32: vectors of the queries and of the candidates. ``places``: ``(m,)`` indices of the queries.
+        ``candidates``: ``(c,)`` int32 rows. ``own``: ``(m,)`` int32, the row that each query itself is; it is left out.
         """
         # (c,), equal numbers for equal bits: the product with equal candidates is computed once
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]

@@ -47,12 +47,8 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
     The caller fixes the number of threads, because it affects the last bits of float32 sums, as the processor does.
     Across processors, centroids agree to about 1e-5, and labels are equal except for vectors on a border.
 
-    Args:
-        sample: ``(m, d)`` float16 or float32, m >= clusters.
-        spherical: True to compare directions only: vectors and centroids are normalised to length 1.
-
-    Returns:
-        ``(clusters, d)`` float32.
+    ``sample``: ``(m, d)`` float16 or float32, m >= clusters. ``spherical``: True to compare directions only: vectors
+    and centroids are normalised to length 1. Returns ``(clusters, d)`` float32.
     """
     sample = np.array(sample, np.float32)
     if spherical:
@@ -77,12 +73,8 @@ def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.nd
 
     A matrix product selects the centroids that may be the nearest. Among several, sums in a fixed order decide.
 
-    Args:
-        vectors: ``(n, d)`` float16 or float32.
-        centroids: ``(clusters, d)`` float32, of length 1 if ``spherical``.
-
-    Returns:
-        ``(n,)`` int32.
+    ``vectors``: ``(n, d)`` float16 or float32. ``centroids``: ``(clusters, d)`` float32, of length 1 if ``spherical``.
+    Returns ``(n,)`` int32.
     """
     labels = np.empty(len(vectors), np.int32)
     centroids = np.ascontiguousarray(centroids, np.float32)
@@ -132,8 +124,7 @@ def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: in
 
     Vectors that k-means cannot separate, such as equal ones, are split by their order.
 
-    Returns:
-        ``(n,)`` int64, the part of each vector; parts are numbered from 0, and none is empty.
+    Returns ``(n,)`` int64, the part of each vector; parts are numbered from 0, and none is empty.
     """
     parts = np.zeros(len(vectors), np.int64)
     waiting, finished = [np.arange(len(vectors))], 0

@@ -96,10 +96,6 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     search with the same lists. But lists come from k-means, whose sums depend on the processor, so a vector on the
     border of two lists may probe the other one: with the kernels of another processor, 99.999 % of 3 million neighbours
     were the same.
-
-    Args:
-        vectors: n rows, all finite.
-        progress: called with the share of the work done.
     """
     count = len(vectors)
     if on_gpu(options):
@@ -118,8 +114,7 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
 def nearest(vectors: VectorRows, queries: VectorRows, k: int, own: np.ndarray) -> Neighbours:
     """Return the k of ``vectors`` with the greatest inner products with each query, by an exact search.
 
-    Args:
-        own: ``(m,)`` int32, the row that is the query itself and is left out; -1 for none.
+    ``own``: ``(m,)`` int32, the row that is the query itself and is left out; -1 for none.
     """
     visit = Visit(np.arange(len(queries), dtype=np.int32), np.arange(len(vectors), dtype=np.int32), False)
     return _find(vectors, queries, own, k, lambda: [visit])
@@ -137,11 +132,8 @@ def _find(
 ) -> Neighbours:
     """Return the best k of the candidates of each query.
 
-    Args:
-        own: ``(m,)`` int32, as in ``nearest``.
-        visits: returns all visits; called more than once.
-        work: number of products in all visits, for ``progress``.
-        order: order of the queries in which those with common candidates are adjacent; None for the order of rows.
+    ``own``: ``(m,)`` int32, as in ``nearest``. ``order``: order of the queries in which those with common candidates
+    are adjacent; None for the order of rows.
     """
     proposals = Proposals(len(queries), min(proposed(k), max(k, len(vectors))))
     done = 0.0

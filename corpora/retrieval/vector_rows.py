@@ -60,9 +60,8 @@ class VectorRows:
     def from_batches(cls, batches: Sequence[pa.RecordBatch], dimension: int, whole: pa.Buffer | None) -> VectorRows:
         """Return the ``vector`` column of all ``batches``.
 
-        Args:
-            whole: the mapped shard that holds the batches, of which the rows become views; None to copy them.
-                Decompressed batches are copied in any case.
+        ``whole``: the mapped shard that holds the batches, of which the rows become views; None to copy them.
+        Decompressed batches are copied in any case.
         """
         blocks = [vector_rows(batch.column("vector")) for batch in batches if len(batch)]
         if not blocks:
@@ -86,11 +85,7 @@ def norms(vectors: VectorRows) -> np.ndarray:
 
 
 def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndarray:
-    """Return the ``vector`` column of a batch as ``(n, d)`` float16, after checking it.
-
-    Raises:
-        FarspanError: another dimension, a NaN or an infinity; the message names the shard and the document.
-    """
+    """Return the ``vector`` column of a batch as ``(n, d)`` float16, after checking it."""
     if batch.column("vector").type.list_size != dimension:
         raise FarspanError(
             f"{shard}: vectors of {batch.column('vector').type.list_size} numbers where the manifest says {dimension}; "
@@ -104,12 +99,7 @@ def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndar
 def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
     """Check that vectors are finite.
 
-    Args:
-        finite: ``(n,)`` bool, True for vectors without NaN and infinity.
-        document_ids: ids of the documents of the n vectors; may be longer.
-
-    Raises:
-        FarspanError: a vector is not finite; the message names the shard and the first such document.
+    ``finite``: ``(n,)`` bool, True for vectors without NaN and infinity.
     """
     bad = np.flatnonzero(~finite)
     if len(bad):

@@ -41,18 +41,9 @@ class Corpus(ShardedRows):
     def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:
         """Copy rows into a padded batch, with one compiled call per shard.
 
-        Args:
-            rows: ``(n,)`` row numbers.
-            out: ``(n, width)`` of an integer type that holds ``pad`` and every id; rows longer than ``width`` are
-                truncated.
-            pad: id to write after a row's end; None leaves those positions unchanged.
-
-        Returns:
-            ``(n,)`` int32, the number of tokens written into each row.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-            FarspanError: the type of ``out`` is too small.
+        ``rows``: ``(n,)`` row numbers. ``out``: ``(n, width)`` of an integer type that holds ``pad`` and every id; rows
+        longer than ``width`` are truncated. ``pad``: id to write after a row's end; None leaves those positions
+        unchanged. Returns ``(n,)`` int32, the number of tokens written into each row.
         """
         most, held = self.manifest.tokenizer["vocab_size"] - 1, np.iinfo(out.dtype)
         if most > held.max or not held.min <= (pad or 0) <= held.max:

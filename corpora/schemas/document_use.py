@@ -29,11 +29,7 @@ class DocumentUse:
 
     @classmethod
     def of(cls, manifest: Manifest) -> DocumentUse:
-        """Read the rules from a corpus's manifest.
-
-        Raises:
-            FarspanError: the rules are malformed or missing.
-        """
+        """Read the rules from a corpus's manifest."""
         config = manifest.config
         if "document_use" not in config:
             raise FarspanError(

@@ -24,8 +24,7 @@ from corpora.tokenizers.protocol import Tokenizer, special_ids
 def documents_schema(vocab_size: int, titles: bool = False) -> pa.Schema:
     """Return the columns of ``farspan.documents`` (docs/formats.md).
 
-    Args:
-        titles: True for documents read with ``title_field``, which have one column more.
+    ``titles``: True for documents read with ``title_field``, which have one column more.
     """
     schema = pa.schema(
         [
@@ -69,11 +68,7 @@ class DocumentSet(ShardedRows):
         self.schema = documents_schema(self.manifest.tokenizer["vocab_size"], has_titles(self.manifest))
 
     def title(self, row: int) -> str | None:
-        """Return the title of a document; None if the input states none.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-        """
+        """Return the title of a document; None if the input states none."""
         if not has_titles(self.manifest):
             return None
         shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
@@ -81,11 +76,7 @@ class DocumentSet(ShardedRows):
         return found
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
-        """Return the given documents, in the given order, with the columns of ``documents_schema``.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-        """
+        """Return the given documents, in the given order, with the columns of ``documents_schema``."""
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
         found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
         return pa.Table.from_batches(found, self.schema)
@@ -153,8 +144,7 @@ class HeldOut:
     def select(self, document_ids: Sequence[str], clusters: pa.Array | None = None) -> np.ndarray:
         """Return ``(n,)`` bool: True for the held-out documents.
 
-        Args:
-            clusters: ``(n,)`` int64, null for a document in no cluster; None if no document is in one.
+        ``clusters``: ``(n,)`` int64, null for a document in no cluster; None if no document is in one.
         """
         if not self.fraction:
             return np.zeros(len(document_ids), bool)
@@ -197,9 +187,8 @@ def tokenize_documents(
     A sentence starts at the first token that starts at or after the sentence's first character. White space between two
     sentences belongs to the second, as it does in tokens; a token across a boundary belongs to the earlier sentence.
 
-    Args:
-        clusters: name of the cluster of related documents of each text; None for a text without one.
-        titles: title of each text, None for a text without one; None for rows without the column.
+    ``clusters``: name of the cluster of related documents of each text; None for a text without one. ``titles``: title
+    of each text, None for a text without one; None for rows without the column.
     """
     # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token starts
     tokens, starts = tokenizer.encode_with_starts(texts)

@@ -62,9 +62,7 @@ class PairLengths:
     def targets_of(self, pairs: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
         """Return the length of one target of each of the ``(k,)`` pairs, ``(k,)`` int64.
 
-        Args:
-            pairs: ``(k,)`` rows of pairs.
-            numbers: ``(k,)`` number of the target in its pair; None for the longest.
+        ``pairs``: ``(k,)`` rows of pairs. ``numbers``: ``(k,)`` number of the target in its pair; None for the longest.
         """
         return self.longest_targets[pairs] if numbers is None else self.targets[self.target_starts[pairs] + numbers]
 

@@ -95,11 +95,7 @@ def pair_key(pair_id: str) -> bytes:
 
 
 def documents_folder(folder: str, manifest: Manifest) -> str:
-    """Return the recorded folder of the documents that the pairs in ``folder`` are about.
-
-    Raises:
-        FarspanError: it is not recorded.
-    """
+    """Return the recorded folder of the documents that the pairs in ``folder`` are about."""
     return parent_folder(folder, "--documents")
 
 
@@ -113,15 +109,6 @@ class PairSet(ShardedRows):
     def __init__(
         self, folder: str, documents: str | None = None, verify: bool = False, cache: ShardCache | None = None
     ) -> None:
-        """
-        Args:
-            documents: folder of the documents; None for the recorded one.
-            verify: compare each shard with its checksum on first use.
-            cache: cache for the shards of remote pairs and documents.
-
-        Raises:
-            FarspanError: no finished pairs there, or not the documents they were made from.
-        """
         super().__init__(folder, "farspan.pairs", verify, cache)
         self.schema = pairs_schema(self.manifest.tokenizer["vocab_size"])
         place = documents or documents_folder(folder, self.manifest)
@@ -156,11 +143,7 @@ class PairSet(ShardedRows):
         return _Overview.of(self.batches())
 
     def rows_of(self, split: str) -> np.ndarray:
-        """Return the rows of ``split`` in stored order, ``(n,)`` int64.
-
-        Raises:
-            FarspanError: no pair is in it.
-        """
+        """Return the rows of ``split`` in stored order, ``(n,)`` int64."""
         rows = np.flatnonzero(self.splits == split)
         if not len(rows):
             known = ", ".join(np.unique(self.splits).tolist()) or "none"
@@ -173,21 +156,13 @@ class PairSet(ShardedRows):
         return [value for own in by_shard if len(own) for value in self.table(own).column(name).to_pylist()]
 
     def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
-        """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-        """
+        """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``."""
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
         found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
         return pa.Table.from_batches(found, self.schema)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> PairBatch:
-        """Return the given rows, at least one, in the given order, with the tokens of their documents.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-        """
+        """Return the given rows, at least one, in the given order, with the tokens of their documents."""
         columns = self.table(rows).combine_chunks()
         kind = token_dtype(self.manifest.tokenizer["vocab_size"])
         document_rows = _ragged(columns, "document_rows")

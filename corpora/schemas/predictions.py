@@ -28,8 +28,7 @@ def predictions_schema(vocab_size: int) -> pa.Schema:
 
     ``tokens`` are the generated ids without begin and end tokens; ``score`` is the score of the search.
 
-    Args:
-        vocab_size: rows of the model's embedding table.
+    ``vocab_size``: rows of the model's embedding table.
     """
     return pa.schema(
         [
@@ -58,13 +57,6 @@ class PredictionSet(ShardedRows):
     """
 
     def __init__(self, folder: str, verify: bool = False) -> None:
-        """
-        Args:
-            verify: compare each shard with its checksum on first use.
-
-        Raises:
-            FarspanError: no finished predictions there.
-        """
         super().__init__(folder, "farspan.predictions", verify)
         self.schema = predictions_schema(self.manifest.config["model"]["vocab_size"])
         self.split: str = self.manifest.config["split"]
@@ -90,11 +82,7 @@ class PredictionSet(ShardedRows):
 
     @property
     def pairs_folder(self) -> str:
-        """Recorded folder of the pairs.
-
-        Raises:
-            FarspanError: it is not recorded.
-        """
+        """Recorded folder of the pairs."""
         return parent_folder(self.folder, "--pairs")
 
     def open_pairs(self, folder: str | None = None, documents: str | None = None) -> PairSet:
@@ -113,11 +101,7 @@ class PredictionSet(ShardedRows):
         return pairs
 
     def check_pairs(self, pairs: PairSet) -> None:
-        """Check that the predictions answer ``pairs``.
-
-        Raises:
-            FarspanError: they answer other pairs.
-        """
+        """Check that the predictions answer ``pairs``."""
         assert self.manifest.parent is not None
         if manifest_sha256(pairs.folder) != self.manifest.parent["manifest_sha256"]:
             raise FarspanError(

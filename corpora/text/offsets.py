@@ -10,12 +10,7 @@ from corpora.compiled import compiled
 def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
     """Return the byte positions of characters in ``text.encode()``.
 
-    Args:
-        text: text without lone surrogates, or its UTF-8.
-        characters: ``(n,)`` int64, ascending, each from 0 to the number of characters.
-
-    Returns:
-        ``(n,)`` int64.
+    ``characters``: ``(n,)`` int64, ascending, each from 0 to the number of characters. Returns ``(n,)`` int64.
     """
     if text.isascii():
         return characters
@@ -25,12 +20,7 @@ def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
 def character_offsets(text: bytes, positions: np.ndarray) -> np.ndarray:
     """Return the number of characters before byte positions of UTF-8; the inverse of ``byte_offsets``.
 
-    Args:
-        text: UTF-8.
-        positions: ``(n,)`` int64, strictly ascending, each the first byte of a character.
-
-    Returns:
-        ``(n,)`` int64.
+    ``positions``: ``(n,)`` int64, strictly ascending, each the first byte of a character. Returns ``(n,)`` int64.
     """
     if text.isascii() or not len(positions):
         return positions

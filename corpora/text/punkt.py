@@ -63,10 +63,8 @@ class Limits(NamedTuple):
 class CompiledPunkt:
     """The sentence starts of nupunkt's default model.
 
-    Args:
-        model: result of ``nupunkt.load_default_model``, for which ``is_known`` must be true.
-        limits: limits beyond which ``calm`` changes the text.
-        calm: function from a text to one of as many characters within the limits.
+    ``model``: result of ``nupunkt.load_default_model``, for which ``is_known`` must be true. ``calm``: function from a
+    text to one of as many characters within the limits.
     """
 
     def __init__(self, model: PunktSentenceTokenizer, limits: Limits, calm: Callable[[str], str]) -> None:
@@ -78,8 +76,7 @@ class CompiledPunkt:
     def is_worth_loading(self, size: int) -> bool:
         """False as long as the process splits so little text that nupunkt ends before compiled code is loaded.
 
-        Args:
-            size: characters to be split now; they are added to those of earlier calls.
+        ``size``: characters to be split now; they are added to those of earlier calls.
         """
         self._seen += size
         return self._seen > _PLAIN

@@ -39,21 +39,17 @@ def scan(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Find the sentence starts of texts.
 
+    Returns starts: ``(sentences,)`` int64, bytes from the start of the text, ascending in each text. lengths:
+    ``(texts,)`` int64, starts of each text. doubts: ``(doubts, 4)`` int64: index of a start about which nupunkt has to
+    decide, and its context: begin, the position between its two parts, and end. beyond: ``(texts,)`` bool: True if a
+    word or a crowd may be beyond the limits. Such a text has no doubts, and its starts are void.
+
     Args:
         data: ``(bytes,)`` uint8, the texts one after the other.
         edges: ``(texts + 1,)`` int64; text t is ``data[edges[t]:edges[t + 1]]``.
         kinds: ``(0x110000,)`` uint8, bits of each code point.
         rare: ascending ``hash_words`` of the words after which a period may not end a sentence.
         seconds: the same for words that continue a number with a period; only their first letters.
-        stretch_limit, crowd, spacing: the ``Limits``.
-
-    Returns:
-        starts: ``(sentences,)`` int64, bytes from the start of the text, ascending in each text.
-        lengths: ``(texts,)`` int64, starts of each text.
-        doubts: ``(doubts, 4)`` int64: index of a start about which nupunkt has to decide, and its context: begin, the
-            position between its two parts, and end.
-        beyond: ``(texts,)`` bool: True if a word or a crowd may be beyond the limits. Such a text has no doubts, and
-            its starts are void.
     """
     most = _count_marks(data)
     starts = np.empty(most + len(edges) - 1, np.int64)
@@ -119,13 +115,9 @@ def _candidates(
 ) -> tuple[int, bool]:
     """Find the marks that may end a sentence ("_match_potential_end_contexts").
 
-    Args:
-        found: ``(marks, 3)``; receives the start of the context, the mark and the position after it.
-        recent: as long as the marks of a crowd; receives the last marks.
-        stretch_limit, crowd_limit: bytes times marks of a stretch, and characters of a crowd.
-
-    Returns:
-        Number of candidates, and True if the text may be beyond the limits.
+    ``found``: ``(marks, 3)``; receives the start of the context, the mark and the position after it. ``stretch_limit``,
+    ``crowd_limit``: bytes times marks of a stretch, and characters of a crowd. Returns number of candidates, and True
+    if the text may be beyond the limits.
     """
     beyond, ascii_only = False, True
     for byte in data[begin:stop]:

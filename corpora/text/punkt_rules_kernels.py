@@ -101,11 +101,7 @@ def verdict(
 ) -> int:
     """Decide if a sentence ends with a candidate: ``YES``, ``NO``, or ``ASK`` nupunkt ("_strings_contain_sentbreak").
 
-    Args:
-        context: start of the candidate's context.
-        mark, after: the mark, and the position after it.
-        split: end of the closing punctuation after the mark.
-        follower: start of the next word; ``split`` if it belongs to the same word.
+    ``follower``: start of the next word; ``split`` if it belongs to the same word.
     """
     if data[mark] != _PERIOD:
         return YES if after - mark == 1 else ASK

@@ -41,8 +41,7 @@ class SentenceSplitter:
 
         The space between two sentences belongs to the second, because tokens have leading spaces.
 
-        Returns:
-            ``(sentences,)`` int64 character offsets, strictly ascending, less than ``len(text)``; none for "".
+        Returns ``(sentences,)`` int64 character offsets, strictly ascending, less than ``len(text)``; none for "".
         """
         if not text:
             return np.empty(0, np.int64)
@@ -147,9 +146,6 @@ def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
 
     nupunkt and NLTK are for languages with white space between sentences; spaCy also supports the full stops of other
     scripts.
-
-    Raises:
-        FarspanError: an unknown name, or a model that is not installed.
     """
     library, _, model = name.partition(":")
     match library:
@@ -220,14 +216,10 @@ def _spacy(model: str) -> SentenceSplitter:
 def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
     """Find the first token of each sentence; a token across a boundary belongs to the earlier sentence.
 
-    Args:
-        token_starts: rows of int64, one row per text: first byte of each token, ascending.
-        boundaries: rows of int64, one row per text: first byte of each sentence, ascending (``byte_offsets`` of a
-            splitter's boundaries).
-
-    Returns:
-        Rows of int32, strictly ascending; the first is 0 if there are tokens. Sentences in which no token starts are
-        left out.
+    ``token_starts``: rows of int64, one row per text: first byte of each token, ascending. ``boundaries``: rows of
+    int64, one row per text: first byte of each sentence, ascending (``byte_offsets`` of a splitter's boundaries).
+    Returns rows of int32, strictly ascending; the first is 0 if there are tokens. Sentences in which no token starts
+    are left out.
     """
     starts, lengths = _token_starts(token_starts.values, token_starts.offsets, boundaries.values, boundaries.offsets)
     return Ragged.from_lengths(starts, lengths)

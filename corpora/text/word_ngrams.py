@@ -25,15 +25,7 @@ _MULTIPLIER, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 def ngram_hashes(texts: Sequence[str] | pa.Array, n: int = 5) -> Ragged:
     """Hash all word n-grams of texts.
 
-    Args:
-        texts: strings, or an Arrow array of strings without nulls.
-        n: words per n-gram.
-
-    Returns:
-        One uint32 row per text, in the order of the text, including repetitions.
-
-    Raises:
-        FarspanError: n is less than 1.
+    Returns one uint32 row per text, in the order of the text, including repetitions.
     """
     if n < 1:
         raise FarspanError(f"n-grams of {n} words: n must be at least 1")
@@ -57,12 +49,7 @@ def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = 
     The estimate is the share of the union's ``size`` smallest hashes that both rows have. It is exact if both rows have
     fewer than ``size``; otherwise the standard error is at most ``0.5 / sqrt(size)``. It is 0 if both are empty.
 
-    Args:
-        sketches: output of ``sketch`` with the same ``size``.
-        rows, others: ``(pairs,)`` row numbers.
-
-    Returns:
-        ``(pairs,)`` float32.
+    ``rows``, ``others``: ``(pairs,)`` row numbers. Returns ``(pairs,)`` float32.
     """
     return _jaccards(sketches.values, sketches.offsets, np.asarray(rows), np.asarray(others), size)
 
@@ -70,13 +57,9 @@ def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = 
 def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the n-grams of each sequence that occur in one of its earlier documents.
 
-    Args:
-        ngrams: hashes, one row per part.
-        part_offsets: ``(sequences + 1,)`` int64; sequence s has the parts ``part_offsets[s]:part_offsets[s + 1]``.
-
-    Returns:
-        The number of n-grams that an earlier part of the sequence also has, and of all n-grams, ``(sequences,)`` int64
-        each; repetitions are counted.
+    ``part_offsets``: ``(sequences + 1,)`` int64; sequence s has the parts ``part_offsets[s]:part_offsets[s + 1]``.
+    Returns the number of n-grams that an earlier part of the sequence also has, and of all n-grams, ``(sequences,)``
+    int64 each; repetitions are counted.
     """
     return _repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
 

@@ -96,13 +96,8 @@ class TiktokenEngine:
         prefix_space: bool,
         load_faster: Callable[[], GigatokenEngine | None] = lambda: None,
     ) -> None:
-        """
-        Args:
-            pattern: regular expression that splits a text into words.
-            tokens: bytes of each token, in the order of the merges.
-            ids: ``(tokens,)`` int64, their ids.
-            prefix_space: as the attribute.
-            load_faster: loads an engine with the same ids, in a fraction of a second; None if there is none.
+        """``tokens``: bytes of each token, in the order of the merges. ``ids``: ``(tokens,)`` int64, their ids.
+        ``load_faster``: loads an engine with the same ids, in a fraction of a second; None if there is none.
         """
         import tiktoken  # loaded here because a command that encodes nothing does not need it
 
@@ -123,11 +118,7 @@ class TiktokenEngine:
         return "gigatoken" if self._faster else "tiktoken"
 
     def encode(self, text: str) -> np.ndarray:
-        """Encode a text to ids, ``(n,)`` int32.
-
-        Raises:
-            ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
-        """
+        """Encode a text to ids, ``(n,)`` int32."""
         self._first -= len(text)
         if self._first > 0:
             return self._encode_slowly(text)
@@ -149,12 +140,8 @@ class TiktokenEngine:
 def byte_level_split(config: Mapping[str, Any]) -> tuple[str, bool] | None:
     """Return the split of a byte-level BPE whose ids are the bytes of the text, else None.
 
-    Args:
-        config: the parsed tokenizer.json.
-
-    Returns:
-        pattern: regular expression that splits a text into words, for tiktoken.
-        prefix_space: True if a space is inserted before a text that does not start with one.
+    Returns pattern: regular expression that splits a text into words, for tiktoken. prefix_space: True if a space is
+    inserted before a text that does not start with one.
     """
     model = config["model"]
     if (
@@ -172,9 +159,7 @@ def byte_level_split(config: Mapping[str, Any]) -> tuple[str, bool] | None:
 def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
     """Make an engine with the merges of a tokenizer.json; None if its ids could differ from Hugging Face's.
 
-    Args:
-        config: the parsed tokenizer.json.
-        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
+    ``reference``: the same tokenizer in Hugging Face's library, treating special tokens as text.
     """
     split = byte_level_split(config)
     if split is None:
@@ -233,13 +218,8 @@ codecs.register_error("farspan.record", _record_replacement)
 def decode_utf8(data: bytes, starts: np.ndarray) -> tuple[str, np.ndarray]:
     """Decode UTF-8, with U+FFFD for each broken part, and map byte positions to characters.
 
-    Args:
-        data: UTF-8, possibly cut inside characters.
-        starts: ``(n,)`` int64 positions in ``data``, at most ``len(data)``.
-
-    Returns:
-        text: the same as ``data.decode(errors="replace")``.
-        characters: ``(n,)`` int64 indices into ``text``.
+    ``starts``: ``(n,)`` int64 positions in ``data``, at most ``len(data)``. Returns text: the same as
+    ``data.decode(errors="replace")``. characters: ``(n,)`` int64 indices into ``text``.
     """
     _replaced.ranges = []
     text = data.decode("utf-8", "farspan.record")

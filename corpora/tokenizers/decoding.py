@@ -80,13 +80,8 @@ class PieceTables:
 def piece_tables(decoder: dict[str, Any] | None, tokens: Sequence[str]) -> PieceTables:
     """Make tables of the text that the ``decoder`` of a tokenizer.json gives each token.
 
-    Args:
-        decoder: parsed; None joins the tokens with spaces.
-        tokens: the vocabulary in the order of ids, with "" for ids that do not exist.
-
-    Raises:
-        FarspanError: the decoder has a step other than Metaspace, WordPiece, Replace, Strip, ByteFallback and Fuse, or
-            these in an order that does not decode pieces one by one.
+    ``decoder``: parsed; None joins the tokens with spaces. ``tokens``: the vocabulary in the order of ids, with "" for
+    ids that do not exist.
     """
     first, later = list(tokens), list(tokens)
     numbers = [-1] * len(tokens)

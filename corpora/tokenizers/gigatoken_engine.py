@@ -30,10 +30,6 @@ class GigatokenEngine:
     """Encodes with gigatoken, on the calling thread, into Hugging Face's ids."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
-        """
-        Args:
-            load: returns gigatoken's tokenizer with an empty cache.
-        """
         self._load = load
         self._backend = load()
         self._seen = 0
@@ -74,10 +70,9 @@ def gigatoken_engine(
 ) -> GigatokenEngine | None:
     """Load gigatoken for a tokenizer.json; None if it is not installed, rejects the file, or returns different ids.
 
-    Args:
-        config: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
-        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
-        probes: texts that both must encode alike, in addition to texts with characters of every class.
+    ``config``: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
+    ``reference``: the same tokenizer in Hugging Face's library, treating special tokens as text. ``probes``: texts that
+    both must encode alike, in addition to texts with characters of every class.
     """
     try:
         from gigatoken.gigatoken_rs import load_hf_json

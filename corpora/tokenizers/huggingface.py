@@ -59,14 +59,7 @@ class HuggingFaceTokenizer:
     """
 
     def __init__(self, data: bytes, special: Mapping[str, str] | None = None) -> None:
-        """
-        Args:
-            data: the tokenizer.json.
-            special: ``special_roles`` of the files beside it; None for the usual names.
-
-        Raises:
-            FarspanError: it is not a tokenizer.json, uses dropout, or has an unsupported decoder.
-        """
+        """``special``: ``special_roles`` of the files beside it; None for the usual names."""
         self._data = data
         config = parse(data)
         # Padding, truncation and post-processing are not part of text -> id; rendering adds special tokens.
@@ -206,11 +199,7 @@ def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def checked_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
-    """Convert ids to ``(n,)`` int64 and check that they are in the vocabulary.
-
-    Raises:
-        FarspanError: an id is outside; names the first.
-    """
+    """Convert ids to ``(n,)`` int64 and check that they are in the vocabulary."""
     ids = np.asarray(ids, np.int64)
     outside = (ids < 0) | (ids >= vocab_size)
     if outside.any():
@@ -231,11 +220,7 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
 
 @contextmanager
 def _explained_errors() -> Iterator[None]:
-    """Explain an error of the tokenizers library about a text.
-
-    Raises:
-        FarspanError: the model has no token for a part of the text.
-    """
+    """Explain an error of the tokenizers library about a text."""
     try:
         yield
     except TypeError:  # no text

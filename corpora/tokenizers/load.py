@@ -45,11 +45,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Tokenizer:
 
 
 def load_tokenizer_of(artefact: str) -> Tokenizer:
-    """Load the tokenizer in the folder of an artefact, never from a model hub.
-
-    Raises:
-        FarspanError: there is none, or it is not a tokenizer.
-    """
+    """Load the tokenizer in the folder of an artefact, never from a model hub."""
     folder = os.path.join(artefact, "tokenizer")
     if not files.walk(folder):
         raise FarspanError(f"{artefact} has no folder `tokenizer`; copy the artefact again, as a whole")

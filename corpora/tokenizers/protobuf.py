@@ -6,11 +6,7 @@ from collections.abc import Iterator
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield (number, value) of each field of a protocol buffer; fixed-width numbers as bytes.
-
-    Raises:
-        ValueError, LookupError: it is not a protocol buffer.
-    """
+    """Yield (number, value) of each field of a protocol buffer; fixed-width numbers as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -43,11 +39,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def message(value: bytes | int) -> bytes:
-    """Return a field's value if it is a message or text.
-
-    Raises:
-        ValueError: it is a number.
-    """
+    """Return a field's value if it is a message or text."""
     if isinstance(value, int):
         raise ValueError("a number where a message is expected")
     return value

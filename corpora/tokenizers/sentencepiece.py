@@ -40,13 +40,6 @@ class SentencePieceTokenizer:
     engine = "sentencepiece"
 
     def __init__(self, data: bytes) -> None:
-        """
-        Args:
-            data: a serialised SentencePiece model.
-
-        Raises:
-            FarspanError: it is not a SentencePiece model.
-        """
         import sentencepiece  # loaded here because most artefacts have a tokenizer.json
 
         self._data = data

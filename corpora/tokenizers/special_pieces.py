@@ -43,13 +43,9 @@ def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
     The spelling of a byte piece, ``<0x0A>``, does not yield that byte either.
 
-    Args:
-        config: a parsed tokenizer.json as the library writes it; not changed.
-        names: special tokens, none of which is an ordinary piece.
-
-    Returns:
-        ``config`` itself if nothing has to change. Otherwise one with the same ids, without the special added tokens
-        that the model's vocabulary contains, and with the others marked as special.
+    ``names``: special tokens, none of which is an ordinary piece. Returns ``config`` itself if nothing has to change.
+    Otherwise one with the same ids, without the special added tokens that the model's vocabulary contains, and with the
+    others marked as special.
     """
     model = config["model"]
     reachable = _reachable(model, names)

@@ -14,11 +14,7 @@ _MOST_GAPS = 100  # maximum ids per token; with a damaged file's, tables by id w
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """Parse a tokenizer.json.
-
-    Raises:
-        FarspanError: it is none, or its merges contradict its model.
-    """
+    """Parse a tokenizer.json."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -41,15 +37,7 @@ def load(
 ) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
     """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
 
-    Args:
-        config: a parsed tokenizer.json.
-        text: the same as JSON; None if there is none yet.
-
-    Returns:
-        The tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
-
-    Raises:
-        FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
+    Returns the tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
     """
     given = json.dumps(config, ensure_ascii=False, separators=(",", ":")) if text is None else text
     try:

@@ -18,10 +18,6 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
     """Train a tokenizer of one of ``KINDS`` and save it into a folder, which ``load_tokenizer`` reads.
 
     A folder that already holds this tokenizer stays as it is.
-
-    Raises:
-        FarspanError: an unknown kind, no text, a folder with anything else in it, or a vocabulary too large or too
-            small for the text.
     """
     if kind not in KINDS:
         raise FarspanError(f"tokenizer kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
@@ -42,11 +38,7 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
 
 
 def _stored_tokenizer(folder: str) -> Tokenizer | None:
-    """Load the tokenizer of an earlier training; None if the folder is empty or does not exist.
-
-    Raises:
-        FarspanError: the folder holds something else.
-    """
+    """Load the tokenizer of an earlier training; None if the folder is empty or does not exist."""
     if not (os.path.isdir(folder) and os.listdir(folder)):
         return None
     try:

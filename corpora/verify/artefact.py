@@ -48,9 +48,6 @@ def verify(folder: str) -> list[str]:
 
     Checks manifest, tokenizer, checksums, schema, batch sizes, counts and every row; in a corpus also that the parts of
     each document add up.
-
-    Raises:
-        FarspanError: no finished artefact there, or one of another format.
     """
     manifest = read_manifest(folder)
     if manifest.format not in _CHECKS:

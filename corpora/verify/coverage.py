@@ -18,16 +18,14 @@ def gaps(
     A document may be used several times, cut differently each time. It is complete if at every position inside it as
     many parts start as end.
 
+    Returns one (part, fault) for each document with a fault, in order of documents.
+
     Args:
         documents: ``(p,)`` number of each part's document.
         offsets, sizes: ``(p,)`` start and length of each part in its document.
         lengths: ``(p,)`` tokens of each part's whole document.
         overlap: tokens that a part may share with the previous one. If not 0, every start needs an end at the same
             position or that many tokens later, and every end a start.
-        may_be_cut: True if the end of a document may be missing.
-
-    Returns:
-        One (part, fault) for each document with a fault, in order of documents.
     """
     found: dict[int, tuple[int, str]] = {}
 

@@ -18,11 +18,7 @@ from corpora.verify.rows import Problems, token_range
 def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
     """List every problem of pairs on local disk.
 
-    Args:
-        documents: folder of their documents, if it was moved since the pairs were made.
-
-    Raises:
-        FarspanError: no finished pairs there, or not the documents they were made from.
+    ``documents``: folder of their documents, if it was moved since the pairs were made.
     """
     pairs = PairSet(folder, documents)
     check = PairsCheck(pairs.documents)

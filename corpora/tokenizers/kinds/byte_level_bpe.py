@@ -16,9 +16,6 @@ def train(texts: Iterable[str], vocab_size: int) -> HuggingFaceTokenizer:
 
     For one version of tokenizers, the result depends only on the texts and ``vocab_size``. A short text may give a
     smaller vocabulary than requested.
-
-    Raises:
-        FarspanError: the vocabulary is smaller than special tokens and bytes together.
     """
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     if vocab_size < 256 + len(special):

@@ -21,14 +21,8 @@ def train(texts: Iterable[str], vocab_size: int, max_lines: int = 5_000_000, see
     and U+2581, SentencePiece's sign for a space, three bytes. For one version of SentencePiece, the result depends only
     on the texts, their order, ``vocab_size``, ``max_lines`` and ``seed``.
 
-    Args:
-        texts: documents, read once; at most ``max_lines`` lines are held in memory.
-        vocab_size: number of ids, including bytes and special tokens.
-        max_lines: number of lines to sample if there are more.
-        seed: seed of the sample.
-
-    Raises:
-        FarspanError: the vocabulary is too large or too small for the text.
+    ``texts``: documents, read once; at most ``max_lines`` lines are held in memory. ``vocab_size``: number of ids,
+    including bytes and special tokens.
     """
     sentencepiece.SetRandomGeneratorSeed(seed)
     model = io.BytesIO()
