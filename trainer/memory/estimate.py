@@ -8,13 +8,13 @@ context or fragmentation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 
 import torch
 from torch import nn
 
-from trainer.choices import Checkpointing, ParallelMode, Reduction
+from trainer.choices import Checkpointing, ParallelMode
 from trainer.data.curriculum import Stage
 from trainer.memory.activations import Numbers, activations
 from trainer.model.build import make_model
@@ -56,19 +56,15 @@ class Setting:
     """Settings that affect the memory of a recipe's step and nothing else.
 
     Attributes:
-        micro_batch_size: micro-batch size of all stages; None for the recipe's.
         checkpointing: activation checkpointing; None for the recipe's.
         mode: parallel mode; None for the recipe's.
-        reduce: time at which sharded gradients are reduced; None for the recipe's.
         world_size: number of processes, one per device.
         local_size: number of processes on each machine.
         device: ``cuda`` or ``cpu``.
     """
 
-    micro_batch_size: int | None = None
     checkpointing: Checkpointing | None = None
     mode: ParallelMode | None = None
-    reduce: Reduction | None = None
     world_size: int = 1
     local_size: int = 8
     device: str = "cuda"
@@ -79,46 +75,6 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
     setting = setting or Setting()
     found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
     return max(found, key=lambda memory: memory.total)
-
-
-def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting | None = None) -> int:
-    """Find the largest micro-batch, up to the recipe's batch size, with which a step fits into ``capacity`` bytes.
-
-    Returns:
-        Number of sequences; 0 if not even one fits.
-    """
-    setting = setting or Setting()
-    fitting, too_many = 0, max(stage.batch_size for stage in recipe.curriculum) + 1
-    while too_many - fitting > 1:
-        middle = (fitting + too_many) // 2
-        if step_memory(recipe, vocab_size, replace(setting, micro_batch_size=middle)).total <= capacity:
-            fitting = middle
-        else:
-            too_many = middle
-    return fitting
-
-
-def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> list[list[str]]:
-    """List settings with which a step would fit into ``capacity`` bytes, as ``--set`` arguments, cheapest first."""
-    mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
-    ways = [(mode, reduce)]
-    if setting.world_size > 1:
-        sharded = mode if mode != "ddp" else "fsdp"
-        ways += [(sharded, reduce), (sharded, "micro_batch"), ("fsdp", reduce), ("fsdp", "micro_batch")]
-    present = setting.checkpointing or recipe.run.activation_checkpointing
-    largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.curriculum)
-    found = []
-    for way in dict.fromkeys(ways):
-        for checkpointing in _LEVELS[_LEVELS.index(present) :]:
-            tried = replace(setting, mode=way[0], reduce=way[1], checkpointing=checkpointing)
-            size = min(largest, largest_micro_batch(recipe, vocab_size, capacity, tried))
-            parts = [f"run.micro_batch_size={size}"] * (size != largest)
-            parts += [f"run.activation_checkpointing={checkpointing}"] * (checkpointing != present)
-            parts += [f"parallel.mode={way[0]}"] * (way[0] != mode)
-            parts += [f"parallel.reduce={way[1]}"] * (way[1] != reduce)
-            if size and parts:
-                found.append(parts)
-    return found
 
 
 def memory_rows(
@@ -182,7 +138,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
     counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, *_ in models]
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)
-    size = setting.micro_batch_size or stage.micro_batch_size
+    size = stage.micro_batch_size
     formats = Numbers(run.precision, setting.device, sharded=shards > 1)
     mode = setting.checkpointing or run.activation_checkpointing
     weights, gradients = 4 * numbers, 4 * numbers
@@ -190,8 +146,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
         # parameters outside the layers, and two layers, are gathered
         gathered = sum(each.ends for each in counted) + 2 * max(each.layer for each in counted)
         weights = weights // shards + gathered * formats.narrow
-        once = (setting.reduce or recipe.parallel.reduce) == "step"
-        if not once or stage.batch_size <= size * setting.world_size:
+        if recipe.parallel.reduce != "step" or stage.batch_size <= size * setting.world_size:
             gradients = gradients // shards + gathered * 4
     elif formats.casts:
         weights += 2 * numbers  # autocast caches its copies

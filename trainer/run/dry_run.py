@@ -11,7 +11,7 @@ from torch import Tensor
 from corpora.errors import FarspanError, out_of_memory
 from trainer.data.batch import Batch
 from trainer.data.curriculum import Stage
-from trainer.memory.estimate import Setting, cures, step_memory
+from trainer.memory.estimate import Setting, step_memory
 from trainer.optim.adafactor import Adafactor
 from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
@@ -59,17 +59,13 @@ def _missing_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def _message(recipe: Recipe, stage: Stage, vocab_size: int, setting: Setting, capacity: int) -> str:
-    """Describe the batch that failed, its estimated memory, and settings that would fit."""
+    """Describe the batch that failed and its estimated memory."""
     need = step_memory(recipe, vocab_size, setting)
-    # The estimate leaves some memory out, and must not propose the setting that has just failed.
-    limit = min(int(0.92 * capacity), int(0.9 * need.total))
-    found = [" ".join(f"--set {one}" for one in parts) for parts in cures(recipe, vocab_size, limit, setting)]
-    cure = f"by estimate these fit: {', or '.join(found)}" if found else (
-        "by estimate only shorter sequences, a smaller model or more devices help"
-    )  # fmt: skip
     parts = ", ".join(f"{name} {size / 2**30:.1f}" for name, size in vars(need).items())
+    shard = ", parallel.mode=fsdp" if setting.world_size > 1 and recipe.parallel.mode == "ddp" else ""
     return (
         f"out of memory before the first step, with {stage.micro_batch_size} x {stage.data.source_length} source and "
         f"{stage.data.target_length} target positions: the device has {capacity / 2**30:.1f} GiB, a step needs about "
-        f"{need.total / 2**30:.1f} ({parts}); {cure}"
+        f"{need.total / 2**30:.1f} ({parts}); set a lower run.micro_batch_size, run.activation_checkpointing=layer"
+        f"{shard} or shorter sequences (--estimate {vocab_size} prints what a step needs)"
     )

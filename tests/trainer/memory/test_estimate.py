@@ -13,7 +13,7 @@ import torch
 from corpora.errors import FarspanError
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.curriculum import StageConfig
-from trainer.memory.estimate import Setting, cures, largest_micro_batch, memory_rows, step_memory
+from trainer.memory.estimate import Setting, memory_rows, step_memory
 from trainer.model.build import build_model
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.recipe import load_recipe
@@ -55,10 +55,12 @@ def test_shards_divide_what_copies_do_not():
     assert shards.weights < copies.weights
     # Batches of 256 on 16 devices are several micro-batches: gradients wait for the last of them.
     assert shards.gradients == copies.gradients
-    single = step_memory(recipe, VOCAB, Setting(mode="fsdp", world_size=16, micro_batch_size=16))
+    wide = load_recipe("bart_ls_base", ["run.micro_batch_size=16"])
+    single = step_memory(wide, VOCAB, Setting(mode="fsdp", world_size=16))
     assert single.gradients < copies.gradients
     # Unless they are reduced after each.
-    each = step_memory(recipe, VOCAB, Setting(mode="fsdp", reduce="micro_batch", world_size=16))
+    at_once = load_recipe("bart_ls_base", ["parallel.reduce=micro_batch"])
+    each = step_memory(at_once, VOCAB, Setting(mode="fsdp", world_size=16))
     assert each.gradients == single.gradients
     assert replace(each, gradients=0) == replace(shards, gradients=0)
 
@@ -82,37 +84,6 @@ def test_the_longest_stage_decides():
     staged = replace(recipe, run=run, stages=(StageConfig(steps=10, data=short), StageConfig(steps=10)))
     assert step_memory(staged, VOCAB) == step_memory(recipe, VOCAB)
     assert step_memory(replace(recipe, data=short), VOCAB).total < step_memory(recipe, VOCAB).total
-
-
-@pytest.mark.parametrize("checkpointing", ["none", "selective", "layer"])
-def test_the_largest_micro_batch_is_the_last_that_fits(checkpointing):
-    recipe, setting = load_recipe("bart_ls_large"), Setting(checkpointing=checkpointing)
-    found = largest_micro_batch(recipe, VOCAB, 40 * GIB, setting)
-    needs = [step_memory(recipe, VOCAB, replace(setting, micro_batch_size=size)).total for size in (found, found + 1)]
-    assert needs[0] <= 40 * GIB < needs[1]
-    assert largest_micro_batch(recipe, VOCAB, GIB, setting) == 0
-    assert largest_micro_batch(recipe, VOCAB, 10**6 * GIB, setting) == recipe.run.batch_size
-
-
-def test_cures_fit_and_change_something():
-    recipe = load_recipe("bart_ls_large", ["run.activation_checkpointing=none", "run.micro_batch_size=8"])
-    found = cures(recipe, VOCAB, 24 * GIB, Setting(world_size=4))
-    assert ["run.activation_checkpointing=layer"] in found
-    for changes in found:
-        changed = load_recipe(
-            "bart_ls_large", ["run.activation_checkpointing=none", "run.micro_batch_size=8", *changes]
-        )
-        assert changed != recipe
-        assert step_memory(changed, VOCAB, Setting(world_size=4)).total <= 24 * GIB
-    assert cures(recipe, VOCAB, GIB, Setting(world_size=1)) == []
-
-
-def test_a_cure_may_be_that_gradients_are_reduced_at_once():
-    """With the recipe's own micro-batch nothing else is left where all is sharded and computed again."""
-    recipe = load_recipe("bart_ls_large", ["parallel.mode=fsdp"])
-    setting = Setting(world_size=8)
-    least = step_memory(recipe, VOCAB, setting).total - 1
-    assert cures(recipe, VOCAB, least, setting) == [["parallel.reduce=micro_batch"]]
 
 
 def test_a_generator_is_counted_too():

@@ -73,7 +73,7 @@ def test_an_encoder_alone_is_asked_about_a_part_of_its_source():
         MemoryError(),
     ],
 )
-def test_out_of_memory_says_what_was_tried_and_what_fits(error):
+def test_out_of_memory_says_what_was_tried_and_what_helps(error):
     recipe = toy_recipe("unused", micro_batch_size=6, activation_checkpointing="none")
 
     def passes(stage, batches):
@@ -84,7 +84,8 @@ def test_out_of_memory_says_what_was_tried_and_what_fits(error):
         dry_run(passes, optimizer, Seq2SeqUnit(recipe), VOCAB, World.alone())
     said = str(raised.value)
     assert "6 x 24 source and 12 target positions" in said
-    assert "--set run.activation_checkpointing=layer" in said or "--set run.micro_batch_size=" in said
+    assert "set a lower run.micro_batch_size, run.activation_checkpointing=layer or shorter" in said
+    assert f"--estimate {VOCAB}" in said
     assert raised.value.__cause__ is error
 
 
