@@ -97,9 +97,6 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
 
     Yields:
         Bytes of the range read so far.
-
-    Raises:
-        DamagedFile: the archive is truncated or damaged.
     """
     seen: set[str] = set()
     with files.open(piece.path) as file:
@@ -273,11 +270,7 @@ class _Header(tarfile.TarInfo):
 
 
 def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yield the headers from the current position of ``stream``, each with the archive that opens it.
-
-    Raises:
-        DamagedFile: a damaged header, or an archive without end mark.
-    """
+    """Yield the headers from the current position of ``stream``, each with the archive that opens it."""
     place = stream.tell()
     try:
         archive = tarfile.TarFile(fileobj=stream, tarinfo=_Header, errors="surrogateescape")

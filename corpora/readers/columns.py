@@ -32,9 +32,6 @@ def check_batch(batch: pa.RecordBatch) -> None:
     """Check that all offsets, lengths and indices of a batch are inside its buffers; others can crash Arrow.
 
     Text that is not UTF-8 is a bad record, not damage of the file.
-
-    Raises:
-        ArrowInvalid: the batch is damaged.
     """
     for column in batch.columns:
         kind = _as_bytes(column.type)
@@ -177,11 +174,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
 
 
 def _decoded(value: Any, meaning: str, limit: int) -> Any:
-    """Decode a value that Arrow gives as bytes, and check the length of text.
-
-    Raises:
-        BadRecord: it is not UTF-8, or has more than ``limit`` bytes.
-    """
+    """Decode a value that Arrow gives as bytes, and check the length of text."""
     if isinstance(value, bytes):
         try:
             value = value.decode()

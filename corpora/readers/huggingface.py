@@ -16,11 +16,7 @@ _STATE = "state.json"
 
 
 def data_files(paths: Sequence[str]) -> list[str]:
-    """Remove descriptions and caches of saved datasets from the given files, keeping the order.
-
-    Raises:
-        FarspanError: a dataset's ``state.json`` is not valid, or a file that it names is missing.
-    """
+    """Remove descriptions and caches of saved datasets from the given files, keeping the order."""
     present = set(paths)
     named: dict[str, set[str]] = {}
     for path in paths:

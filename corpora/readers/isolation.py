@@ -38,10 +38,6 @@ def call(function: str, place: str | Range, files: Files, *arguments: Any) -> It
 
     Yields:
         The parts of its result if that is an iterator, else the result.
-
-    Raises:
-        CrashedReader: the process crashed; parts yielded before are valid.
-        FarspanError, OSError: raised by the function.
     """
     path = place if isinstance(place, str) else place.path
     size = files.size(path)

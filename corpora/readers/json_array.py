@@ -90,11 +90,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:
-    """Yield the pieces from the value of ``field`` on, which is a field of the object that they start with.
-
-    Raises:
-        OSError: the pieces start with anything else.
-    """
+    """Yield the pieces from the value of ``field`` on, which is a field of the object that they start with."""
     scalar = rb'(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)'
     begin = re.compile(
         rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+'
@@ -129,11 +125,7 @@ class _Elements(Lines):
             self._chunks = _from_field(self._chunks, field)
 
     def __iter__(self) -> Iterator[list[Line]]:
-        """Yield the elements chunk by chunk.
-
-        Raises:
-            DamagedFile: the file ends inside the array, is damaged, or continues after it.
-        """
+        """Yield the elements chunk by chunk."""
         scan = _Scan(self._limit)
         try:
             for chunk in self._chunks:

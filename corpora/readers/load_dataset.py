@@ -74,11 +74,7 @@ def is_data_set(path: str) -> bool:
 
 
 def find_split(text: str) -> Split:
-    """Find the split that ``hf:NAME[@REVISION][:CONFIG[:SPLIT]]`` names, with the commit of a data set of the hub.
-
-    Raises:
-        FarspanError: ``datasets`` is missing, or cannot open the data set, the configuration or the split.
-    """
+    """Find the split that ``hf:NAME[@REVISION][:CONFIG[:SPLIT]]`` names, with the commit of a data set of the hub."""
     name, _, rest = text.removeprefix(PREFIX).partition(":")
     config, _, split = rest.partition(":")
     revision = files = ""
@@ -118,11 +114,7 @@ def parse_path(path: str) -> Split:
 
 
 def size(path: str) -> int:
-    """Return the bytes of a split's files; if these are unknown, the bytes of its table, or 0.
-
-    Raises:
-        FarspanError: as by ``find_split``.
-    """
+    """Return the bytes of a split's files; if these are unknown, the bytes of its table, or 0."""
     return sum(_opened(path)[1])
 
 
@@ -135,9 +127,6 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read the shards of a range; each row is a record.
 
     Damage ends its own shard only.
-
-    Raises:
-        FarspanError: the hub cannot be reached, which is not damage.
     """
     stream, sizes = _opened(piece.path)
     if sum(sizes) != piece.size:

@@ -74,11 +74,7 @@ def state_of(path: str, files: Files) -> FileState:
 
 
 def format_of(path: str, options: ReadOptions) -> str:
-    """Return the format to read ``path`` in.
-
-    Raises:
-        FarspanError: no format is given and the suffix is unknown, or files of this format cannot be compressed.
-    """
+    """Return the format to read ``path`` in."""
     if load_dataset.is_data_set(path):
         if options.format:
             raise FarspanError(f"{path}: its own description gives the format; leave --format {options.format} out")
@@ -111,9 +107,6 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     """Split a file into ranges of about ``target_bytes`` if its format allows it; at least one.
 
     An unreadable file, a dangling link and a pipe are one range each, and give one reject.
-
-    Raises:
-        FarspanError: the format is unknown, ``target_bytes`` is not positive, or the file vanished.
     """
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
@@ -168,9 +161,6 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     from the beginning of the member, frame or stream that the checksum covers.
 
     A file without a good record is lost as a whole, unless it is so small that it is merely empty.
-
-    Raises:
-        FarspanError: the file disappeared or changed since the range was planned.
     """
     position = good = bad = lost = 0
     last = BlockBuilder(piece.path, options)
@@ -245,9 +235,6 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     """Check that the first good records of a file have the fields that the options name.
 
     A file that cannot be read, or has no good record at its beginning, passes: reading it gives rejects.
-
-    Raises:
-        FarspanError: the format is unknown, or a field is missing; lists the existing ones.
     """
     format = format_of(path, options)
     options = reader(format).resolve(options)

@@ -40,11 +40,7 @@ def compression(path: str) -> str | None:
 
 
 def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yield the decompressed bytes of ``file`` in pieces of a few MiB at most.
-
-    Raises:
-        STREAM_ERRORS: damage, after everything before it was yielded; ``EOFError`` for a truncated file.
-    """
+    """Yield the decompressed bytes of ``file`` in pieces of a few MiB at most."""
     kind = compression(path)
     if kind is None:
         yield from iter(partial(_read, file), b"")
@@ -150,20 +146,12 @@ class Line(NamedTuple):
     size: int
 
     def check_size(self, limit: int) -> None:
-        """Check the length of the line.
-
-        Raises:
-            BadRecord: it is longer than ``limit`` bytes, so ``data`` is only its beginning.
-        """
+        """Check the length of the line."""
         if self.size > limit:
             raise BadRecord("too_long", f"{self.size:,} bytes, more than --max-record-bytes {limit:,}")
 
     def text(self) -> str:
-        """Decode strict UTF-8, without a byte order mark at the stream's beginning.
-
-        Raises:
-            BadRecord: it is not UTF-8.
-        """
+        """Decode strict UTF-8, without a byte order mark at the stream's beginning."""
         data = self.data.removeprefix(codecs.BOM_UTF8) if self.offset == 0 else self.data
         try:
             return data.decode()
@@ -227,11 +215,7 @@ class Lines:
         return max(0, min(self._file.tell() - self._start, self._piece.bytes))
 
     def __iter__(self) -> Iterator[list[Line]]:
-        """Yield the lines chunk by chunk.
-
-        Raises:
-            DamagedFile: the file is damaged; raised after all complete lines before the damage.
-        """
+        """Yield the lines chunk by chunk."""
         offset, size = self._first_line(), 0  # of the line being read
         held: list[bytes] = []  # its pieces; only its beginning once it is too long
         while offset < self._stop:

@@ -45,9 +45,6 @@ class Input:
         """Find the files of ``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
 
         A PATTERN that begins with ``hf:`` names a data set; see ``corpora.readers.load_dataset``.
-
-        Raises:
-            FarspanError: nothing matches, a saved dataset is incomplete, or ``datasets`` cannot open a data set.
         """
         name, given, pattern = text.partition("=")
         if not given or "/" in name or os.path.exists(text):
@@ -85,11 +82,7 @@ class Input:
         return tuple(cls.parse(text, read) for text in texts)
 
     def relative(self, path: str) -> str:
-        """Return the name of a file in ids: its path below the root, in UTF-8 for any locale.
-
-        Raises:
-            FarspanError: the name is not valid UTF-8.
-        """
+        """Return the name of a file in ids: its path below the root, in UTF-8 for any locale."""
         name = path[len(self.root) :].lstrip("/")
         try:
             # names are bytes, which Python decodes by the locale; ids are always UTF-8
@@ -138,11 +131,7 @@ def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
 
 
 def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
-    """Read options of each source, sorted by source.
-
-    Raises:
-        FarspanError: the inputs of one source have different read options.
-    """
+    """Read options of each source, sorted by source."""
     reads: dict[str, ReadOptions] = {}
     for item in sorted(inputs, key=lambda item: item.source):
         if reads.setdefault(item.source, item.read) != item.read:
@@ -159,11 +148,7 @@ def revisions_of(inputs: tuple[Input, ...]) -> dict[str, str]:
 
 
 def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
-    """Refuse different files that would give documents the same ids.
-
-    Raises:
-        FarspanError: there are such files.
-    """
+    """Refuse different files that would give documents the same ids."""
     names: dict[tuple[str, str], str] = {}
     for source, name, path in every_file(inputs):
         other = names.setdefault((source, name), path)
@@ -175,11 +160,7 @@ def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
 
 
 def outside(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
-    """Leave out files in ``folder``, the output, where an earlier run of the same job may have left some.
-
-    Raises:
-        FarspanError: the output of another job is among the files.
-    """
+    """Leave out files in ``folder``, the output, where an earlier run of the same job may have left some."""
     kept = tuple(
         replace(item, paths=tuple(path for path in item.paths if not path.startswith(folder + "/"))) for item in inputs
     )

@@ -39,21 +39,12 @@ from pipelines.engine.paths import shard_paths, work_paths
 
 
 def plan_raw(raw: RawText, options: Documents) -> Job:
-    """Plan the job for the files that ``raw`` names.
-
-    Raises:
-        FarspanError: nothing matches, or as ``plan``.
-    """
+    """Plan the job for the files that ``raw`` names."""
     return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
 
 def plan(options: Documents) -> Job:
-    """Check the options, look up the size of every input and declare the tasks.
-
-    Raises:
-        FarspanError: two inputs would give equal ids, one source has two different read options, or an option is out of
-            range.
-    """
+    """Check the options, look up the size of every input and declare the tasks."""
     output = absolute(options.output)
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)

@@ -18,21 +18,13 @@ from pipelines.documents.options import TokenizerTraining
 
 
 def command(options: TokenizerTraining) -> None:
-    """Run ``farspan tokenizer train``.
-
-    Raises:
-        FarspanError: as ``train``.
-    """
+    """Run ``farspan tokenizer train``."""
     message = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
     result(message, output=options.output)
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
-    """Train and save a tokenizer; return a line with its properties and the number of bad records.
-
-    Raises:
-        FarspanError: no input, no text, a field that the records lack, or a size that does not fit.
-    """
+    """Train and save a tokenizer; return a line with its properties and the number of bad records."""
     parsed = Input.parse_all(inputs, read)
     for item in parsed:
         check_first(item)

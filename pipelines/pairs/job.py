@@ -27,20 +27,12 @@ from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
 
 
 def plan_raw(raw: RawPairs, options: Pairs) -> Job:
-    """Plan the job for the files that ``raw`` names.
-
-    Raises:
-        FarspanError: nothing matches, or as ``plan``.
-    """
+    """Plan the job for the files that ``raw`` names."""
     return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
 
 def plan(options: Pairs) -> Job:
-    """Check the options against the documents, look up the size of every input and declare the tasks.
-
-    Raises:
-        FarspanError: no finished documents, a source that they do not have, or an input that cannot be read.
-    """
+    """Check the options against the documents, look up the size of every input and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     options = replace(options, inputs=outside(options.inputs, output))
     refuse_equal_ids(options.inputs)
@@ -73,11 +65,7 @@ def plan(options: Pairs) -> Job:
 
 
 def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
-    """Refuse a source without documents.
-
-    Raises:
-        FarspanError: there is such a source; the message names the sources of the documents.
-    """
+    """Refuse a source without documents."""
     known = sorted(documents.manifest.counts)
     for source in reads:
         if source not in known:

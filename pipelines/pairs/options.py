@@ -43,11 +43,7 @@ class RawPairs:
 
     @property
     def read(self) -> ReadOptions:
-        """Options of reading the pairs.
-
-        Raises:
-            FarspanError: there is no such data set.
-        """
+        """Options of reading the pairs."""
         if self.format not in DATA_SETS:
             plain = "; JSON lines and Parquet are --format pairs" if self.format in FORMATS else ""
             hint = plain or nearest(self.format, DATA_SETS)

@@ -97,11 +97,7 @@ def _bytes(file: BinaryIO, message: _Message) -> bytes:
 
 
 def _walk(file: BinaryIO, size: int) -> _Layout:
-    """Read the headers of all messages of a file of ``size`` bytes.
-
-    Raises:
-        ArrowInvalid: not an Arrow file or stream.
-    """
+    """Read the headers of all messages of a file of ``size`` bytes."""
     is_file = file.read(len(_MAGIC)) == _MAGIC
     place = 8 if is_file else 0
     batches: list[tuple[_Message, int]] = []

@@ -27,11 +27,7 @@ def add(block: BlockBuilder, line: Line) -> None:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Map the fields of the first records to the text characters in each; empty without valid records.
-
-    Raises:
-        FarspanError: the file is a single JSON document, not lines.
-    """
+    """Map the fields of the first records to the text characters in each; empty without valid records."""
     lines = _first_lines(path, files)
     found = text_by_field(lines)
     if not found and lines and _DOCUMENT.match(lines[0].data):

@@ -34,11 +34,7 @@ def _add(block: BlockBuilder, line: Line) -> None:
 
 
 def dialogue(interview: dict[str, Any]) -> str:
-    """Join the turns of an interview, one per line; line ends inside an utterance become spaces.
-
-    Raises:
-        BadRecord: ``utt`` and ``speaker`` are not two lists of strings of equal length.
-    """
+    """Join the turns of an interview, one per line; line ends inside an utterance become spaces."""
     turns, speakers = interview.get("utt"), interview.get("speaker")
     for name, value in (("utt", turns), ("speaker", speakers)):
         if name not in interview:

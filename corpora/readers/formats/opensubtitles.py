@@ -117,11 +117,7 @@ class _Film:
         self._parser.EntityDeclHandler = self._entity
 
     def feed(self, data: bytes, last: bool = False) -> None:
-        """Parse a piece of the document.
-
-        Raises:
-            BadRecord: it is not XML, or declares entities.
-        """
+        """Parse a piece of the document."""
         try:
             self._parser.Parse(data, last)
         except (expat.ExpatError, ValueError, LookupError) as error:

@@ -17,11 +17,7 @@ def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Read the whole file as one record, with unchanged line ends.
-
-    Raises:
-        DamagedFile: the file is truncated or damaged, so there is no record.
-    """
+    """Read the whole file as one record, with unchanged line ends."""
     limit = block.options.max_record_bytes
     pieces: list[bytes] = []
     size = 0

@@ -134,11 +134,7 @@ class Place:
         return split_named(self.name.partition(".json")[0]) or _SPLITS.get((*self.folders, "")[0].lower())
 
     def read_beside(self, relative: str) -> bytes:
-        """Read another file of the data set, by its path from the folder of this one.
-
-        Raises:
-            BadRecord: it cannot be read.
-        """
+        """Read another file of the data set, by its path from the folder of this one."""
         scheme, sign, folder = posixpath.dirname(self.path).rpartition("://")
         # only the local disk follows `..`
         path = scheme + sign + posixpath.normpath(posixpath.join(folder, relative))

@@ -13,11 +13,7 @@ Item = TypeVar("Item")
 
 
 def filled_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the text in field ``name``, which must not be blank.
-
-    Raises:
-        BadRecord: the field is missing, null, not a string, or blank.
-    """
+    """Return the text in field ``name``, which must not be blank."""
     value = text_of(record, name)
     if not value or value.isspace():
         raise BadRecord("empty_text", f"{name!r} is empty or blank")
@@ -25,20 +21,12 @@ def filled_text(record: Mapping[str, Any], name: str) -> str:
 
 
 def optional_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the text in field ``name``; empty if the field is missing or null.
-
-    Raises:
-        BadRecord: it is not a string.
-    """
+    """Return the text in field ``name``; empty if the field is missing or null."""
     return "" if record.get(name) is None else text_of(record, name)
 
 
 def filled_texts(record: Mapping[str, Any], name: str) -> list[str]:
-    """Return the strings of the list in field ``name`` that are not blank; at least one.
-
-    Raises:
-        BadRecord: the field is missing, not a list of strings, or all of them are blank.
-    """
+    """Return the strings of the list in field ``name`` that are not blank; at least one."""
     texts = [text for text in list_of(record, name, str) if text and not text.isspace()]
     if not texts:
         raise BadRecord("empty_text", f"{name!r} has no text in it")
@@ -46,11 +34,7 @@ def filled_texts(record: Mapping[str, Any], name: str) -> list[str]:
 
 
 def list_of(record: Mapping[str, Any], name: str, kind: type[Item]) -> list[Item]:
-    """Return the list in field ``name``, which may be empty.
-
-    Raises:
-        BadRecord: the field is missing, or not a list of values of type ``kind``.
-    """
+    """Return the list in field ``name``, which may be empty."""
     value = _field(record, name)
     if not isinstance(value, list):
         raise BadRecord("not_a_list", f"{name!r} is of type {type(value).__name__}")
@@ -60,11 +44,7 @@ def list_of(record: Mapping[str, Any], name: str, kind: type[Item]) -> list[Item
 
 
 def object_of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in field ``name``.
-
-    Raises:
-        BadRecord: the field is missing or not an object.
-    """
+    """Return the object in field ``name``."""
     value = _field(record, name)
     if not isinstance(value, dict):
         raise BadRecord("not_an_object", f"{name!r} is of type {type(value).__name__}")
@@ -72,11 +52,7 @@ def object_of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def id_of(record: Mapping[str, Any], name: str) -> str:
-    """Return the id in field ``name``, a string or whole number, as a string.
-
-    Raises:
-        BadRecord: the field is missing, blank, or of another type.
-    """
+    """Return the id in field ``name``, a string or whole number, as a string."""
     value = _field(record, name)
     if (isinstance(value, str) and value.strip()) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
@@ -96,9 +72,6 @@ def text_beside(place: Place, *names: str) -> str:
 
     Args:
         names: at least one path, from the folder of the place's file.
-
-    Raises:
-        BadRecord: there is no such file, or it is blank or not UTF-8.
     """
     missing: list[BadRecord] = []
     for name in names:

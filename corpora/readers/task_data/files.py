@@ -201,11 +201,7 @@ def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
 
 
 def whole_file(path: str, files: Files) -> bytes:
-    """Read a whole file, decompressed.
-
-    Raises:
-        DamagedFile: it is truncated or damaged.
-    """
+    """Read a whole file, decompressed."""
     pieces: list[bytes] = []
     with files.open(path) as file:
         try:
@@ -216,11 +212,7 @@ def whole_file(path: str, files: Files) -> bytes:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Parse a file that is one JSON object.
-
-    Raises:
-        BadRecord: it is not UTF-8, or not a JSON object.
-    """
+    """Parse a file that is one JSON object."""
     return Line(0, data, len(data)).record()
 
 
@@ -232,11 +224,7 @@ def as_object(value: Any) -> dict[str, Any]:
 
 
 def text_of(record: Mapping[str, Any], name: str) -> str:
-    """Return a field that has to be a string.
-
-    Raises:
-        BadRecord: it is missing, null or not a string.
-    """
+    """Return a field that has to be a string."""
     if name not in record:
         raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
     value = record[name]
@@ -246,11 +234,7 @@ def text_of(record: Mapping[str, Any], name: str) -> str:
 
 
 def texts_of(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field that has to be a list of strings.
-
-    Raises:
-        BadRecord: it is missing or anything else.
-    """
+    """Return a field that has to be a list of strings."""
     value = record.get(name)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         shown = json.dumps(value, default=str)[:100]

@@ -52,11 +52,7 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
 
 
 def parse(rows: list[Row], place: Place) -> RawTask:
-    """Parse a chapter or book and its summaries.
-
-    Raises:
-        BadRecord: the text or all summaries are missing.
-    """
+    """Parse a chapter or book and its summaries."""
     good: list[tuple[str, str]] = []
     bad: list[BadRecord] = []
     for row in rows:
@@ -81,11 +77,7 @@ def parse(rows: list[Row], place: Place) -> RawTask:
 
 
 def summary_of(row: dict[str, Any], place: Place) -> str:
-    """Read the summary that a row names.
-
-    Raises:
-        BadRecord: no such file, or no summary in it.
-    """
+    """Read the summary that a row names."""
     name = _safe(filled_text(row, "summary_path"))
     text = text_beside(place, *(root + name for root in _ROOTS))
     try:

@@ -26,11 +26,7 @@ OPTIONS = {"Entailment": "Entailment", "Contradiction": "Contradiction", "NotMen
 
 
 def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
-    """Yield the contracts of a file, each with all hypotheses.
-
-    Raises:
-        BadRecord: the file is not one JSON object with ``documents`` and ``labels``.
-    """
+    """Yield the contracts of a file, each with all hypotheses."""
     file = json_object(data)
     labels = object_of(file, "labels")
     for number, document in enumerate(list_of(file, "documents", dict)):
@@ -41,11 +37,7 @@ def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadReco
 
 
 def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
-    """Parse a contract and its hypotheses.
-
-    Raises:
-        BadRecord: no id or text, or not exactly one set of annotations.
-    """
+    """Parse a contract and its hypotheses."""
     key = id_of(document, "id")
     sets = list_of(document, "annotation_sets", dict)
     if len(sets) != 1:

@@ -32,11 +32,7 @@ _RECOMMENDATIONS = re.compile(r"\s*what gao recommends\s*", re.IGNORECASE)
 
 
 def ids(data: bytes, place: Place) -> list[tuple[str, str]]:
-    """List the ids in a file, each as ``agency/id``.
-
-    Raises:
-        BadRecord: the file's name does not name an agency.
-    """
+    """List the ids in a file, each as ``agency/id``."""
     if not (name := _IDS.fullmatch(place.name)):
         raise BadRecord("unsafe_name", f"{place.name} is not called gao_train.ids, crs_valid.ids or similar")
     keys = [f"{name[1]}/{line.strip()}" for line in data.decode(errors="replace").splitlines() if line.strip()]
@@ -44,11 +40,7 @@ def ids(data: bytes, place: Place) -> list[tuple[str, str]]:
 
 
 def parse_id(key: str, place: Place) -> RawTask:
-    """Parse the report of an entry.
-
-    Raises:
-        BadRecord: no such file, or a broken one.
-    """
+    """Parse the report of an entry."""
     if not re.fullmatch(r"(gao|crs)/[^/\\]+", key) or key.endswith(("/..", "/.")):
         raise BadRecord("unsafe_name", f"{key[:100]!r} is not the id of a report")
     report = json_object(text_beside(place, f"../{key}.json").encode())
@@ -64,11 +56,7 @@ def parse_id(key: str, place: Place) -> RawTask:
 
 
 def parse_line(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse a line with ``report`` or ``document``, and ``summary``.
-
-    Raises:
-        BadRecord: one of them is missing.
-    """
+    """Parse a line with ``report`` or ``document``, and ``summary``."""
     text = filled_text(record, "report" if "report" in record else "document")
     key = text_key(text)
     name = record.get("id")
@@ -76,11 +64,7 @@ def parse_line(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def lines_of(section: dict[str, Any]) -> Iterator[str]:
-    """Yield title, paragraphs and subsections of a section, in order.
-
-    Raises:
-        BadRecord: the section is broken, or nested more deeply than Python can follow.
-    """
+    """Yield title, paragraphs and subsections of a section, in order."""
     try:
         yield from _lines(section)
     except RecursionError:

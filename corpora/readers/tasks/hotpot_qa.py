@@ -25,11 +25,7 @@ from corpora.readers.task_data.files import json_records
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse a question and its paragraphs.
-
-    Raises:
-        BadRecord: no id, question or paragraph, or a broken paragraph.
-    """
+    """Parse a question and its paragraphs."""
     paragraphs = [paragraph_of(item) for item in list_of(record, "context", list)]
     if not paragraphs:
         raise BadRecord("empty_text", "'context' has no paragraph")
@@ -50,11 +46,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def paragraph_of(item: list[Any]) -> tuple[str, RawDocument]:
-    """Return the title of a paragraph and its document.
-
-    Raises:
-        BadRecord: it is not a title and a list of sentences.
-    """
+    """Return the title of a paragraph and its document."""
     match item:
         case [str(title), list(sentences)] if all(isinstance(sentence, str) for sentence in sentences):
             text = f"{title}\n{''.join(sentences).strip()}".strip()

@@ -32,11 +32,7 @@ _SIZE = 1 << 20
 
 
 def parse(cluster: str, summary: str, place: Place) -> RawTask:
-    """Make the pair of a cluster; its documents are named by the place and their numbers.
-
-    Raises:
-        BadRecord: no article has any text, or there is no summary.
-    """
+    """Make the pair of a cluster; its documents are named by the place and their numbers."""
     numbers = [number for number, article in enumerate(split_articles(cluster)) if article]
     if not numbers:
         raise BadRecord("empty_cluster", "no article has any text")
@@ -51,11 +47,7 @@ def parse(cluster: str, summary: str, place: Place) -> RawTask:
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-    """Split a file as ``plan_lines`` does.
-
-    Raises:
-        FarspanError: it is not a ``.src`` or JSON file, or a ``.src`` file without its ``.tgt`` file.
-    """
+    """Split a file as ``plan_lines`` does."""
     if not _is_json(path):
         summaries_of(path, files)
     return plan_lines(path, files, target_bytes)
@@ -123,11 +115,7 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def summaries_of(path: str, files: Files) -> str:
-    """Return the ``.tgt`` file of a ``.src`` file.
-
-    Raises:
-        FarspanError: the name has no ``.src`` in it, or there is no such file.
-    """
+    """Return the ``.tgt`` file of a ``.src`` file."""
     folder, name = posixpath.split(path)
     if ".src" not in name:
         raise FarspanError(f"{path}: not a file of Multi-News; give .src files beside their .tgt files, or JSON lines")

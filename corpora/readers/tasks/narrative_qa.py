@@ -34,20 +34,12 @@ Story = tuple[dict[str, str], list[dict[str, str]]]  # a row about a story, and 
 
 
 def stories(data: bytes, place: Place) -> list[tuple[str, Story]]:
-    """List the stories of ``documents.csv``, each with its questions.
-
-    Raises:
-        BadRecord: no ``qaps.csv`` beside it, or a column is missing.
-    """
+    """List the stories of ``documents.csv``, each with its questions."""
     return with_questions(table_of(data, place.name, ("document_id", "set", "kind")), place.read_beside("qaps.csv"))
 
 
 def with_questions(rows: list[dict[str, str]], data: bytes) -> list[tuple[str, Story]]:
-    """Join rows about stories with the rows of ``qaps.csv`` by id.
-
-    Raises:
-        BadRecord: ``data`` is not that table.
-    """
+    """Join rows about stories with the rows of ``qaps.csv`` by id."""
     questions: dict[str, list[dict[str, str]]] = {}
     for row in table_of(data, "qaps.csv", ("document_id", "question", "answer1")):
         questions.setdefault(row["document_id"], []).append(row)
@@ -55,11 +47,7 @@ def with_questions(rows: list[dict[str, str]], data: bytes) -> list[tuple[str, S
 
 
 def table_of(data: bytes, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """Parse a table that has at least the given columns.
-
-    Raises:
-        BadRecord: it is not UTF-8, not a table, or lacks a column.
-    """
+    """Parse a table that has at least the given columns."""
     try:
         table = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), restval="")
         if lacking := [column for column in columns if column not in (table.fieldnames or ())]:
@@ -72,11 +60,7 @@ def table_of(data: bytes, name: str, columns: tuple[str, ...]) -> list[dict[str,
 
 
 def parse(story: Story, place: Place) -> RawTask:
-    """Parse a story and its questions.
-
-    Raises:
-        BadRecord: no story, or no text in it.
-    """
+    """Parse a story and its questions."""
     row, questions = story
     if not re.fullmatch(r"[\w-]+", place.key):
         raise BadRecord("unsafe_name", f"{place.key[:100]!r} is not the id of a story")
@@ -104,11 +88,7 @@ def questions_about(
 
 
 def answers_of(question: dict[str, Any]) -> list[str]:
-    """Return the one or two answers, stripped.
-
-    Raises:
-        BadRecord: both are empty.
-    """
+    """Return the one or two answers, stripped."""
     answers = [text.strip() for name in ("answer1", "answer2") if (text := question.get(name) or "").strip()]
     if not answers:
         raise BadRecord("no_answer", f"the question {question['question'][:100]!r} has no answer")
@@ -116,11 +96,7 @@ def answers_of(question: dict[str, Any]) -> list[str]:
 
 
 def story_text(data: bytes) -> str:
-    """Return the story in a downloaded file: decoded, without markup and Project Gutenberg's header and licence.
-
-    Raises:
-        BadRecord: it is compressed, or has no text.
-    """
+    """Return the story in a downloaded file: decoded, without markup and Project Gutenberg's header and licence."""
     if data.startswith(_COMPRESSED):
         raise BadRecord("compressed_file", "the story is compressed; unpack it, as download_stories.sh does")
     text = _decoded(data)

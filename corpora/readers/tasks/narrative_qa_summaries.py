@@ -17,21 +17,13 @@ from corpora.readers.tasks.narrative_qa import Story, questions_about, table_of,
 
 
 def summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
-    """List the summaries of the table, each with its questions.
-
-    Raises:
-        BadRecord: no ``qaps.csv``, or a column is missing.
-    """
+    """List the summaries of the table, each with its questions."""
     rows = table_of(data, place.name, ("document_id", "set", "summary"))
     return with_questions(rows, text_beside(place, "../../qaps.csv", "qaps.csv").encode())
 
 
 def parse(story: Story, place: Place) -> RawTask:
-    """Parse a summary and its questions.
-
-    Raises:
-        BadRecord: no summary.
-    """
+    """Parse a summary and its questions."""
     row, questions = story
     return questions_about(RawDocument(place.key, filled_text(row, "summary").strip()), questions, row["set"], {})
 

@@ -66,11 +66,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def _query_field(record: dict[str, Any], named: str | None) -> str:
-    """Return the field with the question; a record may lack it unless an option names it.
-
-    Raises:
-        BadRecord: no field of that name.
-    """
+    """Return the field with the question; a record may lack it unless an option names it."""
     if named is not None and named not in record:
         raise BadRecord("missing_query", f"no field {named!r}; its fields: {', '.join(record)[:1000]}")
     return named or _first_given(record, _QUERIES)
@@ -83,11 +79,7 @@ def _first_given(record: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def _texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
-    """Return the text in a field, or the texts of its list; empty if it is missing or null.
-
-    Raises:
-        BadRecord: it holds anything else.
-    """
+    """Return the text in a field, or the texts of its list; empty if it is missing or null."""
     value = record.get(name)
     values = [] if value is None else value if isinstance(value, list) else [value]
     if strange := [one for one in values if not isinstance(one, str)]:

@@ -25,11 +25,7 @@ from corpora.readers.task_data.files import json_document
 
 
 def parse(paper: dict[str, Any], place: Place) -> RawTask:
-    """Parse the paper ``place.key`` and its questions.
-
-    Raises:
-        BadRecord: no text, or no list of questions.
-    """
+    """Parse the paper ``place.key`` and its questions."""
 
     def pair(question: dict[str, Any]) -> RawPair:
         answers = [answer_of(object_of(item, "answer")) for item in list_of(question, "answers", dict)]
@@ -45,11 +41,7 @@ def parse(paper: dict[str, Any], place: Place) -> RawTask:
 
 
 def full_text(paper: dict[str, Any]) -> str:
-    """Join section names and paragraphs, one per line.
-
-    Raises:
-        BadRecord: there are none.
-    """
+    """Join section names and paragraphs, one per line."""
     lines: list[str] = []
     for section in list_of(paper, "full_text", dict):
         lines += [optional_text(section, "section_name"), *list_of(section, "paragraphs", str)]
@@ -63,9 +55,6 @@ def answer_of(fields: dict[str, Any]) -> tuple[str, str]:
     """Return the answer as a string, and its kind: none, extractive, abstractive or boolean.
 
     If an answer has several kinds, which the authors do not intend, the first in their evaluator's order is used.
-
-    Raises:
-        BadRecord: the annotator gave none.
     """
     if fields.get("unanswerable"):
         return "Unanswerable", "none"

@@ -27,11 +27,7 @@ _LISTS = {"general": "general_query_list", "specific": "specific_query_list"}
 
 
 def parse(meeting: dict[str, Any], place: Place) -> RawTask:
-    """Parse a meeting and its queries.
-
-    Raises:
-        BadRecord: no turns, or not both lists of queries.
-    """
+    """Parse a meeting and its queries."""
     text = transcript(meeting)
     key = text_key(text)
     queries = [(kind, *item) for kind, name in _LISTS.items() for item in enumerate(list_of(meeting, name, dict))]
@@ -53,11 +49,7 @@ def parse(meeting: dict[str, Any], place: Place) -> RawTask:
 
 
 def transcript(meeting: dict[str, Any]) -> str:
-    """Join the turns, each a line ``speaker: content``.
-
-    Raises:
-        BadRecord: no turn has any content.
-    """
+    """Join the turns, each a line ``speaker: content``."""
     turns = list_of(meeting, "meeting_transcripts", dict)
     said = [(optional_text(turn, "speaker"), optional_text(turn, "content")) for turn in turns]
     if not any(content.strip() for _, content in said):
@@ -66,11 +58,7 @@ def transcript(meeting: dict[str, Any]) -> str:
 
 
 def turns_of(span: list[Any]) -> list[int]:
-    """Parse the first and last turn of a span.
-
-    Raises:
-        BadRecord: it is not two whole numbers.
-    """
+    """Parse the first and last turn of a span."""
     try:
         first, last = (int(turn) for turn in span)
     except (TypeError, ValueError) as error:

@@ -28,11 +28,7 @@ _LETTERS = "ABCDEFGH"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse an article and the questions of one writer.
-
-    Raises:
-        BadRecord: no article or id, or a file of web pages.
-    """
+    """Parse an article and the questions of one writer."""
     if _PAGES.fullmatch(place.name):
         stripped = re.sub(r"\.(\w+)$", r".htmlstripped.\1", place.name)
         raise BadRecord("html_text", f"the articles of {place.name} are web pages; give {stripped}")
@@ -61,11 +57,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def query_of(question: str, options: Sequence[str]) -> str:
-    """Format question and options in the layout of SCROLLS.
-
-    Raises:
-        BadRecord: more options than letters.
-    """
+    """Format question and options in the layout of SCROLLS."""
     if len(options) > len(_LETTERS):
         raise BadRecord("too_many_options", f"{len(options)} options, more than {len(_LETTERS)}")
     return "\n".join([question, "", *(f" ({letter}) {text}" for letter, text in zip(_LETTERS, options, strict=False))])

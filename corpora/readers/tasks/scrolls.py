@@ -22,11 +22,7 @@ _OPTION = re.compile(r"^\s*\(([A-D])\) ?", re.MULTILINE)
 
 
 def subset_of(place: Place, known: tuple[str, ...]) -> str:
-    """Return the data set that a file belongs to: ``--subset``, or the nearest folder or archive named like one.
-
-    Raises:
-        BadRecord: neither names a known data set.
-    """
+    """Return the data set that a file belongs to: ``--subset``, or the nearest folder or archive named like one."""
     name = place.options.subset or next((folder for folder in place.folders if folder in known), None)
     if name in known:
         return str(name)
@@ -40,9 +36,6 @@ def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
     """Split an input into query, document and options.
 
     The query of QuALITY ends after its option (D), other queries at the first blank line.
-
-    Raises:
-        BadRecord: there is no query.
     """
     if subset in WITHOUT_QUERY:
         return "", text, None

@@ -24,11 +24,7 @@ FILES = r"(fd|tms)_(train|dev|test)\.json"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse an episode and its recap.
-
-    Raises:
-        BadRecord: one of them is missing or empty.
-    """
+    """Parse an episode and its recap."""
     text = "\n".join(filled_texts(record, "Transcript"))
     recap = "\n".join(filled_texts(record, "Recap"))
     site = re.match("fd|tms", place.name)

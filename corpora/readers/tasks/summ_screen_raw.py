@@ -24,11 +24,7 @@ _FOLDERS = ("../../SummScreen_raw/", "../SummScreen_raw/")  # from the folder of
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse the episode that a line names, and its recap.
-
-    Raises:
-        BadRecord: no such file, or a broken one.
-    """
+    """Parse the episode that a line names, and its recap."""
     name = filled_text(record, "filename")
     site = re.match("fd|tms", place.name)
     if site is None or "/" in name or name.startswith("."):

@@ -37,11 +37,7 @@ EVIDENCE = "../evidence/wikipedia/"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse a question and its pages.
-
-    Raises:
-        BadRecord: no id, question or page, or an answer without value.
-    """
+    """Parse a question and its pages."""
     verified = place.name.startswith("verified-")
     if verified and not record.get("QuestionPartOfVerifiedEval", True):
         return RawTask([], [])
@@ -68,11 +64,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def page_of(page: dict[str, Any], place: Place) -> RawDocument:
-    """Read a page and put its title before it.
-
-    Raises:
-        BadRecord: no file name, an unsafe one, or no such file with text in it.
-    """
+    """Read a page and put its title before it."""
     name = filled_text(page, "Filename")
     if ".." in name.split("/") or name.startswith("/"):
         raise BadRecord("unsafe_name", f"'Filename' {name[:100]!r} leads out of the folder of pages")

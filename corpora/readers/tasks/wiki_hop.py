@@ -24,11 +24,7 @@ from corpora.readers.task_data.files import json_records
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """Parse a query and its supports.
-
-    Raises:
-        BadRecord: a field is missing or empty, or the answer is not among the candidates.
-    """
+    """Parse a query and its supports."""
     documents = [RawDocument(text_key(text), text) for text in filled_texts(record, "supports")]
     candidates = tuple(filled_texts(record, "candidates"))
     answer = filled_text(record, "answer")

@@ -51,11 +51,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def _index(record: dict[str, Any], name: str, text: str) -> int:
-    """Return a position in the text.
-
-    Raises:
-        BadRecord: it is missing, or outside the text.
-    """
+    """Return a position in the text."""
     value = record.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= len(text):
         raise BadRecord("wrong_index", f"{name!r} is {str(value)[:100]!r}, not a position in {len(text):,} characters")
