@@ -14,24 +14,27 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.readers.records import CrashedReader, Range
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import FileState
 
+FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _BUFFER = 1 << 16
 # signals of a process that crashed; others are sent from outside
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
-def call(function: str, place: str | Range, files: Files, *arguments: Any) -> Iterator[Any]:
-    """Call a function of ``corpora.readers.selection`` with these arguments in a separate process.
+def call(function: Callable[..., Any], place: str | Range, files: Files, *arguments: Any) -> Iterator[Any]:
+    """Call a function of a module with these arguments in a separate process.
 
     Args:
         place: the file, or a range of one.
@@ -146,17 +149,17 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (half if hard == resource.RLIM_INFINITY else min(half, hard), hard))
 
 
-def _answer(pipe: Connection, function: str, place: str | Range, size: int, arguments: tuple[Any, ...]) -> None:
-    from corpora.readers import selection
-
+def _answer(
+    pipe: Connection, function: Callable[..., Any], place: str | Range, size: int, arguments: tuple[Any, ...]
+) -> None:
     try:
-        result = getattr(selection, function)(place, _ParentFiles(pipe, size), *arguments)
+        result = function(place, _ParentFiles(pipe, size), *arguments)
         for part in result if isinstance(result, Iterator) else [result]:
             pipe.send(("part", part))
         end: tuple[str, Exception | None] = ("end", None)
     except FarspanError as error:
         end = "error", FarspanError(str(error))
-    except selection.FILE_ERRORS as error:
+    except FILE_ERRORS as error:
         end = "error", OSError(str(error))
     pipe.send(end)
 

@@ -9,12 +9,11 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 
-import pyarrow as pa
-
 from corpora.errors import FarspanError
 from corpora.readers import isolation, load_dataset
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
+from corpora.readers.isolation import FILE_ERRORS
 from corpora.readers.options import PAIRS_OF, ReadOptions
 from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, DamagedFile, Range, RecordBlock
@@ -22,7 +21,6 @@ from corpora.readers.streams import compression
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
 
-FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
 _EMPTY_BYTES = 512  # a file without records that says so: compressed data of nothing, ``[]``, a line end
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
@@ -119,7 +117,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     format = format_of(path, options)
     try:
         if _is_native(path, format):
-            (planned,) = isolation.call("cuts", path, files, options, target_bytes)
+            (planned,) = isolation.call(cuts, path, files, options, target_bytes)
         else:
             planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
@@ -167,7 +165,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     try:
         if piece.size is not None:
             native = _is_native(piece.path, piece.format)
-            read = isolation.call("blocks", piece, files, options) if native else blocks(piece, files, options)
+            read = isolation.call(blocks, piece, files, options) if native else blocks(piece, files, options)
             for block in read:
                 position = block.position
                 good += len(block.texts) + block.filtered
@@ -240,7 +238,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     options = reader(format).resolve(options)
     try:
         native = _is_native(path, format)
-        (found,) = isolation.call("fields", path, files, options) if native else [fields(path, files, options)]
+        (found,) = isolation.call(fields, path, files, options) if native else [fields(path, files, options)]
     except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:

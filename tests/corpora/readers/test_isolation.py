@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -44,10 +45,10 @@ def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, number,
     files = InMemory(arrow(pa.ipc.new_file))
     real = isolation.call
 
-    def crashing(name, *rest):
-        if name == call:
+    def crashing(function, *rest):
+        if function.__name__ == call:
             os.kill(isolation._idle[-1].process.pid, number)
-        return real(name, *rest)
+        return real(function, *rest)
 
     (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
     with monkeypatch.context() as patch:
@@ -125,7 +126,7 @@ class Parent:
         return self._reply
 
 
-def answers(function: str, place: object, data: bytes, *arguments: object, error: str = "") -> list[tuple]:
+def answers(function: Callable, place: object, data: bytes, *arguments: object, error: str = "") -> list[tuple]:
     parent = Parent(data, error)
     isolation._answer(parent, function, place, len(data), arguments)
     return parent.answers
@@ -136,18 +137,20 @@ def test_plans_fields_and_blocks_are_those_of_this_process():
     file = InMemory(data)
     cuts = selection.cuts("a.arrow", file, options, 1000)
     assert len(cuts) > 1
-    assert answers("cuts", "a.arrow", data, options, 1000) == [("part", cuts), ("end", None)]
+    assert answers(selection.cuts, "a.arrow", data, options, 1000) == [("part", cuts), ("end", None)]
     fields = selection.fields("a.arrow", file, options)
-    assert answers("fields", "a.arrow", data, options) == [("part", fields), ("end", None)]
+    assert answers(selection.fields, "a.arrow", data, options) == [("part", fields), ("end", None)]
     piece = Range("a.arrow", "arrow", 0, 4, len(data), len(data))
     blocks = list(selection.blocks(piece, file, options))
-    assert answers("blocks", piece, data, options) == [*(("part", block) for block in blocks), ("end", None)]
+    assert answers(selection.blocks, piece, data, options) == [*(("part", block) for block in blocks), ("end", None)]
 
 
 def test_errors_are_answers():
-    ((kind, error),) = answers("cuts", "a.arrow", arrow(pa.ipc.new_file), ReadOptions(), 1, error="the disk is tired")
+    ((kind, error),) = answers(
+        selection.cuts, "a.arrow", arrow(pa.ipc.new_file), ReadOptions(), 1, error="the disk is tired"
+    )
     assert (kind, type(error), str(error)) == ("error", OSError, "the disk is tired")
-    ((kind, error),) = answers("cuts", "a.txt", b"a\nb", ReadOptions(format="lines", id_field="key"), 1)
+    ((kind, error),) = answers(selection.cuts, "a.txt", b"a\nb", ReadOptions(format="lines", id_field="key"), 1)
     assert (kind, type(error)) == ("error", FarspanError)
     assert "leave --id-field out" in str(error)
 
