@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from corpora.errors import FarspanError
+from corpora.printing import counted, row_numbers
 from corpora.schemas.corpus import Corpus
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
@@ -119,8 +120,26 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
     def __len__(self) -> int:
         return len(self._source)
 
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        return self.__getitems__([index])[0]
+    def __repr__(self) -> str:
+        places = " ".join(rows.folder for rows in self._source.artefacts)
+        objective, epoch = self._source.objective.name, int(self._epoch)
+        return f"Dataset({places}): {counted(len(self), 'sequence')}, objective {objective}, epoch {epoch}"
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Tensor]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Tensor]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Tensor] | list[dict[str, Tensor]]:
+        """Render an item; for a slice, a list of items.
+
+        Raises:
+            IndexError: an item that is not there.
+        """
+        if isinstance(index, slice):
+            return self.__getitems__(range(len(self))[index])
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"item {index} of {self._source.corpus.folder}, which has {row_numbers(len(self))}")
+        return self.__getitems__([index % len(self)])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
         """Render the items at ``indices`` in one call; used by ``DataLoader``."""

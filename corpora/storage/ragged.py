@@ -37,7 +37,11 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> np.ndarray:
+        row = row + len(self) if row < 0 else row
         return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self)} rows, {int(self.offsets[-1] - self.offsets[0])} values of {self.values.dtype})"
 
     @property
     def lengths(self) -> np.ndarray:

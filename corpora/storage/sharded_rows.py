@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import os
 from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.printing import row_numbers
 from corpora.storage import files
 from corpora.storage.copies.fetched_shards import FetchedShards, Mapped
 from corpora.storage.copies.shard_cache import ShardCache
@@ -20,6 +22,7 @@ from corpora.storage.gather import Block, Gatherable, gather
 from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
+from corpora.storage.plain_rows import describe, plain_row
 from corpora.storage.shards import map_shard, open_shard, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
 
@@ -65,6 +68,34 @@ class ShardedRows:
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    @overload
+    def __getitem__(self, row: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, row: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return a row by column, with lists of numbers as arrays; for a slice, a list of rows.
+
+        ``take`` of subclasses reads many rows as one batch.
+
+        Raises:
+            IndexError: a row that is not there.
+        """
+        if isinstance(row, slice):
+            return [self[number] for number in range(len(self))[row]]
+        number = operator.index(row)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"row {number} of {self.folder}, which has {row_numbers(len(self))}")
+        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([number % len(self)])))
+        return plain_row(self.batch(shard, batch), inside)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches():
+            for row in range(len(batch)):
+                yield plain_row(batch, row)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "format": self.manifest.format, "verify": self.verify, "cache": self.cache}

@@ -83,6 +83,29 @@ def test_a_batch_is_the_one_of_a_recipe(folders):
         assert torch.equal(batch[name], tensor[:, : batch[name].shape[1]].long())
 
 
+def test_items_are_taken_one_by_one_from_the_end_sliced_and_in_turn(folders):
+    dataset = Dataset(*folders)
+    items = dataset.__getitems__(range(len(dataset)))
+    for index in (0, 3, -1, -len(items)):
+        assert equal(dataset[index], items[index])
+    for found, expected in ((dataset[2:5], items[2:5]), (dataset[::-4], items[::-4]), (list(dataset), items)):
+        assert len(found) == len(expected) > 0
+        assert all(map(equal, found, expected))
+    with pytest.raises(IndexError, match=rf"item 9 of {folders[0]}, which has rows 0 to 8"):
+        dataset[9]
+    with pytest.raises(IndexError, match="item -10 of"):
+        dataset[-10]
+
+
+def test_a_dataset_prints_what_it_holds(folders):
+    corpus, masks = folders
+    dataset = Dataset(corpus, masks)
+    dataset.set_epoch(2)
+    assert repr(dataset) == f"Dataset({corpus} {masks}): 9 sequences, objective span, epoch 2"
+    drawn = Dataset(corpus, objective="span", preset="t5")
+    assert repr(drawn) == f"Dataset({corpus}): 9 sequences, objective span, epoch 0"
+
+
 def test_epochs_have_the_draws_of_a_mask_set(folders):
     corpus, masks = folders
     stored = Dataset(corpus, masks)

@@ -66,6 +66,13 @@ def test_concatenate_leaves_out_what_slices_do_not_show():
     assert lists(Ragged.concatenate([middle, middle])) == [[2, 3], [2, 3]]
 
 
+def test_rows_are_counted_from_the_end_too_and_shown_by_their_number():
+    ragged = Ragged.from_rows([[1], [], [2, 3]], np.int32)
+    assert [row.tolist() for row in (ragged[-1], ragged[-2], ragged[-3])] == [[2, 3], [], [1]]
+    assert [row.tolist() for row in ragged] == [[1], [], [2, 3]]
+    assert repr(ragged) == "Ragged(3 rows, 3 values of int32)"
+
+
 def test_views_for_kernels_cannot_be_written_and_the_arrays_can():
     numbers, flags = np.arange(3), np.zeros(2, bool)
     views = read_only(numbers, flags)

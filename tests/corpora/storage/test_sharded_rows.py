@@ -1,10 +1,11 @@
-"""Rows of an artefact whose shards are damaged, missing or another's."""
+"""Rows of an artefact as Python values, and artefacts whose shards are damaged, missing or another's."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from corpora.storage.sharded_rows import ShardedRows
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
+from tests.neighbours import make_neighbours
+from tests.vectors import make_vectors
 
 SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
 
@@ -22,6 +27,54 @@ def copied(corpus, tmp_path, change) -> tuple[str, str]:
     shard = sorted((folder / "shards").iterdir())[1]
     shard.write_bytes(change(shard.read_bytes()))
     return str(folder), str(shard)
+
+
+def listed(row: dict) -> dict:
+    """A row with lists in place of arrays."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in row.items()}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    """Artefacts of several kinds, named by their kinds."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    documents = make_documents(str(folder / "documents"), titles=("Emma", None))
+    make_corpus(str(folder / "corpus"))
+    pairs = make_pairs(str(folder / "pairs"), documents, options=2, shards=3)
+    make_predictions(str(folder / "predictions"), pairs)
+    make_neighbours(str(folder / "neighbours"), documents)
+    make_vectors(str(folder / "vectors"), documents)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["documents", "corpus", "pairs", "predictions", "neighbours", "vectors"])
+def test_rows_are_those_of_arrow_one_by_one_and_sliced(folders: Path, kind: str):
+    rows = ShardedRows(str(folders / kind), f"farspan.{kind}")
+    expected = all_rows(folders / kind, f"farspan.{kind}")
+    assert [listed(row) for row in rows] == expected
+    assert len(rows) == len(expected)
+    for number in (0, 7, len(expected) - 1, -1, -len(expected), np.int64(3)):
+        assert listed(rows[number]) == expected[number]
+    for part in (slice(2, 5), slice(None, None, -7), slice(-2, None), slice(5, 5)):
+        assert [listed(row) for row in rows[part]] == expected[part]
+
+
+@pytest.mark.parametrize("row", [-62, 61, 10**12])
+def test_a_row_that_is_not_there_is_named(folders: Path, row: int):
+    with pytest.raises(IndexError, match=rf"row {row} of {folders}/corpus, which has rows 0 to 60"):
+        Corpus(str(folders / "corpus"))[row]
+
+
+def test_an_artefact_prints_what_it_holds(folders: Path):
+    assert repr(Corpus(str(folders / "corpus"))).splitlines() == [
+        f"Corpus('{folders}/corpus'): 61 rows in 2 shards",
+        "  totals: 80 documents, 117 positions of padding, 138 parts, 61 sequences, 7,431 tokens",
+        "  columns: sequence_id, tokens, document_starts, document_ids, document_offsets, document_lengths, "
+        "sentence_starts, cluster_id",
+    ]
+    assert repr(ShardedRows(str(folders / "vectors"), "farspan.vectors")) == (
+        f"ShardedRows('{folders}/vectors'): 96 rows in 3 shards\n  totals: 96 documents, 5,901 tokens"
+    )
 
 
 def test_shards_that_are_missing_or_cut_short_are_named_without_reading(corpus, tmp_path):

@@ -18,6 +18,7 @@ import torch
 
 import farspan
 from corpora.errors import FarspanError
+from corpora.printing import printable
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
 from corpora.settings import parse
@@ -233,7 +234,7 @@ def test_the_command(made, tmp_path, capsys):
     cli.main(["verify", output])
     said = capsys.readouterr().out
     assert f"prediction 2 of {output}" in said
-    assert found.texts[2] in said
+    assert printable(found.texts[2]) in said
     assert f"pair {found.pair_ids[2]!r}" in said
     assert "prediction length" in said
     assert f"{output}: sound" in said
