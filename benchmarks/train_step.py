@@ -41,9 +41,9 @@ from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.config import RunConfig
 from trainer.run.step import Trainer
 from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run_config import RunConfig
 
 LED = CASES[0]
 OPTIMIZER = OptimizerConfig(learning_rate=1e-4, weight_decay=0.01, clip_norm=1.0)

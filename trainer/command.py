@@ -50,8 +50,8 @@ def run_command(options: Training) -> None:
             raise FarspanError(f"--estimate is {options.estimate}; give the rows of the token table, at least 1")
     if options.estimate is not None:
         note(f"{named(options.recipe)}: measures a step's memory on tensors without contents, which may take a minute")
-    from trainer.memory.estimate import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.recipe import load_recipe
+    from trainer.run.memory import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.run.train import train
 
     with raised_alike():

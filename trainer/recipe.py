@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.settings import override, parse
 from trainer.checkpoint.config import CheckpointConfig
+from trainer.checkpoint.run_files import RECIPE, DamagedError, read_sealed
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage, StageConfig
 from trainer.data.prefetch import LoadingConfig
+from trainer.generator_config import GeneratorConfig, with_scorer
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
@@ -21,8 +24,7 @@ from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.recipe_files import merge, read_tables, without_other_length
-from trainer.run.config import EvaluationConfig, RunConfig
-from trainer.scorer.config import GeneratorConfig, with_scorer
+from trainer.run_config import EvaluationConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,3 +262,14 @@ def _completed(stage: Any, data: dict[str, Any]) -> Any:
     if any(name in own for name in ("corpus", "pairs", "mixture")):
         data = {name: value for name, value in data.items() if name not in _SOURCES}
     return {**stage, "data": merge(data, own)}
+
+
+def read_recipe(directory: Path) -> Recipe | None:
+    """Read the recipe in a run's directory; None if there is none."""
+    path = directory / RECIPE
+    if not path.is_file():
+        return None
+    try:
+        return parse(Recipe, read_sealed(path)["recipe"], str(path))
+    except (DamagedError, KeyError) as error:
+        raise FarspanError(f"{path}: is damaged ({error}); continue the run, which writes it again") from None

@@ -25,8 +25,7 @@ from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
 from trainer.data.paired import PairedSource
-from trainer.kept_recipe import kept_recipe
-from trainer.recipe import Recipe
+from trainer.recipe import Recipe, read_recipe
 from trainer.run.sources import open_stages
 
 
@@ -86,7 +85,7 @@ def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
         FarspanError: as ``update_rows``, or a folder that is no run.
     """
     place = Path(folder)
-    recipe = kept_recipe(place)
+    recipe = read_recipe(place)
     if recipe is None:
         raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
     return update_rows(recipe, step, _processes(place, step), rank)

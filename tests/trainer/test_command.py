@@ -10,9 +10,9 @@ import pytest
 from corpora.errors import FarspanError
 from trainer.__main__ import main
 from trainer.command import run_command, train
-from trainer.memory.estimate import Memory, Setting
 from trainer.options import Training
 from trainer.recipe import load_recipe
+from trainer.run.memory import Memory, Setting
 
 
 @pytest.mark.parametrize("rows", [0, -5])
@@ -51,7 +51,7 @@ def test_rows_of_an_estimate_are_printed_as_they_come(capsys, monkeypatch):
             lines.append(capsys.readouterr().out.count("\n"))
             yield Setting(world_size=number, mode="ddp", checkpointing="none"), Memory(1, 1, 1, 1, 1)
 
-    monkeypatch.setattr("trainer.memory.estimate.memory_rows", rows)
+    monkeypatch.setattr("trainer.run.memory.memory_rows", rows)
     assert main(["tiny", "--estimate", "8000"]) == 0
     assert lines == [2, 1, 1]  # the two lines of the head, then one each
 

@@ -8,10 +8,9 @@ from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import RECIPE, keep_recipe
 from trainer.data.curriculum import stage_number
-from trainer.kept_recipe import kept_recipe
 from trainer.model.loss import LossConfig
 from trainer.model.patterns.full import Full
-from trainer.recipe import load_recipe
+from trainer.recipe import load_recipe, read_recipe
 from trainer.recipe_files import summaries
 
 
@@ -291,8 +290,8 @@ def test_a_kept_recipe_is_read_back(tmp_path):
     for name in summaries():
         recipe = load_recipe(name, ["data.corpus=corpus"])
         keep_recipe(asdict(recipe), {}, tmp_path)
-        assert kept_recipe(tmp_path) == recipe
-    assert kept_recipe(tmp_path / "elsewhere") is None
+        assert read_recipe(tmp_path) == recipe
+    assert read_recipe(tmp_path / "elsewhere") is None
     (tmp_path / RECIPE).write_text("{")
     with pytest.raises(FarspanError, match=r"recipe.json: is damaged .*; continue the run"):
-        kept_recipe(tmp_path)
+        read_recipe(tmp_path)

@@ -18,7 +18,7 @@ from trainer.model.positions.absolute import Learned
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.recipe import Recipe
-from trainer.run.config import RunConfig
+from trainer.run_config import RunConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
 

@@ -16,10 +16,9 @@ from corpora.storage.manifest import Manifest
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from trainer.conversion.model_folder import Model, is_model_folder, weights_sha256
 from trainer.conversion.sources import read_model
-from trainer.kept_recipe import kept_recipe
 from trainer.model.build import make_model
 from trainer.model.seq2seq import Seq2Seq
-from trainer.recipe import Recipe
+from trainer.recipe import Recipe, read_recipe
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
             "checkpoint": model.parent["name"],
             "sha256": model.parent["weights_sha256"],
         }
-        return OpenedModel(path, model, kept_recipe(_run_of(path)), {**entry, "vocab_size": model.vocabulary.size})
+        return OpenedModel(path, model, read_recipe(_run_of(path)), {**entry, "vocab_size": model.vocabulary.size})
     digest = weights_sha256(path) if is_model_folder(path) else _digest(model.state)
     entry = {"folder": path.resolve().name, "checkpoint": None, "sha256": digest}
     return OpenedModel(path, model, None, {**entry, "vocab_size": model.vocabulary.size})

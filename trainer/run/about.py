@@ -14,10 +14,10 @@ from torch import nn
 from corpora.errors import FarspanError
 from corpora.storage.manifest import farspan_version
 from trainer.checkpoint.run_files import METRICS, SUMMARY, read_lines, write_sealed
-from trainer.memory.estimate import Setting, step_memory
 from trainer.model.flops import forward_flops
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run.memory import Setting, step_memory
 
 _LIBRARIES = ("torch", "numpy", "pyarrow", "safetensors", "tokenizers", "transformers")
 

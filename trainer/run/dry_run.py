@@ -11,11 +11,11 @@ from torch import Tensor
 from corpora.errors import FarspanError, out_of_memory
 from trainer.data.batch import Batch
 from trainer.data.curriculum import Stage
-from trainer.memory.estimate import Setting, step_memory
 from trainer.optim.adafactor import Adafactor
 from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run.memory import Setting, step_memory
 from trainer.run.units.unit import TrainUnit
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from trainer.optim.optimizer import calmer
-from trainer.run.config import RunConfig
+from trainer.run_config import RunConfig
 
 _NAMED = 4  # maximum number of samples in a message
 

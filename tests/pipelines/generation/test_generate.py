@@ -37,7 +37,7 @@ from trainer.conversion.options import Conversion
 from trainer.model.patterns.full import Full
 from trainer.parallel.distributed import World
 from trainer.prediction.opened import open_model
-from trainer.run.config import EvaluationConfig
+from trainer.run_config import EvaluationConfig
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.conversion.convert import convert
 from trainer.conversion.options import Conversion
 from trainer.data.config import DataConfig, ObjectiveConfig
-from trainer.kept_recipe import kept_recipe
 from trainer.model.positions.absolute import Learned
 from trainer.prediction.opened import open_model
-from trainer.run.config import EvaluationConfig
+from trainer.recipe import read_recipe
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 
 def test_a_run_and_its_checkpoints(tmp_path):
@@ -108,14 +108,14 @@ def test_a_changed_tokenizer_is_refused(finished, tmp_path, name):
         convert(run, output, Conversion())
     with pytest.raises(FarspanError, match=f"tokenizer/{name} differs"):
         open_model(run)
-    again = replace(kept_recipe(run), run=replace(kept_recipe(run).run, initial_model=str(run), directory=str(output)))
+    again = replace(read_recipe(run), run=replace(read_recipe(run).run, initial_model=str(run), directory=str(output)))
     with pytest.raises(FarspanError, match=f"tokenizer/{name} differs"):
         train(again)
     assert not (output / "recipe.json").exists()
 
 
 def test_data_whose_tokenizer_was_exchanged_is_refused(finished, tmp_path):
-    recipe = kept_recipe(finished)
+    recipe = read_recipe(finished)
     corpus = shutil.copytree(recipe.data.corpus, tmp_path / "corpus")
     run = Path(shutil.copytree(finished, tmp_path / "run"))
     values = json.loads((corpus / "tokenizer/tokenizer.json").read_text())

@@ -13,7 +13,7 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.trainer.joint_parts import LENGTH, data_of, make_generator, make_rows, open_rows
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.generator_masks import Candidates
-from trainer.scorer.config import with_scorer
+from trainer.generator_config import with_scorer
 from trainer.scorer.generator import Generator
 
 

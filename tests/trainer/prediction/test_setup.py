@@ -12,7 +12,7 @@ from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.generation.config import GenerationConfig
 from trainer.prediction.opened import OpenedModel
 from trainer.prediction.setup import chosen_config, chosen_task
-from trainer.run.config import EvaluationConfig, ValidationConfig
+from trainer.run_config import EvaluationConfig, ValidationConfig
 
 FIRST, SECOND = TaskConfig(options={"query": "first"}), TaskConfig(options={"query": "none"})
 

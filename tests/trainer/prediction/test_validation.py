@@ -27,9 +27,9 @@ from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
-from trainer.run.config import EvaluationConfig, ValidationConfig
 from trainer.run.step import Trainer
 from trainer.run.units.choose import open_unit
+from trainer.run_config import EvaluationConfig, ValidationConfig
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.conversion.sources import read_model
 from trainer.run import train as training
-from trainer.run.config import EvaluationConfig
 from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run_config import EvaluationConfig
 
 LOSSES = [4.0, 2.0, 3.0, 2.0, 2.5, 1.0, 1.0]  # of the evaluations after updates 2, 4, ..., 14
 

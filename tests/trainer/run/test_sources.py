@@ -30,9 +30,9 @@ from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
 from trainer.model.positions.absolute import Learned
-from trainer.run.config import EvaluationConfig
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ from trainer.data.prefetch import LoadingConfig
 from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.config import EvaluationConfig
 from trainer.run.startup import check_shards
 from trainer.run.train import train
 from trainer.run.units.choose import open_unit
 from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run_config import EvaluationConfig
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.model.config import ModelConfig
-from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 
 def run(recipe, **options):

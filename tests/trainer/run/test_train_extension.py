@@ -13,8 +13,8 @@ from corpora.errors import FarspanError
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.optim.schedule import ScheduleConfig
-from trainer.run.config import EvaluationConfig
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 
 def run(recipe, **options):

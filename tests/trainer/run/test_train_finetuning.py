@@ -20,9 +20,9 @@ from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
-from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 TASK = TaskConfig(options={"separator": "<doc-sep>", "source_length": 64, "target_length": 12})
 SAMPLED = replace(TASK, options={**TASK.options, "targets": "sampled", "query": "decoder", "query_length": 4})

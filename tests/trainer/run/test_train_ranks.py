@@ -24,9 +24,9 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
-from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
+from trainer.run_config import EvaluationConfig
 
 DDP, FSDP = ParallelConfig(mode="ddp"), ParallelConfig(mode="fsdp")
 

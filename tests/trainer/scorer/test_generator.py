@@ -13,8 +13,8 @@ from objectives.api.special_tokens import MASK
 from tests.artefacts import small_tokenizer
 from tests.trainer.joint_parts import LENGTH, SEED, make_generator, make_rows
 from tests.trainer.toy import toy_recipe
+from trainer.generator_config import GeneratorConfig
 from trainer.model.build import build_model
-from trainer.scorer.config import GeneratorConfig
 from trainer.scorer.generator import Generator, open_generator
 from trainer.scorer.models import FoundModel
 

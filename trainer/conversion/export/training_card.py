@@ -11,8 +11,7 @@ from corpora.printing import counted
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME, manifest_sha256
 from trainer.checkpoint.run_files import METRICS, STARTS, read_lines
-from trainer.kept_recipe import kept_recipe
-from trainer.recipe import Recipe
+from trainer.recipe import Recipe, read_recipe
 
 
 def training_section(source: Path) -> str:
@@ -22,7 +21,7 @@ def training_section(source: Path) -> str:
     """
     run = source if (source / METRICS).is_file() else source.parent.parent
     try:
-        recipe = kept_recipe(run)
+        recipe = read_recipe(run)
     except FarspanError:
         return ""
     if recipe is None:

@@ -28,6 +28,7 @@ from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture, Part
+from trainer.generator_config import GeneratorConfig
 from trainer.metrics import Counts
 from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
@@ -39,7 +40,6 @@ from trainer.run.evaluation import HeldOut
 from trainer.run.sources import shared
 from trainer.run.units.seq2seq import Seq2SeqUnit
 from trainer.run.units.unit import Model, ModelSize
-from trainer.scorer.config import GeneratorConfig
 from trainer.scorer.generator import Generator, generator_config, open_generator
 
 _CANDIDATES = 3

@@ -23,6 +23,7 @@ from trainer.checkpoint.state import load_tensors
 from trainer.conversion.sources import read_model
 from trainer.data.config import ObjectiveConfig, SourceConfig
 from trainer.data.mixture import Mixture
+from trainer.generator_config import GeneratorConfig
 from trainer.metrics import Counts
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
@@ -32,11 +33,10 @@ from trainer.model.patterns.full import Full
 from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
-from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run.units.joint import JointUnit
-from trainer.scorer.config import GeneratorConfig
+from trainer.run_config import EvaluationConfig
 from trainer.scorer.generator import Generator, open_generator
 from trainer.scorer.models import find_model
 from trainer.scorer.scorers import MaskedLMScorer

@@ -15,16 +15,16 @@ from corpora.errors import FarspanError
 from tests.trainer.masked_lm_runs import MaskedSource, encoder_recipe
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.curriculum import StageConfig
+from trainer.generator_config import GeneratorConfig
 from trainer.model.flops import batch_flops
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq
 from trainer.run import train as training
-from trainer.run.config import EvaluationConfig
 from trainer.run.units.choose import open_unit, unit_type
 from trainer.run.units.masked_lm import MaskedLMUnit
 from trainer.run.units.seq2seq import Seq2SeqUnit
-from trainer.scorer.config import GeneratorConfig
+from trainer.run_config import EvaluationConfig
 
 UNITS = [
     (toy_recipe("unused"), ToySource(), Seq2SeqUnit, Seq2Seq),

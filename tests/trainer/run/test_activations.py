@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.memory.activations import Numbers, activations
 from trainer.model.build import build_model
 from trainer.model.context import Context, make_context
 from trainer.model.decoder import EncoderOutput
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
+from trainer.run.activations import Numbers, activations
 
 SOURCE, TARGET, VOCAB = 512, 64, 100
 RECIPES = ["tiny", "tiny_cdlm", "tiny_global", "tiny_led", "tiny_longt5_local", "tiny_longt5_tglobal", "tiny_overlap",

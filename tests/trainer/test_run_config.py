@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import FarspanError
 from trainer.data.config import SourceConfig
 from trainer.generation.config import GenerationConfig
-from trainer.run.config import EvaluationConfig, RunConfig, ValidationConfig
+from trainer.run_config import EvaluationConfig, RunConfig, ValidationConfig
 
 RUN = {"directory": "run", "batch_size": 2, "steps": 3}
 

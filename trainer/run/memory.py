@@ -16,13 +16,13 @@ from torch import nn
 
 from trainer.choices import Checkpointing, ParallelMode
 from trainer.data.curriculum import Stage
-from trainer.memory.activations import Numbers, activations
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.layers.projections import projections_in
 from trainer.model.loss import CHUNK
 from trainer.parallel.wrapping import ParallelConfig, layers_of
 from trainer.recipe import Recipe
+from trainer.run.activations import Numbers, activations
 from trainer.run.units.choose import unit_type
 
 _LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
-from trainer.memory.estimate import Setting, step_memory
 from trainer.model.build import build_model
 from trainer.model.joint import JointModel
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
+from trainer.run.memory import Setting, step_memory
 from trainer.run.units.choose import unit_type
 from trainer.run.units.joint import JointUnit
 

@@ -13,12 +13,12 @@ import torch
 from corpora.errors import FarspanError
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.curriculum import StageConfig
-from trainer.memory.estimate import Setting, memory_rows, step_memory
+from trainer.generator_config import GeneratorConfig
 from trainer.model.build import build_model
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.recipe import load_recipe
+from trainer.run.memory import Setting, memory_rows, step_memory
 from trainer.run.train import train
-from trainer.scorer.config import GeneratorConfig
 
 VOCAB = 50_265 + 256
 GIB = 2**30
@@ -127,7 +127,7 @@ def measured(*arguments: str) -> dict[str, tuple[int, int]]:
     """Bytes at the ``peak`` of a step and of its ``activations``, each measured and estimated."""
     # What is freed goes back to the system at once, so that the peak is of what is in use.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16)}
-    command = [sys.executable, "-m", "tests.trainer.memory.peak_of_step", *arguments]
+    command = [sys.executable, "-m", "tests.trainer.run.peak_of_step", *arguments]
     done = subprocess.run(
         command, env=environment, cwd=PEAK.parents[3], capture_output=True, text=True, timeout=1500, check=False
     )

@@ -7,7 +7,7 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
-from trainer.scorer.config import GeneratorConfig, with_scorer
+from trainer.generator_config import GeneratorConfig, with_scorer
 
 MODEL = toy_recipe("unused").model
 ENCODER = replace(MODEL, decoder=None)

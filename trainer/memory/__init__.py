@@ -1,1 +1,0 @@
-"""Estimates of the memory that a training step needs."""
