@@ -12,6 +12,10 @@ class FarspanError(ValueError):
     """An error that the user can fix: the message names the file, the record or field, the value and the cure."""
 
 
+class StoreError(FarspanError):
+    """An error of a store, a disk or the bytes of a file, which a later attempt or another machine may not meet."""
+
+
 def one_line(error: BaseException) -> str:
     """Return a library's message without line breaks."""
     return " ".join(str(error).split())

@@ -21,6 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+os.environ.setdefault("FARSPAN_STORE_PATIENCE", "2")  # seconds: most faults of stores in tests do not pass
+
 Kernel.plain_left = 0  # the tests' little data goes through compiled kernels, as much data does
 
 settings.register_profile("farspan", deadline=None, derandomize=True, max_examples=25)
@@ -39,6 +41,22 @@ def farspan_lead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]
         yield paths
 
 
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``memory://``, an object store in this process, empty at the start of each test."""
+    from corpora.storage.stores import connect
+
+    stores: dict[str, object] = {}
+
+    def open_memory(root: str, *_: object) -> object:
+        from obstore.store import MemoryStore
+
+        return stores.setdefault(root, MemoryStore())
+
+    monkeypatch.setitem(connect.CLIENTS, "memory", open_memory)
+    connect._open.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def _store() -> Iterator["Store"]:
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +65,6 @@ def _store() -> Iterator["Store"]:
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-        patch.setenv("AWS_MAX_ATTEMPTS", "1")
         patch.setenv("NO_PROXY", "127.0.0.1")
         from tests.object_store import Store
 
@@ -64,6 +81,7 @@ def store(_store: "Store") -> Iterator["Store"]:
     s3.use_settings(_store.settings)
     _store.requests.clear()
     yield _store
+    _store.unavailable = 0
     s3.use_settings({})
 
 

@@ -62,7 +62,7 @@ class Hub:
         import huggingface_hub.constants as constants
         from huggingface_hub import HfFileSystem
 
-        from corpora.storage.stores import remote
+        from corpora.storage.stores import fsspec_store
 
         monkeypatch.setattr(constants, "ENDPOINT", self.url)
         monkeypatch.setattr(
@@ -72,7 +72,7 @@ class Hub:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         HfFileSystem.clear_instance_cache()
-        remote._connected.cache_clear()
+        fsspec_store._open.cache_clear()
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)

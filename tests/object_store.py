@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -26,6 +27,9 @@ class Store:
         flags: the same as Beam's flags.
         requests: (method, ``/bucket/key``, query, range) of each request.
         cut: paths whose next answer breaks off in the middle.
+        lost: (method, path) of requests that are carried out, and whose next answer is lost.
+        unavailable: number of requests that are answered with 503 from now on.
+        conditions: False if the store does not know ``If-None-Match``.
         refused: the next request whose path and query contain this is forbidden.
     """
 
@@ -39,6 +43,9 @@ class Store:
         self.flags = self.flags_of("key")
         self.requests: list[tuple[str, str, str, str]] = []
         self.cut: set[str] = set()
+        self.lost: set[tuple[str, str]] = set()
+        self.unavailable = 0
+        self.conditions = True
         self.refused = ""
         self._app, self._server._server.app = self._server._server.app, self._answer
 
@@ -87,7 +94,19 @@ class Store:
             self.refused = ""
             start_response("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
+        if self.unavailable:
+            self.unavailable -= 1
+            start_response("503 Slow Down", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>SlowDown</Code><Message>Reduce your request rate</Message></Error>"]
+        if "HTTP_IF_NONE_MATCH" in environ and not self.conditions:
+            start_response("501 Not Implemented", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>NotImplemented</Code><Message>A header you provided</Message></Error>"]
         body = self._app(environ, start_response)
+        if entry[:2] in self.lost:
+            self.lost.remove(entry[:2])
+            b"".join(body)
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            return []
         if path in self.cut and entry[0] == "GET":
             self.cut.remove(path)
             whole = b"".join(body)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
+from corpora.hugging_face import require_hub
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.reader import Reader
@@ -86,6 +87,7 @@ def find_split(text: str) -> Split:
             if not files:
                 raise FarspanError(f"--input {text}: name the files too, as in hf:{name}:'folder/*'")
         else:
+            require_hub(f"--input {text}")
             name, _, revision = name.partition("@")
             revision = _commit(name, revision)
         builder = _builder(Split(name, files, revision, config, split))

@@ -1,7 +1,7 @@
 """File operations by path or URL, on the file system that the path names.
 
-A plain path is on this machine's disk (``LocalDisk``); ``scheme://authority/key`` is on a remote store
-(``RemoteStore``). Paths are plain strings with ``/``.
+A plain path is on this machine's disk (``LocalDisk``); ``scheme://authority/key`` is on an object store
+(``ObjectStore``), or is read by fsspec (``FsspecStore``). Paths are plain strings with ``/``.
 """
 
 from __future__ import annotations
@@ -66,9 +66,17 @@ def is_local(path: str) -> bool:
 def _system(path: str) -> _FileSystem:
     if is_local(path):
         return _DISK
-    from corpora.storage.stores.remote import remote_store  # loads Arrow's clients, which local work never needs
+    scheme, _, rest = path.partition("://")
+    root = f"{scheme}://{rest.partition('/')[0]}"
+    from corpora.storage.stores.connect import CLIENTS  # local work needs none of these modules
 
-    return remote_store(path)
+    if scheme in CLIENTS:
+        from corpora.storage.stores.object_store import ObjectStore
+
+        return ObjectStore(root)
+    from corpora.storage.stores.fsspec_store import FsspecStore
+
+    return FsspecStore(root)
 
 
 def open(path: str) -> BinaryIO:
@@ -143,7 +151,11 @@ def names(folder: str) -> list[str]:
 def create_new(path: str, data: bytes) -> bool:
     """Create a small file unless it exists; True for exactly one of several processes.
 
-    On local disk the folder must exist, and a reader may see the file while it is still empty.
+    On local disk the folder must exist, and a reader may see the file while it is still empty. If the answer of a store
+    is lost, the contents of the file decide who has created it.
+
+    Args:
+        data: names its creator, as no other process does.
 
     Raises:
         FarspanError: the store cannot create exclusively.

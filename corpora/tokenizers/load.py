@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.hugging_face import is_reachable
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.user_files import read_user_file, read_user_json
@@ -101,7 +102,8 @@ def _load_pretrained(name: str) -> Tokenizer:
     from transformers import AutoTokenizer  # slow to import, rarely needed
 
     try:
-        loaded = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        offline = os.path.isdir(name) or not is_reachable()  # its client would try for most of a minute
+        loaded = AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=offline)
     except Exception as error:  # whatever the hub, the network or a converter raises
         reason = str(error).strip().partition("\n")[0]
         if os.path.isdir(name):

@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 import torch
@@ -49,7 +48,6 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def remote(many, cache) -> tuple[str, str]:
     """The same in a store."""
-    fsspec.filesystem("memory").store.clear()
     for folder in many:
         upload(folder, f"memory://{os.path.basename(folder)}")
     return "memory://corpus", "memory://masks"

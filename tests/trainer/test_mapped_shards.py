@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-import fsspec
 import pytest
 
 from corpora.errors import FarspanError
@@ -20,7 +19,6 @@ from trainer.mapped_shards import MappedShards
 def corpus(tmp_path, monkeypatch) -> Corpus:
     """A corpus of six shards in a store, with a cache that has room for four."""
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
-    fsspec.filesystem("memory").store.clear()
     folder, _ = make_folders(tmp_path, shards=6)
     upload(folder, "memory://corpus")
     sizes = [os.path.getsize(shard.path) for shard in os.scandir(f"{folder}/shards")]

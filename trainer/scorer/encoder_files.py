@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 
 from corpora.errors import FarspanError
+from corpora.hugging_face import is_reachable
 
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # in the loader's order
 _SETTINGS = (".json", ".txt", ".model")  # configuration and vocabulary
@@ -69,7 +70,8 @@ def _download(name: str) -> str:
 
     try:
         for weights in _WEIGHTS:
-            folder = snapshot_download(name, allow_patterns=[*(f"*{kind}" for kind in _SETTINGS), weights])
+            patterns = [*(f"*{kind}" for kind in _SETTINGS), weights]
+            folder = snapshot_download(name, allow_patterns=patterns, local_files_only=not is_reachable())
             if fnmatch.filter(os.listdir(folder), weights):
                 break
         return folder

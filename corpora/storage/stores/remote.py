@@ -1,66 +1,44 @@
-"""Files on remote stores through Arrow's file systems: its own for S3, GCS, Azure and HDFS, fsspec's for others."""
+"""Files on remote stores: what object stores and fsspec's file systems have in common."""
 
 from __future__ import annotations
 
 import fnmatch
 import io
 import re
-import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
-import fsspec
-from pyarrow import fs
-
-from corpora.errors import FarspanError
-from corpora.storage.stores import credentials, s3
-from corpora.storage.stores.client_errors import explained, refusal
-from corpora.storage.stores.exclusive import create_new, fsspec_below, modified
 from corpora.storage.stores.local_disk import FileState
-from corpora.storage.stores.publishing import Publisher
-from corpora.storage.stores.remote_file import RemoteFile
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file is read whole, in one request
-_THREADS = 8  # requests at a time
-_NATIVE = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+_REQUEST = 16 << 20  # bytes of a request at most
+_TAIL = (
+    1 << 16
+)  # bytes at the end that are read together: formats keep their tables there, and read them piece by piece
 
 
-def remote_store(path: str) -> RemoteStore:
-    """Return the store of ``scheme://authority/key``.
+@dataclass(frozen=True)
+class Remote:
+    """A file on a store.
 
-    Raises:
-        FarspanError: no installed library supports the scheme, or the store refuses.
+    Attributes:
+        path: its URL.
+        size: bytes.
+        modified: time of its last modification in seconds of the store's clock; None if the store keeps none.
+        version: what its store calls these contents; None if it has no name for them.
     """
-    scheme, _, rest = path.partition("://")
-    root = f"{scheme}://{rest.partition('/')[0]}"
-    with explained(path):
-        system, base = (s3.client(), root[5:]) if scheme == "s3" else _connected(root)
-    return RemoteStore(root, system, base)
+
+    path: str
+    size: int
+    modified: float | None = None
+    version: str | None = None
 
 
-@lru_cache(maxsize=16)
-def _connected(root: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of ``scheme://authority``, and the path of that root inside it."""
-    scheme = root.partition("://")[0]
-    if scheme in _NATIVE:
-        if scheme.startswith("abfs"):
-            credentials.require_azure(root)
-        limit = "?retry_limit_seconds=60" if scheme in ("gs", "gcs") else ""  # its default is 15 minutes
-        return fs.FileSystem.from_uri(f"{root}/{limit}")
-    try:
-        fsspec.get_filesystem_class(scheme)
-    except ValueError as error:
-        reason = f"no file system {scheme}:// is installed; copy the files to local disk or to S3"
-        raise FarspanError(f"{root}: {reason}") from error
-    system, base = fsspec.core.url_to_fs(f"{root}/")
-    return fs.PyFileSystem(fs.FSSpecHandler(system)), base
-
-
-class RemoteStore:
-    """The operations of ``corpora.storage.files`` below ``scheme://authority``.
+class RemoteStore(ABC):
+    """The operations of ``corpora.storage.files`` that read below ``scheme://authority``.
 
     Raises:
         FarspanError: from every operation, if the store refuses or does not answer. Never ``OSError``, which readers
@@ -68,35 +46,34 @@ class RemoteStore:
         FileNotFoundError: there is no such object.
     """
 
-    def __init__(self, root: str, system: fs.FileSystem, base: str) -> None:
-        self._root, self._system, self._base = root, system, base.rstrip("/")
-        self._on_s3 = system.type_name == "s3"
-        self._publisher = Publisher(system, root)
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    @abstractmethod
+    def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
+        """Return a file and its first ``count`` bytes."""
+
+    @abstractmethod
+    def read(self, file: Remote, start: int, stop: int) -> bytes:
+        """Read a range of a file.
+
+        Raises:
+            FarspanError: its contents are not those of ``file`` any more.
+        """
+
+    @abstractmethod
+    def stat(self, path: str) -> Remote:
+        """Describe a file."""
+
+    @abstractmethod
+    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
+        """Yield the files in a folder; none if there is no such folder."""
 
     def open(self, path: str) -> BinaryIO:
-        try:
-            file = RemoteFile(self.input_file, path)
-        except FileNotFoundError:
-            if self._on_s3:
-                with explained(path):
-                    bucket = self._system.get_file_info(self._base)
-                if bucket.type == fs.FileType.NotFound:
-                    raise refusal(path, "no such bucket") from None
-            raise
-        return io.BytesIO(file.readall()) if file.size <= BUFFER else io.BufferedReader(file, BUFFER)
-
-    @contextmanager
-    def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
-        # Closing or losing one of Arrow's streams publishes what was written to it, even if the body raised. So the
-        # body writes to local disk, and a thread, which no interrupt reaches, uploads the whole file.
-        with tempfile.NamedTemporaryFile(prefix="farspan-upload-") as file:
-            yield cast(BinaryIO, file)
-            file.flush()
-            if taken is not None and not self._upload(file.name, path, replace=False):
-                taken()
-                self._upload(file.name, path)
-            elif taken is None:
-                self._upload(file.name, path)
+        file, head = self.begin(path, BUFFER)
+        if file.size <= BUFFER:
+            return io.BytesIO(head)
+        return io.BufferedReader(_RemoteFile(self, file, head), BUFFER)
 
     def exists(self, path: str) -> bool:
         with suppress(FileNotFoundError):
@@ -104,14 +81,11 @@ class RemoteStore:
         return False
 
     def size(self, path: str) -> int:
-        return RemoteFile(self.input_file, path).size
+        return self.stat(path).size
 
     def state(self, path: str) -> FileState:
-        file = self.input_file(path)
-        with explained(path):
-            store = fsspec_below(self._system)
-            version = store.ukey(self._key(path)) if store is not None else sorted((file.metadata() or {}).items())
-            return FileState(file.size(), str(version))
+        file = self.stat(path)
+        return FileState(file.size, f"{file.version} {file.modified}")
 
     def match(self, pattern: str) -> list[str]:
         """Return the files that match a glob, in which ``*`` stops at a slash and ``**`` does not."""
@@ -122,80 +96,56 @@ class RemoteStore:
             return []
         folder = prefix.rpartition("/")[0]
         below = pattern.removeprefix(folder + "/")
-        found = self._list(folder, recursive="/" in below or "**" in below)
-        return [path for path in found if re.fullmatch(_regex(pattern), path)]
+        regex = re.compile(_regex(pattern))
+        files = self.scan(folder, recursive="/" in below or "**" in below)
+        return sorted(file.path for file in files if regex.fullmatch(file.path))
 
     def walk(self, folder: str) -> list[str]:
-        return self._list(folder, recursive=True)
-
-    def delete(self, paths: list[str]) -> None:
-        keys = [self._key(path) for path in paths]
-        with explained(paths[0]):
-            if self._on_s3:
-                s3.delete(self._base, [key.removeprefix(f"{self._base}/") for key in keys])
-            else:
-                with ThreadPoolExecutor(_THREADS) as pool:
-                    list(pool.map(self._publisher.delete, keys))
+        return sorted(file.path for file in self.scan(folder, recursive=True))
 
     def names(self, folder: str) -> list[str]:
-        return [path.rpartition("/")[2] for path in self._list(folder, recursive=False)]
+        return sorted(file.path.rpartition("/")[2] for file in self.scan(folder, recursive=False))
 
-    def create_new(self, path: str, data: bytes) -> bool:
-        key = self._key(path)
-        with explained(path):
-            if self._on_s3:
-                return s3.create_new(self._base, key.removeprefix(f"{self._base}/"), data)
-            return create_new(self._system, self._root, key, data)
 
-    def renew(self, path: str, data: bytes) -> bool:
-        key = self._key(path)
-        with explained(path):
-            if self._on_s3:
-                return s3.renew(self._base, key.removeprefix(f"{self._base}/"), data)
-        if not self.exists(path):
-            return False
-        with self.create(path) as file:
-            file.write(data)
+class _RemoteFile(io.RawIOBase):
+    """A remote file that is read in any order; each read is one request, except in its first and last bytes."""
+
+    def __init__(self, store: RemoteStore, file: Remote, head: bytes) -> None:
+        self._store, self._file, self._position = store, file, 0
+        self._kept = {0: head}  # start -> bytes
+
+    def readable(self) -> bool:
         return True
 
-    def times(self, folder: str) -> dict[str, float]:
-        with explained(folder):
-            return {info.base_name: modified(self._system, info) for info in self._infos(folder, recursive=False)}
+    def seekable(self) -> bool:
+        return True
 
-    def input_file(self, path: str) -> Any:
-        """Open Arrow's random access file, which for an object on S3 requests the size only."""
-        if path.rstrip("/") == self._root:
-            raise FileNotFoundError(f"{path}: a bucket, no file")
-        self._forget_listings()
-        with explained(path):
-            return self._system.open_input_file(self._key(path))
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        self._position = max(0, offset + start)
+        return self._position
 
-    def _key(self, path: str) -> str:
-        """Return the path inside Arrow's file system."""
-        return f"{self._base}/{path.removeprefix(self._root).strip('/')}".rstrip("/")
+    def readall(self) -> bytes:
+        data = bytearray(max(self._file.size - self._position, 0))
+        start = 0
+        while count := self.readinto(memoryview(data)[start:]):
+            start += count
+        return bytes(data)
 
-    def _list(self, folder: str, recursive: bool) -> list[str]:
-        files = (info.path for info in self._infos(folder, recursive))
-        return sorted(f"{self._root}/{path.removeprefix(self._base).lstrip('/')}" for path in files)
-
-    def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
-        """Return Arrow's description of each file in a folder."""
-        self._forget_listings()
-        try:
-            with explained(folder):
-                found = self._system.get_file_info(fs.FileSelector(self._key(folder), recursive=recursive))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [info for info in found if info.type == fs.FileType.File]
-
-    def _upload(self, local: str, path: str, replace: bool = True) -> bool:
-        with explained(path), ThreadPoolExecutor(1) as pool:
-            return pool.submit(self._publisher.publish, local, self._key(path), replace).result()
-
-    def _forget_listings(self) -> None:
-        """Clear the listings that some of fsspec's file systems cache: other processes change the files."""
-        if (store := fsspec_below(self._system)) is not None:
-            store.invalidate_cache()
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        start = self._position
+        stop = min(start + len(view), self._file.size, start + _REQUEST)
+        if start >= stop:
+            return 0
+        tail = self._file.size - _TAIL
+        if start >= tail > 0 and tail not in self._kept:
+            self._kept[tail] = self._store.read(self._file, tail, self._file.size)
+        kept = (part[start - first : stop - first] for first, part in self._kept.items() if first <= start)
+        data = next(filter(None, kept), b"") or self._store.read(self._file, start, stop)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def _regex(pattern: str) -> str:

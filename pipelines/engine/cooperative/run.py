@@ -16,7 +16,7 @@ from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, read_manifest
-from corpora.storage.stores.exclusive import Unsupported
+from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts

@@ -19,7 +19,7 @@ from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import is_local
 from corpora.storage.manifest_file import NAME
-from corpora.storage.stores.exclusive import Unsupported
+from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.paths import claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
 from pipelines.engine.presence.identity import DRIVER, LAUNCHER, Identity

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.stores.exclusive import Unsupported
+from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders
 from pipelines.engine.presence.identity import Identity
 from pipelines.engine.presence.lease import Watch, beat_of
@@ -72,7 +72,7 @@ class Member:
         Raises:
             Unsupported: it does not.
         """
-        if files.create_new(self._path(""), self.identity.name.encode()):
+        if files.create_new(self._path(""), b"0"):
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
 
     def leave(self) -> None:

@@ -132,6 +132,19 @@ def test_an_unknown_scheme_is_one_line(run, local):
         assert "no file system drive:// is installed" in err
 
 
+def test_an_output_that_can_only_be_read_is_one_line(run, local, tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.jsonl").write_text('{"text": "A text of a few words."}')
+    place = f"local://{tmp_path}/out"
+    for command in commands_of(f"{local}/documents", str(raw.parent), place, f"{local}/tokenizer"):
+        command = [text.replace(f"{raw.parent}/*", f"{raw}/*") for text in command]
+        status, _, err = run(*command)
+        assert (status, len(err.splitlines())) == (1, 1), err
+        assert "local:// is for reading; write to a folder on disk, s3://, gs:// or abfs://" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_damage_in_the_bucket_is_found_where_it_lies(run, store, bucket, local):
     copy(f"{local}/corpus", f"{bucket}/corpus")
     shards = files.walk(f"{bucket}/corpus/shards")

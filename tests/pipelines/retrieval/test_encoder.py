@@ -221,7 +221,7 @@ def test_a_name_on_the_hub_is_downloaded(tiny, tmp_path, monkeypatch, weights):
     (published / "code.py").write_text("raise SystemExit")
     local = tmp_path / "local"
 
-    def download(name, allow_patterns):
+    def download(name, allow_patterns, **_):
         assert name == "some/encoder"
         local.mkdir(exist_ok=True)
         for file in os.listdir(published):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
-import fsspec
 import pytest
 from rich.console import Console
 
@@ -41,7 +40,6 @@ def weights(directory: Path) -> dict[str, list[float]]:
 @pytest.mark.slow  # tests/trainer/data/test_shards_ahead.py compares batches
 def test_it_learns_what_a_local_run_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
-    fsspec.filesystem("memory").store.clear()
     corpus = make_corpus(str(tmp_path / "corpus"), documents=60, room_per_document=2, shards=4)
     upload(corpus, "memory://corpus")
     run(tmp_path / "here", corpus, None)

@@ -10,7 +10,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
-import fsspec
 import pytest
 
 from corpora.errors import FarspanError
@@ -42,7 +41,6 @@ def shard(number: int) -> tuple[str, ShardInfo]:
 @pytest.fixture
 def fetched(monkeypatch):
     """Ten shards in a store, and the paths that were fetched from there."""
-    fsspec.filesystem("memory").store.clear()
     for number in range(10):
         write_bytes(shard(number)[0], bytes([number]) * SIZE)
     paths, opened = [], files.open

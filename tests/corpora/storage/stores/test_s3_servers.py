@@ -1,6 +1,6 @@
 """An S3 server that is not Python: s3rver, of Node's packages, where ``make s3rver`` has installed it.
 
-These tests run in a process of their own: once moto is imported, boto3's requests are changed so that s3rver fails.
+These tests need Node, and are not part of ``make test``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ def bucket(tmp_path, monkeypatch):
                 if not attempt.connect_ex(("127.0.0.1", port)):
                     break
             time.sleep(0.1)
-        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")  # as docs/engines.md says
-        monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
         s3.use_settings(
             {
                 "s3_endpoint_url": f"http://127.0.0.1:{port}",

@@ -9,7 +9,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from corpora.errors import FarspanError
@@ -63,7 +62,6 @@ def wait_for(seen, seconds: float = 30) -> None:
 @pytest.mark.parametrize("place", ["disk", "memory"])
 @pytest.mark.parametrize("count", [2, 3])
 def test_any_number_of_processes_makes_the_same_and_each_task_is_done_once(tmp_path, log, expected, place, count):
-    fsspec.filesystem("memory").store.clear()
     folder = str(tmp_path / "out") if place == "disk" else "memory://bucket/out"
     trouble = {name: {"log": str(log)} for name in SIZES}
     with ThreadPoolExecutor(count) as pool:

@@ -6,7 +6,6 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import fsspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ def folder(request, tmp_path):
     if request.param == "disk":
         os.mkdir(tmp_path / "claims")
         return str(tmp_path / "claims")
-    fsspec.filesystem("memory").store.clear()
     return "memory://bucket/claims"
 
 

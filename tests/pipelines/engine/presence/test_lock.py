@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
-import fsspec
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
-from corpora.storage.stores.exclusive import Unsupported
+from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.finalize import finalize
 from pipelines.engine.paths import claims_folder, processes_folder
 from pipelines.engine.presence.claims import Claims
@@ -113,7 +112,6 @@ def other_machine(monkeypatch):
 @pytest.fixture(params=["disk", "memory"])
 def shared_folder(request, tmp_path):
     """A folder that both machines see."""
-    fsspec.filesystem("memory").store.clear()
     return str(tmp_path / "corpus") if request.param == "disk" else "memory://bucket/corpus"
 
 
@@ -165,8 +163,7 @@ def test_a_store_without_exclusive_creation_has_no_lock(monkeypatch):
     def refuse(*_):
         raise Unsupported("no")
 
-    fsspec.filesystem("memory").store.clear()
-    monkeypatch.setattr("corpora.storage.stores.remote.create_new", refuse)
+    monkeypatch.setattr(files, "create_new", refuse)
     with locked("memory://bucket/corpus"):
         assert len(files.walk("memory://bucket/corpus")) == 1
     assert files.walk("memory://bucket/corpus") == []

@@ -6,6 +6,7 @@ import io
 import sys
 import tempfile
 import time
+import urllib.request
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.shards import read_shard
-from corpora.storage.stores import publishing, remote, s3
+from corpora.storage.stores import connect, object_store, remote, s3
+from corpora.storage.stores.client_errors import Unsupported
 from corpora.storage.stores.remote import BUFFER
 
 
@@ -28,7 +30,7 @@ def scratch(tmp_path, monkeypatch):
     return tmp_path
 
 
-PART_BYTES = 10 << 20  # Arrow's; what is smaller goes up with one request
+PART_BYTES = object_store._PART  # what is smaller goes up with one request
 
 
 @pytest.mark.parametrize("size", [0, 1, BUFFER, BUFFER + 1, 3 << 20])
@@ -65,13 +67,6 @@ def test_a_writer_that_fails_changes_nothing(bucket, store, scratch, size, failu
     assert not list(scratch.iterdir())
 
 
-def test_a_file_larger_than_what_is_sent_at_a_time(bucket, monkeypatch):
-    monkeypatch.setattr(publishing, "_UPLOAD", 3 << 20)
-    data = np.random.default_rng(0).bytes(PART_BYTES + (6 << 20))
-    write_bytes(f"{bucket}/a", data)
-    assert read_bytes(f"{bucket}/a") == data
-
-
 @pytest.mark.parametrize("part", [1, 2, 3])
 def test_an_upload_that_the_store_breaks_off_shows_nothing(bucket, store, scratch, part):
     write_bytes(f"{bucket}/a", b"before")
@@ -100,7 +95,7 @@ def test_any_order_of_reads_is_that_of_a_file(bucket, monkeypatch, size, reads):
             assert file.read(count) == expected.read(count)
 
 
-def test_a_small_file_costs_a_question_for_its_size_and_a_request(bucket, store):
+def test_a_small_file_costs_one_request(bucket, store):
     store.requests.clear()
     write_bytes(f"{bucket}/small", b"x" * 1000)
     assert store.asked("PUT", "small") == len(store.requests) == 1
@@ -109,7 +104,7 @@ def test_a_small_file_costs_a_question_for_its_size_and_a_request(bucket, store)
         for place in (900, 0, 500):
             file.seek(place)
             file.read(10)
-    assert [method for method, *_ in store.requests] == ["HEAD", "GET"]
+    assert [method for method, *_ in store.requests] == ["GET"]
 
 
 def test_lines_are_fetched_a_buffer_at_a_time(bucket, store):
@@ -129,7 +124,7 @@ def test_one_record_batch_costs_its_bytes_and_three_requests(bucket, store):
     with files.open(f"{bucket}/batches") as file:
         assert pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(7).equals(batch)
     assert store.asked("GET", "batches") <= 3
-    assert len(store.requests) <= store.asked("GET", "batches") + 2  # its size, and whether it is the same one still
+    assert len(store.requests) == store.asked("GET", "batches")
     fetched = sum(int(last) - int(first) + 1 for first, last in store.ranges())
     assert fetched < 200_000 + 2 * BUFFER
     store.requests.clear()
@@ -155,6 +150,14 @@ def test_an_object_replaced_while_it_is_read_is_noticed(bucket, size):
         file.read(10)
         write_bytes(f"{bucket}/a", b"x" * size)
         file.read()
+
+
+def test_an_object_replaced_at_equal_size_has_another_state(bucket):
+    write_bytes(f"{bucket}/a", b"before")
+    before = files.state(f"{bucket}/a")
+    assert files.state(f"{bucket}/a") == before
+    write_bytes(f"{bucket}/a", b"after!")
+    assert files.state(f"{bucket}/a") != before
 
 
 def test_refusals_in_the_middle_of_a_read(bucket, store):
@@ -254,8 +257,7 @@ def test_a_key_that_nobody_was_given_is_refused(bucket, store):
 
 
 def test_an_address_where_nothing_answers_is_named(store, monkeypatch):
-    monkeypatch.setattr(s3, "_ATTEMPTS", 1)
-    s3._client.cache_clear()
+    monkeypatch.setenv(connect.PATIENCE, "0.1")
     s3.use_settings({**store.settings, "s3_endpoint_url": "http://127.0.0.1:9"})
     for _, message in refusals("s3://bucket/a", OPERATIONS):
         assert message.startswith("s3://bucket")
@@ -274,26 +276,48 @@ def test_a_name_that_no_bucket_can_have(store):
         assert "make the bucket, or mend its name" in message
 
 
-def test_without_boto3_the_extra_is_named(monkeypatch):
+def test_a_name_with_empty_parts_is_refused(bucket):
+    with pytest.raises(FarspanError, match=r"^s3://bucket/a//b: Could not parse path: .*; give a name without empty p"):
+        files.open(f"{bucket}/a//b")
+
+
+def test_a_profile_is_read_by_boto3(bucket, store, tmp_path, monkeypatch):
+    profile = tmp_path / "credentials"
+    profile.write_text("[mine]\naws_access_key_id = key\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    s3.use_settings({"s3_endpoint_url": store.url, "s3_region_name": "us-east-1"})
+    write_bytes(f"{bucket}/a", b"x")
+    assert read_bytes(f"{bucket}/a") == b"x"
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(FarspanError, match=r"s3:// needs boto3: pip install 'farspan\[s3\]'"):
+    connect._open.cache_clear()
+    with pytest.raises(FarspanError, match=r"AWS's profile needs boto3: pip install 'farspan\[s3\]'"):
         files.exists("s3://b/a")
 
 
 def test_equal_settings_share_a_client_and_the_environment_may_hold_them(bucket, store, monkeypatch):
-    first = s3.client()
+    first = connect.open_client(bucket, True, 60)
     s3.use_settings(store.settings)
-    assert s3.client() is first
+    assert connect.open_client(bucket, True, 60) is first
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    s3._client.cache_clear()
     s3.use_settings({})
+    connect._open.cache_clear()
     write_bytes(f"{bucket}/a", b"x")
     assert files.walk(bucket) == [f"{bucket}/a"]
     files.delete([f"{bucket}/a"])
     assert files.walk(bucket) == []
-    s3._client.cache_clear()
+    connect._open.cache_clear()
+
+
+def test_without_credentials_public_objects_are_read(bucket, store):
+    request = urllib.request.Request(
+        f"{store.url}/bucket/a", b"x", {"x-amz-acl": "public-read", "Content-Type": "text/plain"}, method="PUT"
+    )
+    urllib.request.urlopen(request).close()
+    s3.use_settings({"s3_endpoint_url": store.url})
+    assert read_bytes(f"{bucket}/a") == b"x"
 
 
 def test_the_local_disk_finds_the_same(bucket, tmp_path):
@@ -333,6 +357,58 @@ def test_an_object_is_renewed_and_never_brought_back(bucket):
     assert files.walk(bucket) == []
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_store_that_is_busy_is_asked_again_for_as_long_as_is_wished(bucket, store, monkeypatch, known):
+    write_bytes(f"{bucket}/a", b"x")
+    monkeypatch.setenv(connect.PATIENCE, "30")
+    monkeypatch.setattr(connect, "_FIRST", 0.05)
+    if not known:
+        object_store._answered.clear()
+    store.unavailable = 4
+    assert read_bytes(f"{bucket}/a") == b"x"
+    store.unavailable = 3
+    write_bytes(f"{bucket}/b", b"y")
+    store.unavailable = 3
+    assert files.create_new(f"{bucket}/c", b"z")
+    store.unavailable = 3
+    assert len(files.walk(bucket)) == 3
+    assert store.unavailable == 0
+    monkeypatch.setenv(connect.PATIENCE, "0.3")
+    store.unavailable = 1000
+    with pytest.raises(StoreError, match=r"^s3://bucket/a: .*(SlowDown: Reduce|503 Service).*; finished work is kept"):
+        files.open(f"{bucket}/a")
+    store.unavailable = 0
+    monkeypatch.setenv(connect.PATIENCE, "soon")
+    with pytest.raises(FarspanError, match=r"FARSPAN_STORE_PATIENCE is 'soon'; give a number of seconds above 0"):
+        files.open(f"{bucket}/a")
+    monkeypatch.delenv(connect.PATIENCE)
+
+
+def test_of_two_that_create_an_object_the_one_whose_answer_is_lost_has_it(bucket, store):
+    store.lost.add(("PUT", "/bucket/claim"))
+    assert files.create_new(f"{bucket}/claim", b"one")
+    assert store.lost == set()
+    assert not files.create_new(f"{bucket}/claim", b"two")
+    store.lost.add(("PUT", "/bucket/claim"))
+    assert not files.create_new(f"{bucket}/claim", b"two")
+    assert read_bytes(f"{bucket}/claim") == b"one"
+
+
+def test_an_upload_and_a_renewal_whose_answers_are_lost_stay(bucket, store):
+    store.lost.add(("PUT", "/bucket/a"))
+    with files.published(lambda: None, refuse):
+        write_bytes(f"{bucket}/a", b"first")
+    store.lost.add(("PUT", "/bucket/a"))
+    assert files.renew(f"{bucket}/a", b"first")
+    store.lost.add(("PUT", "/bucket/a"))
+    write_bytes(f"{bucket}/a", b"second")
+    store.lost.add(("GET", "/bucket/a"))
+    assert read_bytes(f"{bucket}/a") == b"second"
+    store.lost.add(("POST", "/bucket"))
+    files.delete([f"{bucket}/a"])
+    assert store.lost == set()
+
+
 class Taken(Exception):
     """Another file has the name."""
 
@@ -341,11 +417,11 @@ def refuse() -> None:
     raise Taken
 
 
-@pytest.mark.parametrize("size", [10, PART_BYTES + (1 << 20)])
-def test_of_two_files_with_one_name_the_first_stays_also_in_parts(bucket, store, monkeypatch, size):
-    monkeypatch.setattr(s3, "PART", 6 << 20)
+@pytest.mark.parametrize("size", [0, 10, PART_BYTES + (1 << 20)])
+def test_of_two_files_with_one_name_the_first_stays(bucket, store, size):
     unfinished = store.ask("GET", "/bucket?uploads").count("<UploadId>")
     first, second = (np.random.default_rng(seed).bytes(size) for seed in (1, 2))
+    second += b"x"
     with files.published(lambda: None, refuse):
         write_bytes(f"{bucket}/a", first)
         write_bytes(f"{bucket}/a", first)  # a repeated attempt
@@ -358,13 +434,14 @@ def test_of_two_files_with_one_name_the_first_stays_also_in_parts(bucket, store,
     assert store.ask("GET", "/bucket?uploads").count("<UploadId>") == unfinished
 
 
-def test_a_store_without_conditional_writes_replaces(bucket, monkeypatch):
-    from botocore.exceptions import ClientError
-
-    def unknown(*arguments, **condition):
-        raise ClientError({"Error": {"Code": "NotImplemented", "Message": "If-None-Match"}}, "PutObject")
-
-    monkeypatch.setattr(s3, "_put_if", unknown)
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_store_without_conditional_writes_or_for_less_at_once_replaces(bucket, store, monkeypatch, refused):
+    if refused:
+        monkeypatch.setattr(store, "conditions", False)
+        with pytest.raises(Unsupported, match="the store refuses If-None-Match"):
+            files.create_new(f"{bucket}/claim", b"one")
+    else:
+        monkeypatch.setattr(object_store, "_WHOLE", 4)
     for data in (b"first", b"second"):
         with files.published(lambda: None, refuse):
             write_bytes(f"{bucket}/a", data)

@@ -1,0 +1,88 @@
+"""Files that fsspec's file systems read: ``hf://`` by huggingface_hub, and any other scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import fsspec
+
+from corpora.errors import FarspanError
+from corpora.hugging_face import require_hub
+from corpora.storage.stores.client_errors import explained
+from corpora.storage.stores.remote import Remote, RemoteStore
+
+
+class FsspecStore(RemoteStore):
+    """The operations of ``corpora.storage.files`` that read; those that write raise.
+
+    Raises:
+        FarspanError: no installed library supports the scheme, or the store refuses.
+    """
+
+    def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
+        file = self.stat(path)
+        return file, self.read(file, 0, min(count, file.size))
+
+    def read(self, file: Remote, start: int, stop: int) -> bytes:
+        with explained(file.path):
+            return bytes(self._system(file.path).cat_file(file.path, start=start, end=stop)) if stop > start else b""
+
+    def stat(self, path: str) -> Remote:
+        with explained(path):
+            info = self._system(path).info(path)
+            if info["type"] != "file":
+                raise FileNotFoundError(path)
+            return replace(self._remote(info), version=str(sorted(info.items())))
+
+    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
+        found: dict[str, dict[str, Any]] = {}
+        with explained(folder), suppress(FileNotFoundError, NotADirectoryError):
+            found = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
+        yield from map(self._remote, found.values())
+
+    def create(self, path: str, *_: Any) -> NoReturn:
+        self._refuse(path)
+
+    def create_new(self, path: str, data: bytes) -> NoReturn:
+        self._refuse(path)
+
+    def renew(self, path: str, data: bytes) -> NoReturn:
+        self._refuse(path)
+
+    def delete(self, paths: list[str]) -> None:
+        self._refuse(paths[0])
+
+    def times(self, folder: str) -> NoReturn:
+        self._refuse(folder)
+
+    def _refuse(self, path: str) -> NoReturn:
+        scheme = self._root.partition("://")[0]
+        raise FarspanError(f"{path}: {scheme}:// is for reading; write to a folder on disk, s3://, gs:// or abfs://")
+
+    def _system(self, path: str) -> Any:
+        """Return the file system, without the listings that it may keep: other processes change the files."""
+        if path.startswith("hf://"):
+            require_hub(path)
+        system = _open(self._root)
+        system.invalidate_cache()
+        return system
+
+    def _remote(self, info: dict[str, Any]) -> Remote:
+        base = _open(self._root)._strip_protocol(f"{self._root}/")
+        key = str(info["name"]).removeprefix(base).lstrip("/")
+        return Remote(f"{self._root}/{key}", int(info["size"] or 0))
+
+
+@lru_cache(maxsize=16)
+def _open(root: str) -> Any:
+    scheme = root.partition("://")[0]
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ValueError as error:
+        reason = f"no file system {scheme}:// is installed; copy the files to local disk or to S3"
+        raise FarspanError(f"{root}: {reason}") from error
+    return fsspec.core.url_to_fs(f"{root}/")[0]
