@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.printing import counted, total
-
-if TYPE_CHECKING:
-    from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.manifest import Manifest
 
 
 def plain_row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
@@ -26,12 +24,12 @@ def _plain(value: pa.Scalar) -> Any:
     return value.as_py()
 
 
-def describe(rows: ShardedRows) -> str:
+def describe(kind: str, folder: str, manifest: Manifest, schema: pa.Schema | None) -> str:
     """Return folder, size, totals and columns of an artefact, a line each."""
-    manifest = rows.manifest
-    size = f"{counted(len(rows), 'row')} in {counted(len(manifest.shards), 'shard')}"
+    rows = sum(shard.rows for shard in manifest.shards)
+    size = f"{counted(rows, 'row')} in {counted(len(manifest.shards), 'shard')}"
     totals = ", ".join(total(number, name) for name, number in manifest.totals.items() if not name.startswith("max_"))
-    lines = [f"{type(rows).__name__}({rows.folder!r}): {size}", totals and f"  totals: {totals}"]
-    if rows.schema is not None:
-        lines.append(f"  columns: {', '.join(rows.schema.names)}")
+    lines = [f"{kind}({folder!r}): {size}", totals and f"  totals: {totals}"]
+    if schema is not None:
+        lines.append(f"  columns: {', '.join(schema.names)}")
     return "\n".join(filter(None, lines))

@@ -70,7 +70,7 @@ class ShardedRows:
         return int(self.starts[-1])
 
     def __repr__(self) -> str:
-        return describe(self)
+        return describe(type(self).__name__, self.folder, self.manifest, self.schema)
 
     @overload
     def __getitem__(self, row: int) -> dict[str, Any]: ...
