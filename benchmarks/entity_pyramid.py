@@ -34,8 +34,7 @@ from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import sentence_token_starts
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.api.protocol import equip, load_objective
-from objectives.api.tools import Tools
+from objectives.api.protocol import Tools, equip, load_objective
 from objectives.rouge import cluster_scores, split_words
 from objectives.sentences.entities import SpacyRecognizer
 

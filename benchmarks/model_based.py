@@ -22,9 +22,8 @@ from torch import Tensor
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.examples import IGNORED
-from objectives.api.protocol import load_objective
+from objectives.api.protocol import Tools, load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
-from objectives.api.tools import Tools
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig

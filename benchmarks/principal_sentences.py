@@ -29,8 +29,7 @@ from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.api.protocol import CorpusFacts, Objective, equip, load_objective
-from objectives.api.tools import Tools
+from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective
 
 VOCAB = 32_000
 KEY = make_key(0, "benchmark")

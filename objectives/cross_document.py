@@ -48,12 +48,10 @@ from objectives.api.options import (
     normalize,
     options_of,
 )
-from objectives.api.protocol import CorpusFacts
+from objectives.api.protocol import CorpusFacts, Tools
 from objectives.api.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
-from objectives.api.tools import Tools
 from objectives.draws.tokens import choose_tokens, draw_ids
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct_labels
 from objectives.rendering.render import render_labels
 

@@ -44,18 +44,16 @@ from objectives.api.options import (
     normalize,
     options_of,
 )
-from objectives.api.protocol import CorpusFacts
+from objectives.api.protocol import CorpusFacts, EntityRecognizer, Tools
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
-from objectives.api.tools import EntityRecognizer, Tools
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import render_masked, rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
-from objectives.sentences.budget import longest_texts, within_target
 from objectives.sentences.entities import SpacyRecognizer
 from objectives.sentences.pyramid import choose_pyramid, find_mentions
 from objectives.sentences.selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
+from objectives.sentences.spans import longest_texts, within_target
 from objectives.sentences.texts import decoded_texts, spaced_words
 
 

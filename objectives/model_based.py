@@ -31,7 +31,7 @@ from objectives.api.options import (
     normalize,
     options_of,
 )
-from objectives.api.protocol import CorpusFacts
+from objectives.api.protocol import CorpusFacts, Scorer, Tools
 from objectives.api.special_tokens import (
     BEGIN,
     DOCUMENT_BEGIN,
@@ -41,12 +41,16 @@ from objectives.api.special_tokens import (
     MASK,
     SpecialTokens,
 )
-from objectives.api.tools import Scorer, Tools
-from objectives.draws.candidate_spans import Candidates, hide_hardest, whole_candidates
-from objectives.draws.hardest_spans import AGGREGATIONS, rank_spans, span_losses
-from objectives.draws.span_counts import noise_counts, span_counts
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.draws.compositions import noise_counts, span_counts
+from objectives.draws.hardest_spans import (
+    AGGREGATIONS,
+    Candidates,
+    hide_hardest,
+    rank_spans,
+    span_losses,
+    whole_candidates,
+)
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import render_labels, render_sentinels, rendered_lengths
 from objectives.span import Span

@@ -42,11 +42,9 @@ from objectives.api.options import (
     normalize,
     options_of,
 )
-from objectives.api.protocol import CorpusFacts
+from objectives.api.protocol import CorpusFacts, Tools
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
-from objectives.api.tools import Tools
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import render_masked, rendered_lengths
 from objectives.rouge import (
@@ -61,8 +59,7 @@ from objectives.rouge import (
     token_words,
     window_scores,
 )
-from objectives.sentences.budget import longest_texts, within_target
-from objectives.sentences.presets import PRESETS
+from objectives.sentences.presets import ENGLISH_STOPWORDS, PRESETS
 from objectives.sentences.selection import (
     Choice,
     Draws,
@@ -78,9 +75,15 @@ from objectives.sentences.selection import (
     uniform,
     with_noise,
 )
-from objectives.sentences.stopwords import ENGLISH_STOPWORDS
+from objectives.sentences.spans import (
+    RANDOM,
+    TREATMENTS,
+    choose_treatments,
+    longest_texts,
+    stand_ins,
+    within_target,
+)
 from objectives.sentences.texts import decoded_texts, token_texts
-from objectives.sentences.treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,8 @@ from objectives.api.options import (
 )
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
-from objectives.draws.compositions import PLACEMENTS, draw_spans
-from objectives.draws.span_counts import noise_counts, span_counts
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.draws.compositions import PLACEMENTS, draw_spans, noise_counts, span_counts
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import columns, render_sentinels
 

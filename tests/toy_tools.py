@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from objectives.api.examples import IGNORED
+from objectives.api.protocol import Tools
 from objectives.api.special_tokens import MASK, PAD, SpecialTokens
-from objectives.api.tools import Tools
 from tests.factories import OWNED, VOCAB
 
 

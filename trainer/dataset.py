@@ -21,9 +21,8 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
-from objectives.api.protocol import Objective, equip, load_objective
+from objectives.api.protocol import Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
-from objectives.api.tools import Tools
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places
 from trainer.mapped_shards import MappedShards

@@ -22,8 +22,7 @@ from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
 from objectives.api.options import check, normalize, options_of
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
-from objectives.rendering.global_attention import with_global_positions
-from objectives.rendering.layout import Layout
+from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import render_masked, render_sentinels, rendered_lengths
 

@@ -125,3 +125,25 @@ class MaskBatch:
     def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:
         """Copy the given rows, in the given order."""
         return gather([Gatherable.of(self)], np.zeros(len(rows), np.int64), np.asarray(rows, np.int64))
+
+
+TOTALS = ("sequences", "unmasked", "spans", "candidates", "hidden_tokens", "max_source_length", "max_target_length")
+
+
+def add_mask_totals(totals: dict[str, int], masks: MaskBatch) -> None:
+    """Add the counts of a batch to ``totals``, which has all ``TOTALS``."""
+    flags, sizes = masks.span_flags.compact(), masks.span_lengths.compact().values
+    in_target = flags.values & IN_TARGET != 0
+    rows = np.repeat(np.arange(len(masks)), flags.lengths)  # (spans,)
+    candidates = int((flags.values == CANDIDATE).sum())
+    numbers = (
+        len(masks),
+        len(masks) - len(np.unique(rows[in_target])),
+        len(flags.values) - candidates,
+        candidates,
+        int(sizes[in_target].sum()),
+        int(masks.source_lengths.max(initial=0)),
+        int(masks.target_lengths.max(initial=0)),
+    )
+    for name, number in zip(TOTALS, numbers, strict=True):
+        totals[name] = max(totals[name], number) if name.startswith("max_") else totals[name] + number

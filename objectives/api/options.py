@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from corpora.errors import FarspanError
 from corpora.settings import spelled
+from objectives.api.protocol import Tools
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR
-from objectives.api.tools import Tools
 
 Equipped = TypeVar("Equipped")
 

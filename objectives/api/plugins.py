@@ -196,8 +196,8 @@ def _fault(error: BaseException) -> str:
         frames.append(f"{frame.f_globals.get('__name__', '')}:{code.co_qualname}")
         places.append(f"{code.co_filename}:{line}")
     plugins = [entry for group in (OBJECTIVE_GROUP, TASK_GROUP) for entry in entries(group).values()]
-    own = [any(frame.startswith(entry.value) for frame in frames) for entry in plugins]
-    for entry in [*compress(plugins, own), *plugins]:  # the plug-in itself before others of its package
+    involved = [any(frame.startswith(entry.value) for frame in frames) for entry in plugins]
+    for entry in [*compress(plugins, involved), *plugins]:  # the plug-in itself before others of its package
         within = [_package(frame) == _package(entry.module) for frame in frames]
         if any(within) and _package(entry.module) != _package(__name__) and _stems_from(error, entry):
             package = f" of {entry.dist.name}" if entry.dist else ""

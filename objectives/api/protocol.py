@@ -1,7 +1,10 @@
-"""``Objective``, the protocol of masking strategies, here and in other packages.
+"""``Objective``, the protocol of masking strategies, and the tools that one may need.
 
 An objective is registered under the entry-point group ``farspan.objectives``. The entry point loads a class (or any
-callable) that takes the options as keyword arguments and may have ``presets``: name -> options.
+callable) that takes the options as keyword arguments and may have ``presets``: name -> options. The caller creates and
+passes tools (a tokenizer, a scorer, an entity recognizer), so that objectives load no model library themselves::
+
+    objective = load_objective("model_based", "bart_ls").with_tools(Tools(tokenizer, scorer=scorer))
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.plugins import OBJECTIVE_GROUP, Plugins
 from objectives.api.special_tokens import SpecialTokens
-from objectives.api.tools import Tools
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+from collections.abc import Sequence
+
+from corpora.tokenizers.protocol import Tokenizer
 
 OBJECTIVES = Plugins(
     group=OBJECTIVE_GROUP,
@@ -208,3 +213,65 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
             built, or lacks a required member.
     """
     return cast(Objective, OBJECTIVES.load(name, preset, options))
+
+
+class Scorer(Protocol):
+    """An encoder-only masked language model.
+
+    Attributes:
+        fingerprint: hash of weights and configuration; recorded with the masks that it affects.
+        tokenizer_fingerprint: fingerprint of its tokenizer.
+        special: its special tokens, at least ``<pad>`` and ``<mask>``.
+    """
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def tokenizer_fingerprint(self) -> str: ...
+
+    @property
+    def special(self) -> SpecialTokens: ...
+
+    def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Compute the cross-entropy of each label, in nats.
+
+        Args:
+            ids: ``(B, S)`` int32, text ids and those of ``special``.
+            lengths: ``(B,)`` int32, positions of each row without padding.
+            labels: ``(B, S)`` int32, the token to predict, or ``IGNORED``.
+
+        Returns:
+            ``(B, S)`` float32, 0 for positions without a label. Up to rounding, a row's losses do not depend on the
+            other rows.
+        """
+
+
+class EntityRecognizer(Protocol):
+    """Finds named entities.
+
+    Attributes:
+        name: model and version; recorded with the masks that it affects.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def find(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Find the entities of each text: first character and end, ``(k, 2)`` int64, ascending and disjoint."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Tools that a caller passes to an objective.
+
+    Attributes:
+        tokenizer: the tokenizer of the corpus.
+        scorer: the scorer, for objectives that score spans with a model.
+        recognizer: the recognizer, for objectives that need named entities; if None, they load the model named in their
+            options.
+    """
+
+    tokenizer: Tokenizer
+    scorer: Scorer | None = None
+    recognizer: EntityRecognizer | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from corpora.errors import FarspanError, nearest
 from objectives.metrics.answers import AnswerMetric
-from objectives.metrics.flavours import FLAVOURS
-from objectives.metrics.names import ANSWERS, SCROLLS, known_metrics
+from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, known_metrics
 from objectives.metrics.protocol import Metric
 from objectives.metrics.summaries import RougeMetric
 

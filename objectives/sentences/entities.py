@@ -26,7 +26,7 @@ _one_thread = threading.Lock()  # a pipeline's vocabulary is not thread-safe
 
 @dataclass(frozen=True)
 class SpacyRecognizer:
-    """An ``EntityRecognizer`` (objectives/api/tools.py) over an installed spaCy model, loaded once per process.
+    """An ``EntityRecognizer`` (objectives/api/protocol.py) over an installed spaCy model, loaded once per process.
 
     Texts go through ``nlp.pipe``, with only the components that find entities. A text of more than ``LONGEST_PIECE``
     characters, or of ``LONGEST_RUN`` without white space, is processed in pieces. The entities of a text do not depend

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpora.storage.ragged import Ragged
-from objectives.api.tools import EntityRecognizer
+from objectives.api.protocol import EntityRecognizer
 from objectives.sentences.selection import Choice, Sentences
 from objectives.sentences.texts import sentence_ends
 

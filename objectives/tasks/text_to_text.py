@@ -23,6 +23,7 @@ from corpora.storage.ragged import Ragged, read_only
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.options import check, check_choice, check_flag, check_whole, normalize, options_of
+from objectives.api.protocol import Tools
 from objectives.api.special_tokens import (
     BEGIN,
     DOCUMENT_BEGIN,
@@ -32,7 +33,6 @@ from objectives.api.special_tokens import (
     PAD,
     SpecialTokens,
 )
-from objectives.api.tools import Tools
 from objectives.tasks.kernels import BOS, NO_TOKEN, NONE, QUERY, SEPARATORS, fill_sources, fill_targets
 from objectives.tasks.plan import Frame, Plan, plan
 from objectives.tasks.presets import PRESETS

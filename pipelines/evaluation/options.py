@@ -7,8 +7,7 @@ from typing import Annotated
 
 from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
-from objectives.metrics.flavours import FLAVOURS
-from objectives.metrics.names import ANSWERS, SCROLLS
+from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS
 
 _METRICS_HELP = (
     f"metric: scrolls:SUBSET ({', '.join(SCROLLS)}), rouge:FLAVOUR ({', '.join(FLAVOURS)}), {', '.join(ANSWERS)}; "

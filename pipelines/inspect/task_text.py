@@ -11,9 +11,8 @@ from rich.text import Text
 from corpora.schemas.pairs import PairSet
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.api.protocol import equip
+from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
-from objectives.api.tools import Tools
 from objectives.tasks.protocol import NO_TARGET, PairFacts, Rendered, Task, load_task, task_of
 from pipelines.inspect.options import Choice
 from pipelines.inspect.row_text import print_rendered

@@ -16,11 +16,9 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import MOST_SHARDS, write_shard
 from corpora.storage.stored_shards import StoredShard
-from objectives.api.mask_totals import TOTALS, add_mask_totals
-from objectives.api.masks import MASK_SCHEMA
+from objectives.api.masks import MASK_SCHEMA, TOTALS, add_mask_totals
 from objectives.api.plugins import plugin_errors
-from objectives.api.protocol import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
-from objectives.api.tools import Tools
+from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key
 from pipelines.engine.artefacts import absolute, artefact_tokenizer
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Task, sharded_stage

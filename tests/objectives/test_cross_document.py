@@ -16,9 +16,8 @@ from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.api.protocol import CorpusFacts, load_objective
+from objectives.api.protocol import CorpusFacts, Tools, load_objective
 from objectives.api.special_tokens import MASK
-from objectives.api.tools import Tools
 from objectives.cross_document import CrossDocument
 from tests.factories import FIRST_TEXT_ID, OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import real_rows

@@ -15,9 +15,8 @@ from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
-from objectives.api.protocol import CorpusFacts, equip, load_objective
+from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK
-from objectives.api.tools import Tools
 from objectives.entity_pyramid import EntityPyramid
 from objectives.principal_sentences import PrincipalSentences
 from tests.factories import OWNED, VOCAB, make_sequences

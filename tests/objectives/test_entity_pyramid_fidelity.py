@@ -13,8 +13,7 @@ from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
-from objectives.api.protocol import equip
-from objectives.api.tools import EntityRecognizer, Tools
+from objectives.api.protocol import EntityRecognizer, Tools, equip
 from objectives.entity_pyramid import EntityPyramid
 from objectives.sentences.entities import SpacyRecognizer
 from tests.factories import make_sequences

@@ -15,9 +15,8 @@ from corpora.keyed import make_key
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
-from objectives.api.protocol import CorpusFacts, load_objective, mask_key
-from objectives.api.tools import Tools
-from objectives.draws.span_counts import noise_counts
+from objectives.api.protocol import CorpusFacts, Tools, load_objective, mask_key
+from objectives.draws.compositions import noise_counts
 from objectives.model_based import ModelBased
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences

@@ -7,9 +7,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from objectives.api.protocol import Objective
+from objectives.api.protocol import Objective, Tools
 from objectives.api.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
-from objectives.api.tools import Tools
 from objectives.model_based import ModelBased
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.test_model_based import KEY, RandomScorer, model_based

@@ -16,8 +16,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.api.protocol import CorpusFacts, equip, load_objective, mask_key
-from objectives.api.tools import Tools
+from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective, mask_key
 from objectives.principal_sentences import PrincipalSentences
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import Characters, rows

@@ -9,10 +9,9 @@ import pytest
 
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
-from objectives.api.protocol import equip
-from objectives.api.tools import Tools
+from objectives.api.protocol import Tools, equip
 from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.stopwords import ENGLISH_STOPWORDS
+from objectives.sentences.presets import ENGLISH_STOPWORDS
 from tests.factories import make_sequences
 from tests.objectives.handmade import Pieces, real_rows
 from tests.objectives.plain_sentences import plain_row

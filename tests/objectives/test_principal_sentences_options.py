@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import FarspanError
 from objectives.api.protocol import CorpusFacts, load_objective
 from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.stopwords import ENGLISH_STOPWORDS
+from objectives.sentences.presets import ENGLISH_STOPWORDS
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.test_principal_sentences import KEY, PRESETS, facts
 

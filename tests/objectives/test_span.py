@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from objectives.api.masks import IN_SOURCE, IN_TARGET
 from objectives.api.protocol import CorpusFacts, load_objective
-from objectives.draws.span_counts import noise_counts, span_counts, span_lengths, tokens_for
+from objectives.draws.compositions import noise_counts, span_counts, span_lengths, tokens_for
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences
 

@@ -20,9 +20,8 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
-from objectives.api.protocol import equip
+from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
-from objectives.api.tools import Tools
 from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sampled_targets, task_of
 from trainer.data.config import TaskConfig
 from trainer.data.masked_corpus import Longest

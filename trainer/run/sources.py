@@ -10,9 +10,8 @@ from corpora.schemas.pairs import PairSet
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
-from objectives.api.protocol import Objective, equip, load_objective, objective_factory
+from objectives.api.protocol import Objective, Tools, equip, load_objective, objective_factory
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
-from objectives.api.tools import Tools
 from trainer.data.collate import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
 from trainer.data.curriculum import Stage

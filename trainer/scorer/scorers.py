@@ -51,7 +51,7 @@ class _Windows(NamedTuple):
 
 
 class MaskedLMScorer:
-    """A scorer, as in ``objectives.api.tools.Scorer``, whose weights are loaded at its first use.
+    """A scorer, as in ``objectives.api.protocol.Scorer``, whose weights are loaded at its first use.
 
     Attributes:
         fingerprint: fingerprint of the model, and of the precision if it is not float32.
@@ -83,7 +83,7 @@ class MaskedLMScorer:
         return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Compute the losses as in ``objectives.api.tools.Scorer``; each window has its own begin and end tokens."""
+        """Compute the losses as in ``objectives.api.protocol.Scorer``; each window has its own begin and end tokens."""
         found = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pinned_threads(self._threads), torch.inference_mode():

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from objectives.metrics.flavours import FLAVOURS
-from objectives.metrics.names import SCROLLS, known_metrics
+from objectives.metrics.flavours import FLAVOURS, SCROLLS, known_metrics
 from pipelines.cli import main
 from tests.artefacts import make_documents, make_pairs, make_predictions
 

@@ -21,7 +21,7 @@ from objectives.api.options import (
     normalize,
     options_of,
 )
-from objectives.api.tools import Tools
+from objectives.api.protocol import Tools
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,21 @@
 """Finding objectives by name, ours and a third party's."""
 
+from __future__ import annotations
+
+import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
 from corpora.errors import FarspanError
-from objectives.api.protocol import CorpusFacts, Objective, load_objective
+from objectives.api.protocol import CorpusFacts, EntityRecognizer, Objective, Scorer, load_objective
+from objectives.sentences.entities import SpacyRecognizer
 from objectives.span import Span
 from tests.factories import OWNED
+from tests.toy_tools import ToyRecognizer, ToyScorer
+from trainer.scorer.scorers import MaskedLMScorer
 
 
 def test_span_is_installed_with_its_presets():
@@ -56,3 +63,36 @@ def test_another_process_finds_it_too(farspan_lead):
     code = "from objectives.api.protocol import load_objective; print(load_objective('lead_in').options)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "{'lead': 8, 'whole_words': False}"
+
+
+def lacks(kind: type, interface: type) -> list[str]:
+    """Members of the interface that a class lacks, or whose parameters differ."""
+    found = []
+    for name, member in vars(interface).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            sound = hasattr(kind, name) or re.search(rf"self\.{name}(,| =) ", inspect.getsource(kind)) is not None
+        else:
+            own = getattr(kind, name, None)
+            sound = callable(own) and [*inspect.signature(own).parameters] == [*inspect.signature(member).parameters]
+        if not sound:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "interface"),
+    [
+        (SpacyRecognizer, EntityRecognizer),
+        (ToyRecognizer, EntityRecognizer),
+        (MaskedLMScorer, Scorer),
+        (ToyScorer, Scorer),
+    ],
+)
+def test_an_implementation_has_every_member(kind, interface):
+    assert lacks(kind, interface) == []
+
+
+def test_a_class_of_another_kind_is_seen():
+    assert lacks(ToyRecognizer, Scorer) == ["fingerprint", "tokenizer_fingerprint", "special", "losses"]

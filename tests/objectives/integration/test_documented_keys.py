@@ -12,7 +12,7 @@ import pytest
 
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.protocol import draw_key, equip, installed, load_objective, mask_key
-from objectives.sentences.treatments import TREATMENTS
+from objectives.sentences.spans import TREATMENTS
 from objectives.span import Span
 from tests.factories import make_sequences
 from tests.toy_tools import TOOLS

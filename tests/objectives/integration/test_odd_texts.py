@@ -10,9 +10,8 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from objectives.api.masks import CANDIDATE, IN_TARGET
-from objectives.api.protocol import CorpusFacts, Objective, equip, installed, load_objective
+from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, installed, load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
-from objectives.api.tools import Tools
 from tests.factories import OWNED
 from tests.objectives.handmade import Characters, rows
 from tests.objectives.integration.test_presets import OURS

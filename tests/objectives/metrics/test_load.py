@@ -7,8 +7,8 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.errors import FarspanError
+from objectives.metrics.flavours import SCROLLS, known_metrics
 from objectives.metrics.load import load_metric
-from objectives.metrics.names import SCROLLS, known_metrics
 
 PREDICTIONS = ["exact match example", "hello there", "general kenobi"]
 REFERENCES = [["exact match example"], ["hello", "hi there"], ["commander kenobi"]]

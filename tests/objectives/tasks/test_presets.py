@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from objectives.api.protocol import equip
+from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
-from objectives.api.tools import Tools
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import NO_TARGET, PairFacts, load_task
 from tests.artefacts import small_tokenizer

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from objectives.api.protocol import equip
-from objectives.api.tools import Tools
+from objectives.api.protocol import Tools, equip
 from objectives.tasks.protocol import (
     NO_TARGET,
     PairFacts,

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from objectives.api.protocol import equip
+from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
-from objectives.api.tools import Tools
 from objectives.tasks.protocol import NO_TARGET, document_lengths, load_task
 from objectives.tasks.texts import encode_inserted
 from tests.artefacts import small_tokenizer

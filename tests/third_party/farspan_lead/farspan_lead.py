@@ -24,9 +24,8 @@ from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
 from objectives.api.options import check_flag, check_whole, equipped, options_of
-from objectives.api.protocol import CorpusFacts
+from objectives.api.protocol import CorpusFacts, Tools
 from objectives.api.special_tokens import END, PAD, SpecialTokens
-from objectives.api.tools import Tools
 from objectives.rendering.layout import Layout
 from objectives.tasks.protocol import NO_TARGET, Cut, PairFacts, Rendered
 

@@ -14,9 +14,8 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer
-from objectives.api.protocol import CorpusFacts, equip, load_objective, mask_key
+from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective, mask_key
 from objectives.api.special_tokens import MASK
-from objectives.api.tools import Tools
 from tests.artefacts import make_corpus
 from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import make_masked_lm

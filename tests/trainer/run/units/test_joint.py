@@ -10,8 +10,7 @@ import torch
 
 from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
-from objectives.api.protocol import equip, load_objective
-from objectives.api.tools import Tools
+from objectives.api.protocol import Tools, equip, load_objective
 from tests.artefacts import small_tokenizer
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model

@@ -1,4 +1,4 @@
-"""Ranked spans in a target of limited length."""
+"""Probabilities of treatments at their boundaries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ from hypothesis import strategies as st
 
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, MaskBatch
-from objectives.sentences.budget import within_target
+from objectives.sentences.spans import choose_treatments, within_target
+
+
+@pytest.mark.parametrize(
+    ("chances", "lowest", "highest"),
+    [
+        ([0.7, 0.1, 0.1, 0.1], 0, 3),  # adds up to a little less than 1
+        ([0.9, 0.0, 0.1, 0.0], 0, 2),
+        ([0.0, 1.0, 0.0, 0.0], 1, 1),
+        ([0.0, 0.3, 0.0, 0.7], 1, 3),
+    ],
+)
+def test_no_draw_leaves_the_treatments_that_have_a_chance(chances, lowest, highest):
+    draws = np.zeros((2, 4), np.uint64)
+    draws[1] = 2**64 - 1
+    assert choose_treatments(draws, chances).tolist() == [lowest, highest]
 
 
 def ranked(rows: list[list[int]]) -> MaskBatch:
