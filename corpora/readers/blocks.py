@@ -175,7 +175,7 @@ class BlockBuilder:
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
         raw = raw[:RAW_BYTES]
-        self._rejects.append(Reject(self.path, _escaped(f"{self.prefix}{key}"), reason, raw, _escaped(detail)))
+        self._rejects.append(Reject(self.path, _escape(f"{self.prefix}{key}"), reason, raw, _escape(detail)))
         self._bytes += len(raw) + _RECORD_BYTES
 
     def damage(self, damaged: DamagedFile, lost: int) -> None:
@@ -209,14 +209,14 @@ class BlockBuilder:
 
 
 def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
-    own = record.get(field)
+    value = record.get(field)
     # bool is an int to Python
-    if isinstance(own, str | int) and not isinstance(own, bool) and own != "" and not _half_pair(str(own)):
-        return str(own)
-    raise BadRecord(reason, f"{field!r} is {str(own)[:100]!r}, not a string or integer")
+    if isinstance(value, str | int) and not isinstance(value, bool) and value != "" and not _half_pair(str(value)):
+        return str(value)
+    raise BadRecord(reason, f"{field!r} is {str(value)[:100]!r}, not a string or integer")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape the lone surrogates that names in a text may contain, so that it can be encoded."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 

@@ -161,7 +161,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
             continue
         value = record[name]
         try:
-            record[name] = _decoded(value, meaning, options.max_record_bytes)
+            record[name] = _decode(value, meaning, options.max_record_bytes)
         except BadRecord as bad:
             head = value[:RAW_BYTES]
             block.reject(row, bad.reason, head if isinstance(head, bytes) else head.encode(), str(bad))
@@ -173,7 +173,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
         block.add(row, record, b"" if text is None else str(text)[:RAW_BYTES].encode())
 
 
-def _decoded(value: Any, meaning: str, limit: int) -> Any:
+def _decode(value: Any, meaning: str, limit: int) -> Any:
     """Decode a value that Arrow gives as bytes, and check the length of text."""
     if isinstance(value, bytes):
         try:

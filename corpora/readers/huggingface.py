@@ -22,7 +22,7 @@ def data_files(paths: Sequence[str]) -> list[str]:
     for path in paths:
         folder, name = posixpath.split(path)
         if name == _STATE and posixpath.join(folder, "dataset_info.json") in present:
-            named[folder] = _named(folder)
+            named[folder] = _read_names(folder)
             if missing := sorted(named[folder] - present):
                 raise FarspanError(f"{path} names {missing[0]}, which is missing; save the dataset again")
     return [
@@ -32,7 +32,7 @@ def data_files(paths: Sequence[str]) -> list[str]:
     ]
 
 
-def _named(folder: str) -> set[str]:
+def _read_names(folder: str) -> set[str]:
     path = posixpath.join(folder, _STATE)
     try:
         return {posixpath.join(folder, entry["filename"]) for entry in read_user_json(path)["_data_files"]}

@@ -56,7 +56,7 @@ def call(function: Callable[..., Any], place: str | Range, files: Files, *argume
                 else:
                     break
         except (EOFError, ConnectionError) as error:
-            raise _ended(reader.process, path) from error
+            raise _explain_end(reader.process, path) from error
     if kind == "error":
         raise value
 
@@ -122,7 +122,7 @@ def _start() -> _Reader:
     return _Reader(process, ours)
 
 
-def _ended(process: subprocess.Popen[bytes], path: str) -> Exception:
+def _explain_end(process: subprocess.Popen[bytes], path: str) -> Exception:
     status = process.wait()
     if status < 0 and -status not in _CRASHES:
         return FarspanError(

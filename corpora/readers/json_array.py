@@ -9,7 +9,17 @@ from typing import BinaryIO
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines, text_by_field
+from corpora.readers.streams import (
+    STREAM_ERRORS,
+    Line,
+    Lines,
+    add_lines,
+    chunks,
+    first_lines,
+    plan_lines,
+    text_by_field,
+    whole_range,
+)
 from corpora.storage.files import Files
 
 Add = Callable[[BlockBuilder, Line], None]
@@ -46,8 +56,8 @@ def read_field(piece: Range, files: Files, block: BlockBuilder, field: str, add:
     with files.open(piece.path) as file:
         elements = _Elements(file, piece, limit, field=field)
         try:
-            for found in elements:
-                for line in found:
+            for lines in elements:
+                for line in lines:
                     try:
                         line.check_size(limit)
                         add(block, line._replace(offset=number))
@@ -78,15 +88,9 @@ def is_array(file: BinaryIO, path: str) -> bool:
 
 def fields(path: str, files: Files) -> dict[str, int]:
     """Map the fields of the first valid objects to the number of text characters in each."""
-    size = files.size(path)
     with files.open(path) as file:
-        piece = Range(path, "", 0, size, size, size)
-        array = is_array(file, path)
-        try:
-            first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT, sound=False)), [])
-        except DamagedFile:
-            first = []  # reading the file reports it
-    return text_by_field(first[:100])
+        kind = _Elements if is_array(file, path) else Lines
+        return text_by_field(first_lines(kind(file, whole_range(path, files), _LOOKED_AT, sound=False)))
 
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:
@@ -164,7 +168,7 @@ class _Scan:
 
     def feed(self, chunk: bytes) -> list[Line]:
         """Return the elements that end in ``chunk``."""
-        found: list[Line] = []
+        elements: list[Line] = []
         begin = place = 0  # of the element's part in this chunk; of the scan
         while place < len(chunk):
             if self._in_string:
@@ -184,13 +188,13 @@ class _Scan:
             self._ended = self.depth == 0 and sign in (b"]", b"}")
             if self._ended or (self.depth == 1 and sign == b","):
                 self._hold(chunk[begin : place - 1])
-                found += self._take()
+                elements += self._take()
             if self._ended or (self.depth == 1 and sign in (b"[", b",")):
                 begin, self.start = place, self._offset + place
         if self.depth:
             self._hold(chunk[begin:])
         self._offset += len(chunk)
-        return found
+        return elements
 
     def _skip_string(self, chunk: bytes, place: int) -> int:
         """Return the position after the string, or after the part of it that is in ``chunk``."""

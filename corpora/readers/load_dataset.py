@@ -79,7 +79,7 @@ def find_split(text: str) -> Split:
     name, _, rest = text.removeprefix(PREFIX).partition(":")
     config, _, split = rest.partition(":")
     revision = files = ""
-    with _explained(text):
+    with _explain_errors(text):
         if os.path.isdir(name):
             name = os.path.abspath(name)
         elif _is_builder(name):
@@ -92,10 +92,10 @@ def find_split(text: str) -> Split:
             revision = _commit(name, revision)
         builder = _builder(Split(name, files, revision, config, split))
         streams = builder.as_streaming_dataset()
-    return Split(name, files, revision, builder.config.name, _chosen(text, split, list(streams)))
+    return Split(name, files, revision, builder.config.name, _choose(text, split, list(streams)))
 
 
-def _chosen(text: str, split: str, splits: list[str]) -> str:
+def _choose(text: str, split: str, splits: list[str]) -> str:
     if split in splits:
         return split
     if not split and len(splits) == 1:
@@ -111,18 +111,18 @@ def parse_path(path: str) -> Split:
     root, _, place = path.removeprefix(PREFIX).rpartition(":")
     config, _, split = place.partition("/")
     name, _, files = root.partition(":")
-    found = re.fullmatch(r"(.*)@([0-9a-f]{40})", name)
-    return Split(*((found[1], files, found[2]) if found else (name, files, "")), config, split)
+    match = re.fullmatch(r"(.*)@([0-9a-f]{40})", name)
+    return Split(*((match[1], files, match[2]) if match else (name, files, "")), config, split)
 
 
 def size(path: str) -> int:
     """Return the bytes of a split's files; if these are unknown, the bytes of its table, or 0."""
-    return sum(_opened(path)[1])
+    return sum(_open_split(path)[1])
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
     """Split a data set between its own shards."""
-    return group(_opened(path)[1], target_bytes)
+    return group(_open_split(path)[1], target_bytes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -130,7 +130,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
     Damage ends its own shard only.
     """
-    stream, sizes = _opened(piece.path)
+    stream, sizes = _open_split(piece.path)
     if sum(sizes) != piece.size:
         return  # the files changed since the job began; the caller checks that and ends the job
     done = 0
@@ -145,7 +145,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
                 row += len(batch)
         except Exception as error:
             if isinstance(error, FarspanError) or is_network_error(error):
-                raise _explanation(piece.path, error) from error
+                raise _explain(piece.path, error) from error
             block.damage(DamagedFile(error, row), sizes[index])
         block.prefix = ""
         done += sizes[index]
@@ -154,8 +154,8 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 def fields(path: str, files: Files) -> dict[str, int]:
     """Map the columns of the first row to the characters of text in each."""
-    with _explained(path):
-        row: dict[str, Any] = next(iter(_opened(path)[0]), {})
+    with _explain_errors(path):
+        row: dict[str, Any] = next(iter(_open_split(path)[0]), {})
     return {name: len(value) if isinstance(value, str) else 0 for name, value in row.items()}
 
 
@@ -170,21 +170,21 @@ def _batches(stream: IterableDataset, block: BlockBuilder) -> Iterator[tuple[pa.
             yield batch, table.schema if stream.features is None else schema
 
 
-def _opened(path: str) -> tuple[IterableDataset, list[int]]:
+def _open_split(path: str) -> tuple[IterableDataset, list[int]]:
     """Open a split: return its rows, and the bytes of each of its shards."""
     wanted = parse_path(path)
-    return (_open_commit if wanted.revision else _open)(wanted)
+    return (_open_commit if wanted.revision else _open_split_anew)(wanted)
 
 
 @lru_cache(maxsize=4)
 def _open_commit(wanted: Split) -> tuple[IterableDataset, list[int]]:
-    return _open(wanted)  # a commit never changes
+    return _open_split_anew(wanted)  # a commit never changes
 
 
-def _open(wanted: Split) -> tuple[IterableDataset, list[int]]:
+def _open_split_anew(wanted: Split) -> tuple[IterableDataset, list[int]]:
     from fsspec.core import url_to_fs
 
-    with _explained(wanted.path):
+    with _explain_errors(wanted.path):
         builder = _builder(wanted)
         stream = builder.as_streaming_dataset(wanted.split)
         paths = (builder.config.data_files or {}).get(wanted.split, [])
@@ -225,7 +225,7 @@ def _commit(name: str, revision: str) -> str:
 
 
 @contextmanager
-def _explained(text: str) -> Iterator[None]:
+def _explain_errors(text: str) -> Iterator[None]:
     """Convert errors of ``datasets`` and of the hub to one line."""
     try:
         import datasets  # noqa: F401
@@ -236,10 +236,10 @@ def _explained(text: str) -> Iterator[None]:
     except FarspanError:
         raise
     except Exception as error:
-        raise _explanation(text, error) from error
+        raise _explain(text, error) from error
 
 
-def _explanation(text: str, error: Exception) -> FarspanError:
+def _explain(text: str, error: Exception) -> FarspanError:
     if isinstance(error, FarspanError):
         return error
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -238,15 +238,15 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     options = reader(format).resolve(options)
     try:
         native = _is_native(path, format)
-        (found,) = isolation.call(fields, path, files, options) if native else [fields(path, files, options)]
+        (names,) = isolation.call(fields, path, files, options) if native else [fields(path, files, options)]
     except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
-        if found and name not in found:
+        if names and name not in names:
             # the user probably means the field with most text
-            proposal = max(found, key=lambda known: found[known]) if flag == "--text-field" else "NAME"
+            proposal = max(names, key=lambda known: names[known]) if flag == "--text-field" else "NAME"
             raise FarspanError(
-                f"no field {name!r} in {path}; its fields: {', '.join(sorted(found))}; give {flag} {proposal}"
+                f"no field {name!r} in {path}; its fields: {', '.join(sorted(names))}; give {flag} {proposal}"
             )
 
 

@@ -17,12 +17,13 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import zstandard
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, DamagedStream, Range
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, Cut, DamagedFile, DamagedStream, Range
 from corpora.storage.files import Files
 
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
 _CHUNK = 1 << 20
+_LOOKED_AT = 100
 # bytes of input per call: gzip and zstd decompress all of it at once, up to 1,000 and 30,000 times its size; bz2 and xz
 # take a limit on their output
 _PIECES = {"gz": 8 << 10, "bz2": _CHUNK, "xz": _CHUNK, "zst": 512}
@@ -45,7 +46,7 @@ def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
     if kind is None:
         yield from iter(partial(_read, file), b"")
     else:
-        yield from (chunk for chunk, _ in _unpacked(file, kind) if chunk)
+        yield from (chunk for chunk, _ in _unpack(file, kind) if chunk)
 
 
 def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
@@ -75,7 +76,7 @@ def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
     whole = seen = 0  # decompressed bytes up to the end of the last whole member, and altogether
     behind = 0  # end of the last whole member in the file
     try:
-        for chunk, end in _unpacked(file, kind):
+        for chunk, end in _unpack(file, kind):
             seen += len(chunk)
             if end is not None:
                 whole, behind = seen, end
@@ -90,7 +91,7 @@ def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
     return seen, None
 
 
-def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
+def _unpack(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
     """Yield pieces of decompressed data, each with None, or with the file position where its member ends."""
     member: Any = None
     members = place = 0
@@ -104,7 +105,7 @@ def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
                     if not data:
                         break
                     member, members = _DECOMPRESSORS[kind](), members + 1
-                yield from _fed(member, data, kind)
+                yield from _feed(member, data, kind)
                 data = b""
                 if member.eof:
                     data, member = member.unused_data, None
@@ -120,7 +121,7 @@ def _read(file: BinaryIO) -> bytes:
     return cast(Any, file).read1(_CHUNK)
 
 
-def _fed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
+def _feed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
     """Decompress a piece of input, in pieces of a few MiB."""
     if kind in ("bz2", "xz"):
         yield member.decompress(data, _CHUNK), None
@@ -130,6 +131,22 @@ def _fed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
         chunk = member.decompress(data)
         for start in range(0, len(chunk), _CHUNK):
             yield chunk[start : start + _CHUNK], None
+
+
+def whole_file(path: str, files: Files, limit: int = sys.maxsize) -> bytes:
+    """Read a whole file, decompressed, or somewhat more than ``limit`` bytes of a larger one."""
+    pieces: list[bytes] = []
+    size = 0
+    with files.open(path) as file:
+        try:
+            for chunk in chunks(file, path):
+                pieces.append(chunk)
+                size += len(chunk)
+                if size > limit:
+                    break
+        except STREAM_ERRORS as error:
+            raise DamagedFile(error, 0, b"".join(pieces)[:RAW_BYTES]) from error
+    return b"".join(pieces)
 
 
 class Line(NamedTuple):
@@ -258,6 +275,25 @@ class Lines:
                 return at + newline + 1
             at += len(chunk)
         return self._stop
+
+
+def whole_range(path: str, files: Files) -> Range:
+    """Return the range that is a whole file."""
+    size = files.size(path)
+    return Range(path, "", 0, size, size, size)
+
+
+def first_lines(lines: Lines) -> list[Line]:
+    """Return at most 100 lines that are not blank, from about the first ``BLOCK_BYTES``."""
+    first: list[Line] = []
+    try:
+        for chunk in lines:
+            first += [line for line in chunk if line.data.strip()]
+            if len(first) >= _LOOKED_AT or sum(line.size for line in first) >= BLOCK_BYTES:
+                break
+    except DamagedFile:
+        pass  # reading the file reports it
+    return first[:_LOOKED_AT]
 
 
 def read_lines(

@@ -46,8 +46,8 @@ class Input:
 
         A PATTERN that begins with ``hf:`` names a data set; see ``corpora.readers.load_dataset``.
         """
-        name, given, pattern = text.partition("=")
-        if not given or "/" in name or os.path.exists(text):
+        name, equals, pattern = text.partition("=")
+        if not equals or "/" in name or os.path.exists(text):
             name, pattern = "", text
         if ":" in name:
             raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
@@ -110,9 +110,9 @@ def _search(pattern: str) -> tuple[str, FoundFiles]:
     fixed = re.split(r"[*?\[]", pattern)[0]
     if files.is_local(pattern):
         return os.path.dirname(fixed), files_matching(pattern)
-    found = files.match(pattern) or files.walk(pattern)
-    root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
-    return root, FoundFiles(found)
+    paths = files.match(pattern) or files.walk(pattern)
+    root = pattern if fixed == pattern and paths != [pattern] else os.path.dirname(fixed)
+    return root, FoundFiles(paths)
 
 
 def _hidden(path: str) -> bool:
@@ -159,7 +159,7 @@ def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
             )
 
 
-def outside(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
+def leave_out_output(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
     """Leave out files in ``folder``, the output, where an earlier run of the same job may have left some."""
     kept = tuple(
         replace(item, paths=tuple(path for path in item.paths if not path.startswith(folder + "/"))) for item in inputs

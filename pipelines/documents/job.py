@@ -23,14 +23,14 @@ from pipelines.documents import unique_ids
 from pipelines.documents.inputs import (
     Input,
     check_first,
-    outside,
+    leave_out_output,
     read_options,
     refuse_equal_ids,
     repeated_links,
     revisions_of,
 )
 from pipelines.documents.options import Documents, RawText
-from pipelines.documents.ranges import CutFile, cut_files, grouped, listed, work_bytes
+from pipelines.documents.ranges import CutFile, cut_files, group_ranges, list_inputs, work_bytes
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
@@ -75,7 +75,7 @@ def plan(options: Documents) -> Job:
             "vocab_size": tokenizer.vocab_size,
             "owned_tokens": tokenizer.owned_tokens,
         },
-        inputs=listed(cut),
+        inputs=list_inputs(cut),
     )
     return Job(
         output,
@@ -90,7 +90,7 @@ def plan(options: Documents) -> Job:
 
 def _checked_inputs(options: Documents, output: str) -> tuple[Documents, dict[str, ReadOptions]]:
     """Check the inputs; return the options without files of the output, and the read options of each source."""
-    kept = outside(options.inputs, output)
+    kept = leave_out_output(options.inputs, output)
     refuse_equal_ids(kept)
     reads = read_options(kept)
     for item in kept:
@@ -105,7 +105,7 @@ def _stages(
     reads: Mapping[str, ReadOptions],
     vocab_size: int,
 ) -> list[Stage]:
-    groups = list(grouped(cut, options.task_bytes, options.task_files))
+    groups = list(group_ranges(cut, options.task_bytes, options.task_files))
     shards = shard_paths(output, len(groups))
     # ids from the data may repeat: then shards wait in _work/ until all ids are known
     waiting = work_paths(output, "unchecked", len(groups), ".arrow")

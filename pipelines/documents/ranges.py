@@ -46,7 +46,7 @@ def cut_files(inputs: tuple[Input, ...], reads: Mapping[str, ReadOptions], targe
     ]
 
 
-def listed(cut: Sequence[CutFile]) -> tuple[Mapping[str, Any], ...]:
+def list_inputs(cut: Sequence[CutFile]) -> tuple[Mapping[str, Any], ...]:
     """Return the ``inputs`` entry of a manifest."""
     return tuple({"path": f"{file.source}:{file.name}", "bytes": file.ranges[0].size or 0} for file in cut)
 
@@ -56,7 +56,7 @@ def work_bytes(cut: Sequence[CutFile]) -> int:
     return sum(piece.bytes + _FILE_COST for file in cut for piece in file.ranges)
 
 
-def grouped(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[Group]:
+def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[Group]:
     """Group consecutive ranges up to about ``target_bytes`` and at most ``max_ranges`` ranges."""
     group: list[tuple[str, str, Range]] = []
     size = 0

@@ -67,8 +67,12 @@ class DocumentsShard:
         held = booleans(batch.column("held_out"))
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources):
-            own = sources == source
-            added = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
+            one = sources == source
+            added = {
+                "written": one.sum(),
+                "tokens": lengths[one].sum(),
+                "held_out_tokens": lengths[one & held].sum(),
+            }
             self.counts[source].update({name: int(number) for name, number in added.items()})
         if self._keep_ids:
             self.ids += batch.column("document_id").to_pylist()

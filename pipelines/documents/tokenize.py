@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from corpora.readers import BLOCK_BYTES, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject
-from corpora.readers.selection import gives_ids, read_records
+from corpora.readers import BLOCK_BYTES, RAW_BYTES, ReadOptions, RecordBlock, Reject
+from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
-from corpora.storage import files
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import SentenceSplitter, load_splitter
 from pipelines.documents import unique_ids
 from pipelines.documents.options import Documents
+from pipelines.documents.read_ranges import ReadRanges, plain
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task
@@ -50,14 +49,13 @@ class TokenizeRanges:
         tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)
         held_out = HeldOut(self.options.held_out, self.options.seed)
         path = task.payload["shard"]
-        counts: dict[str, Counter[str]] = {}
-        damage: dict[str, Counter[str]] = {}
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
             RejectsShard(dead) as rejects,
             DocumentsShard(path, tokenizer.vocab_size, self.options.compression, self.own_ids, self.titles) as shard,
         ):
-            for block in _merged(self._blocks(task, counts, damage, rejects, report)):
+            reading = ReadRanges(self.reads, rejects)
+            for block in _merge(self._texts(reading, task, report)):
                 titles = block.titles if self.titles else None
                 batch = tokenize_documents(
                     block.ids, block.texts, block.source, tokenizer, splitter, held_out, block.clusters, titles
@@ -68,50 +66,30 @@ class TokenizeRanges:
                 # text without any token, such as spaces, is left out too
                 short = tokens.lengths < max(1, self.reads[block.source].min_tokens)
                 keep = ~(short | special)
-                counts[block.source]["rejected"] += int(special.sum())
-                counts[block.source]["filtered"] += int((short & ~special).sum())
+                reading.counts[block.source].update(rejected=int(special.sum()), filtered=int((short & ~special).sum()))
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
-        lost = _plain(damage)
+        reasons, damage = dict(rejects.reasons), plain(reading.damage)
         if self.own_ids:
             unique_ids.write_ids(path, shard.ids, shard.info[0].sha256)
-            return Receipt(task.name, counts=_plain(counts), rejects=dict(rejects.reasons), damage=lost)
-        for source, count in counts.items():
+            return Receipt(task.name, counts=plain(reading.counts), rejects=reasons, damage=damage)
+        for source, count in reading.counts.items():
             count.update(shard.counts[source])
-        return Receipt(task.name, shard.info, shard.totals, _plain(counts), dict(rejects.reasons), lost)
+        return Receipt(task.name, shard.info, shard.totals, plain(reading.counts), reasons, damage)
 
-    def _blocks(
-        self,
-        task: Task,
-        counts: dict[str, Counter[str]],
-        damage: dict[str, Counter[str]],
-        rejects: RejectsShard,
-        report: Report,
-    ) -> Iterator[_Texts]:
-        """Iterate over the good texts of a task in blocks; count records and write rejects."""
-        done = 0
-        seen: set[str] = set()  # ids from data sets that repeat a document for each question about it
-        for source, name, values in task.payload["ranges"]:
-            piece, read = Range(**values), self.reads[source]
-            count = counts.setdefault(source, Counter())
-            for block in read_records(piece, files, read):
-                count["read"] += block.read
-                count["rejected"] += len(block.rejects)
-                count["filtered"] += block.filtered
-                rejects.write(source, name, block.rejects)
-                if block.damaged:
-                    damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
-                if block.texts:
-                    ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
-                    titles = block.titles or [None] * len(ids)
-                    texts = _Texts(source, ids, block.texts, clusters, titles)
-                    if gives_ids(read):
-                        texts = _without(texts, seen)
-                        count["filtered"] += len(ids) - len(texts.ids)
-                        seen.update(texts.ids)
-                    if texts.ids:
-                        yield texts
-                report(done + block.position >> 10)
-            done += piece.bytes
+    def _texts(self, reading: ReadRanges, task: Task, report: Report) -> Iterator[_Texts]:
+        """Iterate over the good texts of a task in blocks, without repeated documents of data sets of tasks."""
+        seen: set[str] = set()
+        for source, name, block in reading.blocks(task.payload["ranges"], report):
+            if not block.texts:
+                continue
+            ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, self.reads[source])
+            texts = _Texts(source, ids, block.texts, clusters, block.titles or [None] * len(ids))
+            if gives_ids(self.reads[source]):
+                texts = _without(texts, seen)
+                reading.counts[source]["filtered"] += len(ids) - len(texts.ids)
+                seen.update(texts.ids)
+            if texts.ids:
+                yield texts
 
 
 def _special_rejects(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
@@ -140,7 +118,7 @@ def _without(block: _Texts, seen: set[str]) -> _Texts:
     return _Texts(block.source, ids, texts, clusters, titles)
 
 
-def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
+def _merge(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
     """Merge small blocks, because each block has a fixed cost and files may be tiny."""
     held: _Texts | None = None
     size = 0
@@ -158,10 +136,6 @@ def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
         size += sum(map(len, block.texts)) + sum(map(len, filter(None, block.titles)))
     if held:
         yield held
-
-
-def _plain(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    return {source: dict(count) for source, count in counts.items()}
 
 
 def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:

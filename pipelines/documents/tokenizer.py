@@ -32,14 +32,14 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
     texts = _texts(parsed, rejects)
     first = next(texts, None)
     if first is None:
-        raise FarspanError(f"--input {', '.join(inputs)}: no text to train a tokenizer on{_rejected(rejects)}")
+        raise FarspanError(f"--input {', '.join(inputs)}: no text to train a tokenizer on{_count_rejects(rejects)}")
     tokenizer = train_tokenizer(kind, chain([first], texts), vocab_size, output)
     message = f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
     fewer = f"; fewer than {vocab_size:,}, as the text has no more" if tokenizer.vocab_size < vocab_size else ""
-    return message + fewer + _rejected(rejects)
+    return message + fewer + _count_rejects(rejects)
 
 
-def _rejected(rejects: Counter[str]) -> str:
+def _count_rejects(rejects: Counter[str]) -> str:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(rejects.items()))
     return f"; {counted(rejects.total(), 'bad record')} left out: {reasons}" if rejects else ""
 

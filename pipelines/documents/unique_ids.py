@@ -78,7 +78,7 @@ def stages(
     ]
 
 
-def repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
+def find_repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
     """Find records whose id occurred before, in the order of tasks and rows.
 
     Args:
@@ -113,7 +113,7 @@ class FindDuplicates:
             start = int(np.searchsorted(keys[:, 0], bounds[0]))
             stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
             parts.append(np.asarray(keys[start:stop]))
-        write_array(task.payload["duplicates"], repeated(parts))
+        write_array(task.payload["duplicates"], find_repeated(parts))
         return Receipt(task.name)
 
 

@@ -15,8 +15,15 @@ from corpora.errors import FarspanError, nearest
 from corpora.options import declared, recorded
 from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
-from pipelines.documents.inputs import Input, check_first, outside, read_options, refuse_equal_ids, repeated_links
-from pipelines.documents.ranges import Group, cut_files, grouped, listed, work_bytes
+from pipelines.documents.inputs import (
+    Input,
+    check_first,
+    leave_out_output,
+    read_options,
+    refuse_equal_ids,
+    repeated_links,
+)
+from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, work_bytes
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Stage, sharded_stage
@@ -34,14 +41,14 @@ def plan_raw(raw: RawPairs, options: Pairs) -> Job:
 def plan(options: Pairs) -> Job:
     """Check the options against the documents, look up the size of every input and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
-    options = replace(options, inputs=outside(options.inputs, output))
+    options = replace(options, inputs=leave_out_output(options.inputs, output))
     refuse_equal_ids(options.inputs)
     reads = read_options(options.inputs)
     _check_sources(documents, reads)
     for item in options.inputs:
         check_first(item)
     cut = cut_files(options.inputs, reads, options.task_bytes)
-    groups = list(grouped(cut, options.task_bytes, options.task_files))
+    groups = list(group_ranges(cut, options.task_bytes, options.task_files))
     unused: dict[str, Any] = {} if options.split == "draw" else {"validation": None, "test": None}
     config = {
         "builder": "pairs",
@@ -58,7 +65,7 @@ def plan(options: Pairs) -> Job:
         seed=options.seed,
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=work_bytes(cut),
-        inputs=listed(cut),
+        inputs=list_inputs(cut),
         error_budget=options.error_budget,
         repeated_links=repeated_links(options.inputs),
     )

@@ -51,7 +51,7 @@ class GroupPairs:
     def __call__(self, task: Task, report: Report) -> Receipt:
         rows, _ = _rows(self.unmerged, self.vocab_size)
         first = first_of_equal(id_keys(_KEY, rows.column("pair_id").to_pylist()), _contents(rows))
-        documents = _ragged(rows.column("document_rows"))
+        documents = _to_ragged(rows.column("document_rows"))
         splits = rows.column("split")
         if self.draw is not None and len(rows):
             seed, validation, test = self.draw
@@ -78,27 +78,28 @@ class WritePairs:
         rows, starts = _rows(self.unmerged, self.vocab_size)
         first, splits = read_array(self.groups).T
         index = task.payload["index"]
-        own = np.arange(starts[index], starts[index + 1])
+        members = np.arange(starts[index], starts[index + 1])
         totals = dict.fromkeys(PAIR_TOTALS, 0)
         schema = pairs_schema(self.vocab_size)
-        kept = own[first[own] == own]
+        kept = members[first[members] == members]
         with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, self.compression) as (writer, info):
             for begin in range(0, len(kept), ROWS_PER_BATCH):
-                batch = merged(rows, first, splits, kept[begin : begin + ROWS_PER_BATCH], schema)
+                batch = merge_answers(rows, first, splits, kept[begin : begin + ROWS_PER_BATCH], schema)
                 add_pair_totals(totals, batch)
                 writer.write(batch)
                 report(begin)
         counts = {
-            name: _by_source(rows, own[chosen])
+            name: _by_source(rows, members[chosen])
             for name, chosen in (
-                ("written", first[own] == own),
-                ("filtered", (first[own] >= 0) & (first[own] != own)),
-                ("rejected", first[own] < 0),
+                ("written", first[members] == members),
+                ("filtered", (first[members] >= 0) & (first[members] != members)),
+                ("rejected", first[members] < 0),
             )
         }
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with RejectsShard(dead) as rejects:
-            for row in rows.take(own[first[own] < 0]).select(["pair_id", "source", "path", "record"]).to_pylist():
+            duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
+            for row in duplicates.to_pylist():
                 detail = (
                     f"an earlier record has the id {row['pair_id']!r}, but another query, split, other options or "
                     "documents; give each question an id of its own"
@@ -109,7 +110,7 @@ class WritePairs:
         return Receipt(task.name, tuple(info), totals, by_source, dict(rejects.reasons))
 
 
-def merged(
+def merge_answers(
     rows: pa.Table, first: np.ndarray, splits: np.ndarray, kept: np.ndarray, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Build the rows of ``pairs_schema`` for n pairs, each with the targets and references of all its records.
@@ -129,7 +130,7 @@ def merged(
     arrays = []
     for field in schema:
         if field.name in ("targets", "references"):
-            arrays.append(_joined(answers.column(field.name).combine_chunks(), sizes, field.type))
+            arrays.append(_join(answers.column(field.name).combine_chunks(), sizes, field.type))
         elif field.name == "split":
             arrays.append(pa.array([SPLITS[number] for number in splits[kept].tolist()], field.type))
         else:
@@ -137,7 +138,7 @@ def merged(
     return pa.record_batch(arrays, schema=schema)
 
 
-def _joined(lists: pa.Array, sizes: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _join(lists: pa.Array, sizes: np.ndarray, kind: pa.DataType) -> pa.Array:
     """Join consecutive lists, ``sizes`` of them at a time."""
     lists = _one_array(lists)
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -153,7 +154,7 @@ def _by_source(rows: pa.Table, chosen: np.ndarray) -> Counter[str]:
     return Counter(rows.column("source").take(chosen).to_pylist())
 
 
-def _ragged(column: pa.ChunkedArray) -> Ragged:
+def _to_ragged(column: pa.ChunkedArray) -> Ragged:
     lists = column.combine_chunks()
     return Ragged.from_arrow(lists if isinstance(lists, pa.Array) else _one_array(lists))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.keyed import id_keys, make_key
-from corpora.readers import RAW_BYTES, Range, ReadOptions, Reject
+from corpora.readers import RAW_BYTES, ReadOptions, Reject
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.selection import read_records, reader
-from corpora.readers.task_data.declaration import RawPair, split_named
+from corpora.readers.selection import reader
+from corpora.readers.task_data.declaration import RawPair, find_split_name
 from corpora.schemas.documents import rows_with_special_tokens
 from corpora.schemas.pairs import SPLITS, pairs_schema
 from corpora.schemas.sequences import token_dtype
-from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
 from corpora.storage.stored_shards import StoredShard
 from corpora.tokenizers.protocol import Tokenizer
+from pipelines.documents.read_ranges import ReadRanges, plain
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.handed_on import read_array, write_array
@@ -117,50 +116,31 @@ class ReadPairs:
     def __call__(self, task: Task, report: Report) -> Receipt:
         tokenizer = artefact_tokenizer(self.output)
         path = task.payload["shard"]
-        counts: dict[str, Counter[str]] = {}
-        damage: dict[str, Counter[str]] = {}
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         schema = unmerged_schema(tokenizer.vocab_size)
         with RejectsShard(dead) as rejects, write_shard(path, schema, ROWS_PER_BATCH) as (writer, info):
-            for read in self._blocks(task, counts, damage, rejects, report):
+            reading = ReadRanges(self.reads, rejects)
+            for read in self._pairs(reading, task, report):
                 batch, faults = self._rows(read, tokenizer)
                 for one, (reason, detail) in faults:
                     raw = one.text.encode()[:RAW_BYTES]
                     rejects.write(one.source, one.path, [Reject(one.path, one.record, reason, raw, detail)])
-                    counts[one.source]["rejected"] += 1
+                    reading.counts[one.source]["rejected"] += 1
                 writer.write(batch)
         write_bytes(checksum_path(path), info[0].sha256.encode())
-        plain = [{source: dict(numbers) for source, numbers in count.items()} for count in (counts, damage)]
-        return Receipt(task.name, counts=plain[0], rejects=dict(rejects.reasons), damage=plain[1])
+        counts, damage = plain(reading.counts), plain(reading.damage)
+        return Receipt(task.name, counts=counts, rejects=dict(rejects.reasons), damage=damage)
 
-    def _blocks(
-        self,
-        task: Task,
-        counts: dict[str, Counter[str]],
-        damage: dict[str, Counter[str]],
-        rejects: RejectsShard,
-        report: Report,
-    ) -> Iterator[list[ReadPair]]:
-        """Iterate over the readable pairs of a task in blocks; count records and write rejects."""
-        done = 0
-        for source, name, values in task.payload["ranges"]:
-            piece, read = Range(**values), self.reads[source]
-            count = counts.setdefault(source, Counter())
-            by_place = reader(str(read.format)).keyed_by_place
+    def _pairs(self, reading: ReadRanges, task: Task, report: Report) -> Iterator[list[ReadPair]]:
+        """Iterate over the readable pairs of a task in blocks."""
+        for source, name, block in reading.blocks(task.payload["ranges"], report):
+            by_place = reader(str(self.reads[source].format)).keyed_by_place
             prefix = f"{source}:{name}:" if by_place else f"{source}:"
-            for block in read_records(piece, files, read):
-                count["read"] += block.read
-                count["rejected"] += len(block.rejects)
-                rejects.write(source, name, block.rejects)
-                if block.damaged:
-                    damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
-                pairs = [RawPair.from_json(text) for text in block.texts]
-                yield [
-                    ReadPair(pair, text, source, name, key, [prefix + document for document in pair.documents])
-                    for pair, text, key in zip(pairs, block.texts, block.keys, strict=True)
-                ]
-                report(done + block.position >> 10)
-            done += piece.bytes
+            pairs = [RawPair.from_json(text) for text in block.texts]
+            yield [
+                ReadPair(pair, text, source, name, key, [prefix + document for document in pair.documents])
+                for pair, text, key in zip(pairs, block.texts, block.keys, strict=True)
+            ]
 
     def _rows(
         self, read: Sequence[ReadPair], tokenizer: Tokenizer
@@ -170,7 +150,7 @@ class ReadPairs:
         rows = dict(zip(ids, find_documents(_document_index(self.index), ids).tolist(), strict=True))
         checked = [(one, self._fault(one, rows)) for one in read]
         good = [one for one, fault in checked if fault is None]
-        batch, special = tokenized(good, rows, self.split, tokenizer)
+        batch, special = tokenize_pairs(good, rows, self.split, tokenizer)
         detail = "the tokenizer takes a part of a text for a special token; use another kind of tokenizer"
         faults = [(one, fault) for one, fault in checked if fault is not None]
         faults += [(good[row], ("special_token", detail)) for row in np.flatnonzero(special).tolist()]
@@ -203,7 +183,7 @@ def split_of(pair: RawPair, choice: str) -> str | None:
     """Return ``train``, ``validation`` or ``test``; empty if it is to be drawn, None if the data names no known one."""
     if choice != "data":
         return "" if choice == "draw" else choice
-    return split_named(pair.split or "")
+    return find_split_name(pair.split or "")
 
 
 def targets_of(pair: RawPair) -> list[str]:
@@ -216,7 +196,7 @@ def references_of(pair: RawPair) -> list[str]:
     return targets_of(pair) if pair.references is None else [text for text in pair.references if text.strip()]
 
 
-def tokenized(
+def tokenize_pairs(
     read: Sequence[ReadPair], rows: Mapping[str, int], choice: str, tokenizer: Tokenizer
 ) -> tuple[pa.RecordBatch, np.ndarray]:
     """Turn n pairs into n rows of ``unmerged_schema``.
@@ -233,14 +213,14 @@ def tokenized(
     pairs = [one.pair for one in read]
     targets = [targets_of(pair) for pair in pairs]
     options = [list(pair.options or ()) for pair in pairs]
-    columns = [_encoded(tokenizer, lists) for lists in ([[pair.query] for pair in pairs], targets, options)]
+    columns = [_encode(tokenizer, lists) for lists in ([[pair.query] for pair in pairs], targets, options)]
     special = np.zeros(len(pairs), bool)
     for tokens, lists in columns:
         texts = np.flatnonzero(rows_with_special_tokens(tokens, tokenizer.owned_tokens))
         special[np.searchsorted(lists, texts, side="right") - 1] = True
     schema = unmerged_schema(tokenizer.vocab_size)
     kind = schema.field("query").type
-    nested = [_nested(tokens.to_arrow(kind), lists, kind) for tokens, lists in columns[1:]]
+    nested = [_nest(tokens.to_arrow(kind), lists, kind) for tokens, lists in columns[1:]]
     free = pa.array([pair.options is None for pair in pairs], pa.bool_())
     values = {
         "pair_id": [pair.pair_id for pair in pairs],
@@ -263,12 +243,12 @@ def tokenized(
     return pa.record_batch(arrays, schema=schema), special
 
 
-def _encoded(tokenizer: Tokenizer, texts: Sequence[Sequence[str]]) -> tuple[Ragged, np.ndarray]:
+def _encode(tokenizer: Tokenizer, texts: Sequence[Sequence[str]]) -> tuple[Ragged, np.ndarray]:
     """Encode all texts of n lists; also return ``(n + 1,)`` int64, the first text of each list."""
     tokens = tokenizer.encode([text for inner in texts for text in inner])
     lists = np.cumsum([0, *map(len, texts)])
     return Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets), lists
 
 
-def _nested(tokens: pa.Array, lists: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _nest(tokens: pa.Array, lists: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(lists, pa.int32()), tokens, type=pa.list_(kind))

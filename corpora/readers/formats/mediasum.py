@@ -24,8 +24,8 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 def fields(path: str, files: Files) -> dict[str, int]:
     """Map the fields of the first interviews, and ``text``, which the reader builds, to the characters in each."""
-    found = json_array.fields(path, files)
-    return {**found, "text": max(found.values(), default=0) + 1} if found else {}
+    lengths = json_array.fields(path, files)
+    return {**lengths, "text": max(lengths.values(), default=0) + 1} if lengths else {}
 
 
 def _add(block: BlockBuilder, line: Line) -> None:

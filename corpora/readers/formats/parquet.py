@@ -95,7 +95,7 @@ def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator
 
 def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) -> dict[str, set[str]]:
     """Map the path of each wanted text column to the encodings of its pages in the range."""
-    found: dict[str, set[str]] = {}
+    encodings: dict[str, set[str]] = {}
     for index in range(piece.start, piece.stop):
         group = metadata.row_group(index)
         for column in map(group.column, range(metadata.num_columns)):
@@ -103,8 +103,8 @@ def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) ->
             if column.physical_type == "BYTE_ARRAY" and any(
                 path == name or path.startswith(f"{name}.") for name in names
             ):
-                found.setdefault(path, set()).update(column.encodings)
-    return found
+                encodings.setdefault(path, set()).update(column.encodings)
+    return encodings
 
 
 def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:

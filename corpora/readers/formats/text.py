@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.reader import Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import STREAM_ERRORS, Line, chunks, read_lines
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
+from corpora.readers.streams import Line, read_lines, whole_file
 from corpora.storage.files import Files
 
 
@@ -18,19 +18,7 @@ def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read the whole file as one record, with unchanged line ends."""
-    limit = block.options.max_record_bytes
-    pieces: list[bytes] = []
-    size = 0
-    with files.open(piece.path) as file:
-        try:
-            for chunk in chunks(file, piece.path):
-                pieces.append(chunk)
-                size += len(chunk)
-                if size > limit:
-                    break
-        except STREAM_ERRORS as error:
-            raise DamagedFile(error, 0, b"".join(pieces)[:RAW_BYTES]) from error
-    add_whole(block, 0, b"".join(pieces))
+    add_whole(block, 0, whole_file(piece.path, files, block.options.max_record_bytes))
     yield piece.bytes
 
 

@@ -31,10 +31,10 @@ _SPLITS = {
 _COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst)$", re.IGNORECASE)
 
 
-def split_named(text: str) -> str | None:
+def find_split_name(text: str) -> str | None:
     """Return ``train``, ``validation`` or ``test`` if the words of ``text`` name exactly one of them, else None."""
-    found = {_SPLITS[word] for word in re.split(r"[^a-z]+", text.lower()) if word in _SPLITS}
-    return found.pop() if len(found) == 1 else None
+    splits = {_SPLITS[word] for word in re.split(r"[^a-z]+", text.lower()) if word in _SPLITS}
+    return splits.pop() if len(splits) == 1 else None
 
 
 def text_key(text: str) -> str:
@@ -131,7 +131,7 @@ class Place:
     @property
     def split(self) -> str | None:
         """The split named by a word of the file's name, or else by the name of its folder."""
-        return split_named(self.name.partition(".json")[0]) or _SPLITS.get((*self.folders, "")[0].lower())
+        return find_split_name(self.name.partition(".json")[0]) or _SPLITS.get((*self.folders, "")[0].lower())
 
     def read_beside(self, relative: str) -> bytes:
         """Read another file of the data set, by its path from the folder of this one."""

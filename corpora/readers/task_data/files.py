@@ -19,7 +19,7 @@ from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
 from corpora.readers.reader import Plan, Read, Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import STREAM_ERRORS, Line, chunks
+from corpora.readers.streams import Line, whole_file
 from corpora.readers.task_data.declaration import Place, RawTask
 from corpora.storage.files import Files
 
@@ -198,17 +198,6 @@ def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
         return of(piece.path).read(piece, files, block)
 
     return task_reader(plan, read, "|".join(readers), text_field)
-
-
-def whole_file(path: str, files: Files) -> bytes:
-    """Read a whole file, decompressed."""
-    pieces: list[bytes] = []
-    with files.open(path) as file:
-        try:
-            pieces.extend(chunks(file, path))
-        except STREAM_ERRORS as error:
-            raise DamagedFile(error, 0, b"".join(pieces)[:RAW_BYTES]) from error
-    return b"".join(pieces)
 
 
 def json_object(data: bytes) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _ROOTS = ("../../", "../../scripts/", "../", "../scripts/", "", "scripts/")  # o
 
 def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
     """Group rows by chapter or book, named by its path without folder and suffix; a bad row is an entry by itself."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     offset = 0
     for line in data.splitlines(keepends=True):
         if line.strip():
@@ -44,11 +44,11 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
                 row = Line(offset, line, len(line)).record()
                 path = filled_text(row, "chapter_path" if "chapter_path" in row else "book_path")
                 key = path.removeprefix("all_chapterized_books/").removesuffix(".txt")
-                found.setdefault(key, []).append({**row, "path": path})
+                groups.setdefault(key, []).append({**row, "path": path})
             except BadRecord as bad:
-                found[str(offset)] = [bad]
+                groups[str(offset)] = [bad]
         offset += len(line)
-    return list(found.items())
+    return list(groups.items())
 
 
 def parse(rows: list[Row], place: Place) -> RawTask:

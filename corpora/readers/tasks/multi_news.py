@@ -22,7 +22,7 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
-from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines
+from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
 from corpora.readers.task_data.declaration import Place, RawPair, RawTask, text_key
 from corpora.readers.task_data.fields import filled_text
 from corpora.readers.task_data.files import task_reader
@@ -70,9 +70,8 @@ def _read_two(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     beside = summaries_of(piece.path, files)
     limit = block.options.max_record_bytes
     with files.open(piece.path) as source, files.open(beside) as target:
-        size = files.size(beside)
         summaries: Iterator[Line] = (
-            line for chunk in Lines(target, Range(beside, "", 0, size, size, size), limit) for line in chunk
+            line for chunk in Lines(target, whole_range(beside, files), limit) for line in chunk
         )
         lines = Lines(source, piece, limit)
         begun = False

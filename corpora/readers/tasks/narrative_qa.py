@@ -99,14 +99,14 @@ def story_text(data: bytes) -> str:
     """Return the story in a downloaded file: decoded, without markup and Project Gutenberg's header and licence."""
     if data.startswith(_COMPRESSED):
         raise BadRecord("compressed_file", "the story is compressed; unpack it, as download_stories.sh does")
-    text = _decoded(data)
+    text = _decode(data)
     text = strip_gutenberg(html_text(text) if looks_like_html(text) else text)
     if not text.strip():
         raise BadRecord("empty_text", "the story has no text")
     return text
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     for encoding in ENCODINGS[:-1]:
         try:
             return data.decode(encoding)

@@ -45,7 +45,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     if not str(options.format).startswith(PAIRS_OF):
         return RawTask(documents, [])
     fields = options.pairs
-    answer = fields.reference_field or _first_given(record, _REFERENCES)
+    answer = fields.reference_field or _first_with_value(record, _REFERENCES)
     query_field = _query_field(record, fields.query_field)
     query = _texts(record, query_field)
     if len(query) > 1:
@@ -69,10 +69,10 @@ def _query_field(record: dict[str, Any], named: str | None) -> str:
     """Return the field with the question; a record may lack it unless an option names it."""
     if named is not None and named not in record:
         raise BadRecord("missing_query", f"no field {named!r}; its fields: {', '.join(record)[:1000]}")
-    return named or _first_given(record, _QUERIES)
+    return named or _first_with_value(record, _QUERIES)
 
 
-def _first_given(record: dict[str, Any], names: tuple[str, ...]) -> str:
+def _first_with_value(record: dict[str, Any], names: tuple[str, ...]) -> str:
     """Return the first of ``names`` that has a value; without any, the first that the record has."""
     present = [name for name in names if name in record] or list(names)
     return next((name for name in present if record.get(name) is not None), present[0])

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from pipelines.documents.inputs import Input, outside, revisions_of
+from pipelines.documents.inputs import Input, leave_out_output, revisions_of
 from tests.artefacts import all_rows
 from tests.pipelines.documents.jobs import build, rejects
 
@@ -29,13 +29,13 @@ def test_an_input_is_named_and_rooted(raw):
 def test_another_jobs_output_inside_the_folder_of_the_input_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
     (tmp_path / "manifest.json").write_text("{}")  # of somebody else
-    assert len(outside([Input.parse(str(tmp_path))], "/out")[0].paths) == 2
+    assert len(leave_out_output([Input.parse(str(tmp_path))], "/out")[0].paths) == 2
     (tmp_path / "made" / "shards").mkdir(parents=True)
     for name in ("manifest.json", "README.md", "shards/part-00000-of-00001.arrow"):
         (tmp_path / "made" / name).touch()
     with pytest.raises(FarspanError, match=f"{tmp_path}/made was written by a farspan job; keep outputs out"):
-        outside([Input.parse(str(tmp_path))], "/out")
-    assert len(outside([Input.parse(str(tmp_path))], f"{tmp_path}/made")[0].paths) == 2  # of an earlier run
+        leave_out_output([Input.parse(str(tmp_path))], "/out")
+    assert len(leave_out_output([Input.parse(str(tmp_path))], f"{tmp_path}/made")[0].paths) == 2  # of an earlier run
     assert len(Input.parse(f"{tmp_path}/*.jsonl").paths) == 1
 
 

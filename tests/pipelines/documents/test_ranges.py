@@ -13,7 +13,7 @@ from corpora.readers import Range, ReadOptions
 from corpora.readers.selection import read_records
 from corpora.storage import files
 from pipelines.documents.inputs import Input
-from pipelines.documents.ranges import CutFile, Group, cut_files, grouped, listed, work_bytes
+from pipelines.documents.ranges import CutFile, Group, cut_files, group_ranges, list_inputs, work_bytes
 
 sizes = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=5), max_size=6)
 
@@ -33,7 +33,7 @@ def cut_of(files_of_sizes):
 
 @given(cut=sizes.map(cut_of), target=st.integers(1, 80), most=st.integers(1, 4))
 def test_groups_are_all_ranges_in_order_and_as_large_as_they_may_be(cut, target, most):
-    groups = list(grouped(cut, target, most))
+    groups = list(group_ranges(cut, target, most))
     every = [(file.source, file.name, piece) for file in cut for piece in file.ranges]
     assert [piece for group in groups for piece in group.pieces] == every
     assert all(1 <= len(group.pieces) <= most for group in groups)
@@ -43,7 +43,7 @@ def test_groups_are_all_ranges_in_order_and_as_large_as_they_may_be(cut, target,
 
 
 def test_a_task_carries_its_pieces_as_plain_values():
-    (group,) = grouped(cut_of([[5, 7]]), 100, 9)
+    (group,) = group_ranges(cut_of([[5, 7]]), 100, 9)
     assert json.loads(json.dumps(group.payload)) == [list(piece) for piece in group.payload]
     assert [Range(**values) for _, _, values in group.payload] == [piece for _, _, piece in group.pieces]
     assert group.bytes == 12
@@ -69,6 +69,6 @@ def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target)
     ]
     assert texts == [f"Text {number}." for number in range(30)]
     total = sum(path.stat().st_size for path in (tmp_path / "raw").iterdir())
-    assert [entry["path"] for entry in listed(cut)] == ["raw:a.jsonl", "raw:b.jsonl"]
-    assert sum(entry["bytes"] for entry in listed(cut)) == total
+    assert [entry["path"] for entry in list_inputs(cut)] == ["raw:a.jsonl", "raw:b.jsonl"]
+    assert sum(entry["bytes"] for entry in list_inputs(cut)) == total
     assert work_bytes(cut) == total + (4 << 10) * sum(len(file.ranges) for file in cut)  # a file takes time to open

@@ -12,6 +12,7 @@ from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.options import ReadOptions
 from corpora.readers.records import BadRecord, DamagedFile, Range
+from corpora.readers.streams import whole_file
 from corpora.readers.task_data.declaration import RawDocument, RawTask
 from corpora.readers.task_data.files import (
     ENTRIES_A_RANGE,
@@ -24,7 +25,6 @@ from corpora.readers.task_data.files import (
     json_records,
     text_of,
     texts_of,
-    whole_file,
     whole_files,
 )
 from corpora.storage import files
