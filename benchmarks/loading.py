@@ -17,18 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import torch
-from fsspec.implementations.local import LocalFileSystem
 from loader import GPUS, SECONDS_A_SEQUENCE, spread
 from made_corpus import make_corpus, make_masks
+from obstore.store import LocalStore
 from report import arguments, machine, publish
 
 from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.manifest_file import read_manifest
+from corpora.storage.stores import connect
+from corpora.storage.stores.object_store import ObjectStore
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
@@ -47,66 +48,29 @@ HEADINGS = (
 )
 
 
-class LateFileSystem(LocalFileSystem):
-    """``late://``: local files, with a wait before each request.
+class Late:
+    """``late://data``: a folder of this machine as an object store, with a wait before each request.
 
     Attributes:
         wait: seconds.
         requests, read: how many, and bytes, since they were set to 0.
     """
 
-    protocol = "late"
     wait, requests, read = 0.0, 0, 0
 
     @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(str(path).removeprefix("late://"))
+    def serve(cls, folder: str) -> None:
+        ask = ObjectStore._ask
 
-    def asked(self, size: int = 0) -> None:
-        LateFileSystem.requests += 1
-        LateFileSystem.read += size
-        time.sleep(self.wait)
+        def late(self, request, *arguments, **options):
+            time.sleep(cls.wait)
+            answer = ask(self, request, *arguments, **options)
+            cls.requests += 1
+            cls.read += answer.range[1] - answer.range[0] if request == "get" else 0
+            return answer
 
-    def info(self, path, **options):
-        self.asked()
-        return super().info(path, **options)
-
-    def _open(self, path, mode="rb", **options):
-        return _LateFile(self, path) if mode == "rb" else super()._open(path, mode, **options)
-
-
-class _LateFile:
-    def __init__(self, system: LateFileSystem, path: str) -> None:
-        system.asked()
-        self._system, self._file, self.mode = system, open(path, "rb"), "rb"  # noqa: SIM115 (closed by close)
-        self.closed, self.size = False, os.path.getsize(path)
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._system.asked(len(data))
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-        self._file.close()
+        ObjectStore._ask = late
+        connect.CLIENTS["late"] = lambda root, options, retry: LocalStore(prefix=folder)
 
 
 @dataclass(frozen=True)
@@ -127,11 +91,11 @@ def main() -> None:
     parser.add_argument("--micro-batch", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    fsspec.register_implementation("late", LateFileSystem, clobber=True)
     found: dict[str, list[Measured]] = {}
     with tempfile.TemporaryDirectory(prefix="farspan-loading-") as folder:
         data = load_recipe(options.recipe).data
         corpus, masks = os.path.join(folder, "corpus"), os.path.join(folder, "masks")
+        Late.serve(folder)
         make_corpus(corpus, options.sequences, data.source_length, options.shards)
         span = {"target_length": data.target_length, "fit": "reduce"}
         make_masks(masks, corpus, load_objective("span", "bart_ls", span))
@@ -140,25 +104,25 @@ def main() -> None:
         size = int(1.4 * 3 * options.shuffle_shards * largest)
         late = f"late, cache of {size / whole:.0%}"
         for turn in range(options.rounds + 1):
-            for name, root in (("local", ""), (late, "late://")):
-                LateFileSystem.wait = 0.0
+            for name, root in (("local", folder), (late, "late://data")):
+                Late.wait = 0.0
                 recipe = load_recipe(
                     options.recipe,
                     [
-                        f"data.corpus={root}{corpus}",
-                        f"data.masks={root}{masks}",
+                        f"data.corpus={root}/corpus",
+                        f"data.masks={root}/masks",
                         f"data.shuffle_shards={options.shuffle_shards}",
                         f"run.micro_batch_size={options.micro_batch}",
                         f"run.batch_size={options.batch}",
                     ],
                 )
                 cache = os.path.join(folder, "cache")
-                rate = an_epoch(recipe, options, ShardCache(size, cache) if root else None)
+                rate = an_epoch(recipe, options, ShardCache(size, cache) if root != folder else None)
                 if turn:  # the first one compiles
                     found.setdefault(name, []).append(rate)
-            LateFileSystem.wait = 0.0
+            Late.wait = 0.0
             if turn:
-                measured = by_ranges(f"late://{corpus}", options.latency / 1000)
+                measured = by_ranges("late://data/corpus", options.latency / 1000)
                 found.setdefault("late, global order by ranges", []).append(measured)
     need = GPUS / SECONDS_A_SEQUENCE
     rows = []
@@ -197,14 +161,14 @@ def an_epoch(recipe: Recipe, options, cache: ShardCache | None) -> Measured:
         shutil.rmtree(str(cache.folder), ignore_errors=True)
     loader = Loader([stage], mixtures, recipe.run.seed, ahead=ShardsAhead.of([stage], mixtures, recipe.run.seed))
     steps = options.sequences // stage.batch_size
-    LateFileSystem.wait, LateFileSystem.requests, LateFileSystem.read = options.latency / 1000, 0, 0
+    Late.wait, Late.requests, Late.read = options.latency / 1000, 0, 0
     start, count = time.perf_counter(), 0
     with closing(loader.ahead) if loader.ahead else nullcontext():
         with prefetched(loader, LoadingConfig(), steps) as batches:
             for step in range(steps):
                 count += sum(len(batch.source_ids) for batch in batches.step(step))
         seconds = time.perf_counter() - start
-    return Measured(count / seconds, LateFileSystem.requests / count, LateFileSystem.read / count)
+    return Measured(count / seconds, Late.requests / count, Late.read / count)
 
 
 def by_ranges(corpus: str, wait: float, rows: int = 128, threads: int = 32) -> Measured:
@@ -215,7 +179,7 @@ def by_ranges(corpus: str, wait: float, rows: int = 128, threads: int = 32) -> M
     readers = [[pa.ipc.open_file(pa.PythonFile(files.open(path), "r")) for path in paths] for _ in range(threads)]
     rng = np.random.default_rng(0)
     places = [(int(shard), int(rng.integers(sizes[shard]))) for shard in rng.integers(0, len(sizes), rows)]
-    LateFileSystem.wait, LateFileSystem.requests, LateFileSystem.read = wait, 0, 0
+    Late.wait, Late.requests, Late.read = wait, 0, 0
 
     def read(number: int) -> None:
         for shard, row in places[number::threads]:
@@ -225,7 +189,7 @@ def by_ranges(corpus: str, wait: float, rows: int = 128, threads: int = 32) -> M
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(read, range(threads)))
     seconds = time.perf_counter() - start
-    return Measured(rows / seconds, LateFileSystem.requests / rows, LateFileSystem.read / rows)
+    return Measured(rows / seconds, Late.requests / rows, Late.read / rows)
 
 
 if __name__ == "__main__":
