@@ -15,11 +15,14 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint stub docs tutorial bench clean
+.PHONY: help demo check check-tests test coverage test-lowest s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint stub docs tutorial bench clean
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
+	@echo "make check  lint, types and the tests that find most mistakes, in a minute or two; before each commit"
 	@echo "make test   the tests"
+	@echo "make coverage   the tests, with the share of lines that they run"
+	@echo "make test-lowest   the tests with the oldest dependencies that setup.cfg allows"
 	@echo "make test-s3rver   the tests on an S3 server of Node's packages, which make s3rver installs into the user's cache"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
@@ -34,6 +37,16 @@ help:
 
 demo: $(VENV)/installed-demo
 	$(VENV)/bin/python examples/demo.py --output demo-output
+
+# Imports and folders, golden values, the laws of objectives, one job of each kind and a run of two updates
+CHECKED = tests/test_architecture.py tests/test_arrows.py tests/test_formats.py tests/test_mirror.py tests/test_packaging.py \
+	tests/objectives/test_span.py tests/objectives/api/test_laws.py tests/trainer/data/test_order.py
+
+check: $(VENV)/installed-dev
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint check-tests
+
+check-tests: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n2 --dist loadfile $(CHECKED)
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n auto --dist worksteal
@@ -61,6 +74,13 @@ test-browser: $(VENV)/installed-dev
 screenshots: $(VENV)/installed-dev
 	FARSPAN_SCREENSHOTS=docs/figures $(VENV)/bin/python -m pytest -q -n0 -m browser tests/pipelines/view/integration
 
+coverage: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n auto --dist worksteal --cov --cov-report=term:skip-covered
+
+# constraints-lowest.txt has the lower bounds of setup.cfg
+test-lowest:
+	@$(MAKE) --no-print-directory VENV=$(VENV)-lowest CONSTRAINTS='-c constraints-lowest.txt' test
+
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
@@ -80,13 +100,13 @@ bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo-output build dist farspan.egg-info docs/_build docs/generated
+	rm -rf $(VENV) $(VENV)-lowest demo-output build dist farspan.egg-info docs/_build docs/generated
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/installed-demo $(VENV)/installed-dev: $(VENV)/installed-%: $(VENV)/torch setup.cfg pyproject.toml
 	@echo "installing farspan[$*] into $(VENV)"
-	$(PIP) --editable '.[$*]'
+	$(PIP) $(CONSTRAINTS) --editable '.[$*]'
 	@touch $@
 
 $(VENV)/torch:

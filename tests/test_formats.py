@@ -24,7 +24,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture(scope="module")
 def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents, corpus and masks of made-up text, by the commands."""
+    """One artefact of each kind and a run of two updates, of made-up text, by the commands."""
     folder = tmp_path_factory.mktemp("artefacts")
     words = np.array("river stone lantern window quiet orchard copper violet winter harbour".split())
     rng = np.random.default_rng(0)
@@ -42,11 +42,45 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "documents --input mine={0}/train.jsonl --format pairs --tokenizer {0}/tokenizer --output {0}/asked",
         "pairs --documents {0}/asked --input mine={0}/train.jsonl --output {0}/pairs",
         "corpus linked --documents {0}/documents --encoder {0}/encoder --sequence-length 128 --output {0}/linked",
+        "corpus related --documents {0}/documents --neighbours {0}/linked.stages/neighbours --sequence-length 128"
+        " --output {0}/related",
+        "corpus long {0}/mixture.toml --output {0}/long",
+        "train tiny --set data.corpus={0}/corpus --set data.masks={0}/masks --set run.directory={0}/run"
+        " --set run.steps=2 --set schedule.warmup_steps=1 --set run.device=cpu --set data.source_length=256"
+        " --set data.target_length=64 --set data.source_multiple=64 --set model.encoder.attention.size=64",
+        "generate {0}/run --pairs {0}/pairs --split train --task led --set global_attention=none --set source_length=64"
+        " --generation max_tokens=4 --output {0}/predictions",
     ]
+    mixture = f"""
+tokenizer = "{folder}/tokenizer"
+sequence_length = 128
+documents = "{folder}/long-documents"
+
+[sources.all]
+weight = 1.0
+input = "{folder}/text.jsonl"
+"""
+    (folder / "mixture.toml").write_text(mixture)
     make_encoder(str(folder / "encoder"))
     for command in commands:
         main(command.format(folder).split())
     return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["documents", "corpus", "linked", "related", "long", "masks", "pairs", "predictions", "run"]
+)
+def test_one_job_of_each_kind_ends_with_a_sound_artefact(
+    artefacts: Path, name: str, capsys: pytest.CaptureFixture[str]
+):
+    main(["verify", str(artefacts / name)])
+    assert "sound" in capsys.readouterr().out
+
+
+def test_a_tiny_run_ends_with_its_last_update(artefacts: Path):
+    lines = [json.loads(line) for line in (artefacts / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert np.isfinite([line["loss"] for line in lines]).all()
 
 
 def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -114,6 +114,18 @@ def test_requirements_have_lower_bounds_and_a_place_in_the_alphabet():
         assert lines == sorted(lines)
 
 
+def test_constraints_are_the_lower_bounds():
+    """``make test-lowest`` installs them; tools of ``dev`` are the newest."""
+    extras = ("install_requires", *OF_JOBS, "s3")
+    lists = [
+        CONFIG["options"][name] if name in CONFIG["options"] else CONFIG["options.extras_require"][name]
+        for name in extras
+    ]
+    bounds = [re.match(r"([\w.-]+) >= ([\d.]+)", line) for text in lists for line in text.split("\n")]
+    lines = (ROOT / "constraints-lowest.txt").read_text("utf-8").splitlines()
+    assert lines[1:] == sorted(f"{bound[1]}=={bound[2]}" for bound in bounds if bound and bound[1] != "torch")
+
+
 def test_every_entry_point_exists():
     for group in dict(CONFIG["options.entry_points"]).values():
         for line in filter(None, group.split("\n")):
@@ -124,9 +136,9 @@ def test_every_entry_point_exists():
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's contents as pip lays them out; built from a copy, as building leaves traces."""
-    source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "target"))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy, as building leaves traces."""
+    source, wheels = (tmp_path_factory.mktemp(name) for name in ("source", "wheels"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for package in PACKAGES:
@@ -134,6 +146,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = wheels.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's contents as pip lays them out."""
+    target = tmp_path_factory.mktemp("target")
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
     subprocess.run(pip, check=True, capture_output=True)
     return target
@@ -188,6 +207,38 @@ print(farspan.load_objective("span", "bart_ls_mixed").name)
 
 def test_the_wheels_command(installed: Path):
     assert "farspan documents" in run(installed, str(installed / "bin" / "farspan"), "--help")
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_into_an_empty_environment(wheel: Path, tmp_path: Path):
+    """With a CPU build of PyTorch where there is one; needs a package index."""
+    torch = re.findall(r"^TORCH_CPU = (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *torch], capture_output=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", f"{wheel}[pipelines,view]"], check=True)
+    (tmp_path / "text.txt").write_text("The lantern is red. The river is quiet, and nobody sees it.\n" * 20)
+    for command in (
+        "--version",
+        "tokenizer train --vocab-size 300 --input text.txt --output tokenizer",
+        "documents --input text.txt --format lines --tokenizer tokenizer --output documents",
+        "corpus random --documents documents --sequence-length 64 --output corpus",
+        "mask pegasus --corpus corpus --output masks",
+        "view masks --save row.html --rows 0",
+    ):
+        farspan = [str(tmp_path / "venv" / "bin" / "farspan"), *command.split()]
+        done = subprocess.run(farspan, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert command != "--version" or CONFIG["metadata"]["version"] in done.stdout
+
+
+def test_the_release_has_one_version_and_one_date():
+    version = CONFIG["metadata"]["version"]
+    (released,) = re.findall(
+        rf"^## {re.escape(version)} - (\d{{4}}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M
+    )
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {version}\ndate-released: {released}\n" in citation
 
 
 def test_the_architecture_page_gives_each_requirement_a_line():
