@@ -1,20 +1,30 @@
-"""Inputs as they are given on the command line: names, roots, and the files that are read."""
+"""Inputs: found, named, cut into ranges and grouped."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions
+from corpora.readers import Range, ReadOptions
+from corpora.readers.selection import read_records
+from corpora.storage import files
 from pipelines.documents.inputs import Input, leave_out_output, revisions_of
+from pipelines.documents.options import Documents, RawText, TokenizerTraining
+from pipelines.documents.ranges import CutFile, Group, cut_files, group_ranges, list_inputs, work_bytes
 from tests.artefacts import all_rows
 from tests.pipelines.documents.jobs import build, rejects
+from tests.pipelines.typed import typed
 
 
+# Inputs as they are given on the command line: names, roots, and the files that are read.
 def test_an_input_is_named_and_rooted(raw):
     whole = Input.parse(raw)
     assert (whole.source, whole.relative(whole.paths[0])) == (os.path.basename(raw), "a.jsonl")
@@ -131,3 +141,84 @@ def test_commits_of_the_hub_are_recorded():
     item = Input("c4", path.removesuffix("en/train"), (path, "/data/a.jsonl"))
     assert revisions_of((item,)) == {"allenai/c4": "a" * 40}
     assert item.relative(path) == "en/train"
+
+
+# Options of the jobs that read raw text.
+def test_files_are_named_once_or_several_times_and_read_alike():
+    line = "--input a=x/*.jsonl --input y.txt --format lines --text-field body"
+    assert typed(RawText, line) == RawText(
+        input=("a=x/*.jsonl", "y.txt"), read=ReadOptions(format="lines", text_field="body")
+    )
+
+
+def test_options_of_documents_that_are_not_typed_are_the_defaults():
+    found = typed(Documents, "--output o --tokenizer t --held-out 0.1", inputs=())
+    assert found == Documents(inputs=(), output="o", tokenizer="t", held_out=0.1)
+    assert (found.task_files, found.error_budget, found.sentences) == (2048, 0.01, "nupunkt")
+
+
+def test_a_tokenizer_is_trained_on_raw_text_read_like_documents():
+    found = typed(TokenizerTraining, "--output o --input x --kind sentencepiece --vocab-size 500")
+    assert found == TokenizerTraining(
+        output="o", text=RawText(input=("x",), read=ReadOptions()), kind="sentencepiece", vocab_size=500
+    )
+
+
+# Files cut into ranges, and ranges assigned to tasks: nothing lost, nothing twice, no task too large.
+sizes = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=5), max_size=6)
+
+
+def cut_of(files_of_sizes):
+    """Files whose ranges have the given numbers of bytes."""
+    made = []
+    for number, ranges in enumerate(files_of_sizes):
+        starts = [sum(ranges[:place]) for place in range(len(ranges))]
+        pieces = [
+            Range(f"/f{number}", "jsonl", start, start + size, size, sum(ranges))
+            for start, size in zip(starts, ranges, strict=True)
+        ]
+        made.append(CutFile("s", f"f{number}", pieces))
+    return made
+
+
+@given(cut=sizes.map(cut_of), target=st.integers(1, 80), most=st.integers(1, 4))
+def test_groups_are_all_ranges_in_order_and_as_large_as_they_may_be(cut, target, most):
+    groups = list(group_ranges(cut, target, most))
+    every = [(file.source, file.name, piece) for file in cut for piece in file.ranges]
+    assert [piece for group in groups for piece in group.pieces] == every
+    assert all(1 <= len(group.pieces) <= most for group in groups)
+    assert all(group.bytes <= target or len(group.pieces) == 1 for group in groups)
+    for group, following in pairwise(groups):  # the next piece had no room
+        assert len(group.pieces) == most or group.bytes + following.pieces[0][2].bytes > target
+
+
+def test_a_task_carries_its_pieces_as_plain_values():
+    (group,) = group_ranges(cut_of([[5, 7]]), 100, 9)
+    assert json.loads(json.dumps(group.payload)) == [list(piece) for piece in group.payload]
+    assert [Range(**values) for _, _, values in group.payload] == [piece for _, _, piece in group.pieces]
+    assert group.bytes == 12
+    assert Group([]).bytes == 0
+
+
+@pytest.mark.parametrize("target", [1, 40, 1 << 20])
+def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target):
+    lines = [json.dumps({"text": f"Text {number}."}) for number in range(30)]
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.jsonl").write_text("\n".join(lines[:20]))
+    (tmp_path / "raw/b.jsonl").write_text("\n".join(lines[20:]) + "\n")
+    inputs, read = (Input.parse(f"raw={tmp_path / 'raw'}", ReadOptions()),), ReadOptions()
+    cut = cut_files(inputs, {"raw": read}, target)
+    assert [(file.source, file.name) for file in cut] == [("raw", "a.jsonl"), ("raw", "b.jsonl")]
+    assert (max(len(file.ranges) for file in cut) > 1) == (target < 1 << 20)
+    texts = [
+        text
+        for file in cut
+        for piece in file.ranges
+        for block in read_records(piece, files, read)
+        for text in block.texts
+    ]
+    assert texts == [f"Text {number}." for number in range(30)]
+    total = sum(path.stat().st_size for path in (tmp_path / "raw").iterdir())
+    assert [entry["path"] for entry in list_inputs(cut)] == ["raw:a.jsonl", "raw:b.jsonl"]
+    assert sum(entry["bytes"] for entry in list_inputs(cut)) == total
+    assert work_bytes(cut) == total + (4 << 10) * sum(len(file.ranges) for file in cut)  # a file takes time to open

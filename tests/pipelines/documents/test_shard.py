@@ -1,18 +1,27 @@
-"""Writers of documents and rejects: counts, files that appear whole or not at all."""
+"""Shards of documents and rejects, blocks of texts, unique ids, and tokenizers trained on text."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
+from collections import Counter
 
 import pyarrow as pa
 import pytest
 
-from corpora.readers import Reject
+from corpora.readers import ReadOptions, Reject
 from corpora.schemas.documents import documents_schema
 from corpora.storage.shards import map_shard
+from corpora.tokenizers.load import load_tokenizer
+from corpora.verify.artefact import verify
 from pipelines.documents.shard import DocumentsShard, RejectsShard
+from tests.artefacts import all_rows, digests
+from tests.corpora.tokenizers.test_special_pieces import JSON
+from tests.pipelines.documents.jobs import build, rejects
 
 
+# Writers of documents and rejects: counts, files that appear whole or not at all.
 def batch(names: list[str], held_out: list[bool]) -> pa.RecordBatch:
     schema = documents_schema(300)
     columns = {
@@ -73,3 +82,82 @@ def test_no_reject_no_file(tmp_path):
         rejects.write("a", "file", [Reject("", "0", "too_long", b"", "")])
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
+
+
+# Texts that do not become documents.
+def test_a_text_that_a_tokenizer_takes_for_special_tokens_is_a_dead_letter(tmp_path):
+    """Only one that spells the name under which an encoder hides a piece: a noncharacter, and the token."""
+    (tmp_path / "tokenizer.json").write_bytes(JSON["whole words"])
+    lines = [{"text": text} for text in ("ab <mask> text|>", "\U0010ffff<mask> ab", "<mask>")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    output = str(tmp_path / "documents")
+    inputs = f"made={tmp_path / 'a.jsonl'}"
+    manifest = build(inputs, output, str(tmp_path / "tokenizer.json"), error_budget=1.0)
+    assert manifest.rejects == {"special_token": 1}
+    assert manifest.counts["made"]["written"] == 2
+    assert [(row["record"], row["raw"].decode()) for row in rejects(output)] == [("a.jsonl:29", "\U0010ffff<mask> ab")]
+    assert verify(output) == []
+
+
+# Repeated ids of the user's own: the first record in input order stays, the others are rejected.
+def test_the_first_of_equal_ids_stays(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    ids = [random.Random(1).randint(0, 60) for _ in range(300)]
+    for name, part in (("a", ids[:150]), ("b", ids[150:])):
+        lines = [json.dumps({"text": f"Text {name} {place}.", "key": f"k{key}"}) for place, key in enumerate(part)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    options = {"read": ReadOptions(id_field="key"), "error_budget": 1.0}
+    manifests = [
+        build(str(folder), tmp_path / str(size), tokenizer, task_bytes=size, **options) for size in (2_000, 700)
+    ]
+    few, many = (tmp_path / str(size) for size in (2_000, 700))
+    assert len(digests(few)) < len(digests(many))
+    assert all_rows(few) == all_rows(many)
+    reader = load_tokenizer(tokenizer)
+    found = {row["document_id"]: reader.decode(row["tokens"]) for row in all_rows(few)}
+    expected = {}
+    for place, key in enumerate(ids):
+        name = "ab"[place >= 150]
+        expected.setdefault(f"raw:k{key}", f"Text {name} {place % 150}.")
+    assert found == expected
+    assert manifests[0].rejects == {"duplicate_id": 300 - len(expected)}
+    assert Counter(row["reason"] for row in rejects(few)) == manifests[0].rejects
+    assert manifests[0].counts["raw"]["read"] == 300
+    assert verify(str(few)) == []
+
+
+# ``farspan tokenizer train``: raw text is read as for documents, and nothing is left out silently.
+def lines(path, *records):
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records))
+    return path
+
+
+def test_bad_records_are_counted(tmp_path, run):
+    path = lines(tmp_path / "raw.jsonl", {"text": 3}, "{bad", {"text": "hello hello hello"})
+    status, printed, _ = run("tokenizer", "train", "--input", path, "--vocab-size", 260, "--output", tmp_path / "made")
+    assert status == 0
+    assert printed.strip().endswith("; 2 bad records left out: broken_json 1, not_a_string 1")
+
+
+def test_a_vocabulary_that_the_text_does_not_fill_is_said(tmp_path, run):
+    path = lines(tmp_path / "raw.jsonl", {"text": "hello hello hello"})
+    flags = ("--vocab-size", 8000, "--output", tmp_path / "made", "--log-format", "json")
+    status, printed, _ = run("tokenizer", "train", "--input", path, *flags)
+    assert status == 0
+    assert json.loads(printed)["message"].endswith("; fewer than 8,000, as the text has no more")
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"body": "some text", "n": 1}], "no field 'text' in {path}; its fields: body, n; give --text-field body"),
+        ([{"text": None}], "--input {path}: no text to train a tokenizer on; 1 bad record left out: null_text 1"),
+        ([], "--input {path}: no text to train a tokenizer on"),
+    ],
+)
+def test_inputs_without_text_are_named(tmp_path, run, records, message):
+    path = lines(tmp_path / "raw.jsonl", *records)
+    status, _, errors = run("tokenizer", "train", "--input", path, "--output", tmp_path / "made")
+    assert (status, message.format(path=path) in errors) == (1, True), errors
+    assert not (tmp_path / "made").exists()

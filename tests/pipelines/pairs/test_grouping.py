@@ -1,17 +1,30 @@
-"""Merging and drawing as functions of arrays, against plain restatements."""
+"""Pairs as arrays: options, records of one pair, groups of documents, drawn splits."""
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 import numpy as np
 import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from corpora.errors import FarspanError
+from corpora.readers import ReadOptions
+from corpora.readers.options import PAIRS_OF
+from corpora.readers.task_data.declaration import RawPair
 from corpora.schemas.pairs import SPLITS
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from pipelines.pairs.grouping import document_groups, draw_splits, first_of_equal, in_several_splits
+from pipelines.pairs.options import Pairs, RawPairs
+from pipelines.pairs.tokenize import ReadPair, ReadPairs
+from tests.artefacts import all_rows
+from tests.pipelines.pairs.raw import build
+from tests.pipelines.typed import typed
 
 
+# Merging and drawing as functions of arrays, against plain restatements.
 @pytest.mark.parametrize("seed", range(20))
 def test_records_join_the_first_of_their_name_unless_they_differ(seed):
     rng = np.random.default_rng(seed)
@@ -71,3 +84,74 @@ def test_documents_in_several_splits_are_counted():
     lists = Ragged.from_rows([[0, 1], [1], [2], [2]], np.int64)
     assert in_several_splits(lists, np.array(["train", "test", "test", "test"])) == (3, 1)
     assert in_several_splits(lists.take(np.arange(0)), np.array([])) == (0, 0)
+
+
+# Pairs drawn into splits after they are merged.
+def test_a_drawn_split_parts_documents(scrolls, documents, tmp_path):
+    shares = {"split": "draw", "validation": 0.2, "test": 0.2, "error_budget": 0.5}
+    build(scrolls, documents, str(tmp_path / "a"), **shares)
+    rows = all_rows(tmp_path / "a", "farspan.pairs")
+    splits: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        splits[row["document_ids"][0]].add(row["split"])
+    assert all(len(one) == 1 for one in splits.values())
+    assert len(set.union(*splits.values())) > 1
+    reasons = read_manifest(str(tmp_path / "a")).rejects
+    assert reasons == {"no_reference": 30}, "the test records of the data have no answer, as a drawn split needs"
+
+
+# Options of ``farspan pairs``.
+NEEDED = {"inputs": (), "documents": "d", "output": "o"}
+
+
+def test_the_data_set_of_pairs_is_the_one_of_their_documents():
+    read = typed(RawPairs, "--input x --format scrolls --subset qasper").read
+    assert (read.format, read.subset) == (f"{PAIRS_OF}scrolls", "qasper")
+    plain = typed(RawPairs, "--input x --text-field body --id-field key --max-record-bytes 9").read
+    assert (plain.text_field, plain.id_field, plain.max_record_bytes) == ("body", "key", 9)
+    assert plain.format == f"{PAIRS_OF}pairs"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("scrols", r"did you mean 'scrolls'\?"), ("jsonl", "JSON lines and Parquet are --format pairs; give one of")],
+)
+def test_a_data_set_that_has_no_pairs_is_named_with_the_nearest(name, said):
+    with pytest.raises(FarspanError, match=rf"--format {name}: no data set of pairs.*{said}"):
+        typed(RawPairs, f"--input x --format {name}").read  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"validation": 0.6, "test": 0.4}, "give shares of documents, together less than 1"),
+        ({"validation": -0.1}, "--validation -0.1"),
+        ({"test": float("nan")}, "--test nan"),
+        ({"task_bytes": 0}, "--task-bytes 0: give a positive number"),
+        ({"task_files": -1}, "--task-files -1"),
+    ],
+)
+def test_shares_and_sizes_out_of_range_are_refused(options, said):
+    with pytest.raises(FarspanError, match=said):
+        Pairs(**NEEDED, **options)
+
+
+def test_options_are_typed():
+    line = "--documents d --output o --split draw --validation 0.2 --test 0 --seed 3"
+    assert typed(Pairs, line, inputs=()) == Pairs(**NEEDED, split="draw", validation=0.2, test=0.0, seed=3)
+
+
+# Faults of single pairs, without a job.
+def fault_of(pair: RawPair, format: str) -> str:
+    read = ReadPairs("output", "documents", {"mine": ReadOptions(format=f"{PAIRS_OF}{format}")}, "data", ())
+    found = read._fault(ReadPair(pair, "", "mine", "train.jsonl", "0", []), {})
+    assert found is not None
+    return found[1]
+
+
+def test_a_pair_of_ones_own_without_answer_names_the_fields_that_may_hold_it():
+    pair = RawPair(pair_id="p", documents=(), split="train", attributes={"summary": "Short.", "year": 1})
+    told = "pair 'p' has no answer, and pairs of split train need one"
+    hint = "; its other fields: summary, year; name that of the answer with --reference-field"
+    assert fault_of(pair, "pairs") == told + hint
+    assert fault_of(pair, "qasper") == told

@@ -24,38 +24,27 @@ from corpora.readers.tasks import (
     wiki_hop,
 )
 from corpora.storage import files
-from tests.corpora.readers.tasks import (
-    test_booksum,
-    test_contract_nli,
-    test_gov_report,
-    test_hotpot_qa,
-    test_qasper,
-    test_qmsum,
-    test_quality,
-    test_summ_screen,
-    test_trivia_qa,
-    test_wiki_hop,
-)
+from tests.corpora.readers.tasks import test_collections, test_questions, test_stories, test_summaries
 
 ODD = (None, True, 7, -1.5, "", "\x00", "../x", "word", [], [[]], [None], [7], ["a", "b", "c"], {}, {"a": None})
 
 CASES = {
-    "booksum": (test_booksum.row("shmoop", 1, 1), lambda record, place: chapter(record, place)),
+    "booksum": (test_summaries.row("shmoop", 1, 1), lambda record, place: chapter(record, place)),
     "contract_nli": (
-        {"documents": [test_contract_nli.contract(1)], "labels": test_contract_nli.LABELS},
+        {"documents": [test_questions.contract(1)], "labels": test_questions.LABELS},
         lambda record, place: contract(record, place),
     ),
-    "gao": (test_gov_report.GAO, lambda record, place: report(record, place, "gao")),
-    "crs": (test_gov_report.CRS, lambda record, place: report(record, place, "crs")),
+    "gao": (test_summaries.GAO, lambda record, place: report(record, place, "gao")),
+    "crs": (test_summaries.CRS, lambda record, place: report(record, place, "crs")),
     "gov_report": ({"id": "1", "report": "A.", "summary": "B."}, gov_report.parse_line),
-    "hotpot_qa": (test_hotpot_qa.QUESTION, hotpot_qa.parse),
-    "qasper": (test_qasper.PAPER, qasper.parse),
-    "qmsum": (test_qmsum.MEETING, qmsum.parse),
-    "quality": (test_quality.line("W", test_quality.question(1)), quality.parse),
-    "summ_screen": (test_summ_screen.line("A"), summ_screen.parse),
-    "summ_screen_raw": (test_summ_screen.line("A"), summ_screen_raw.parse),
-    "trivia_qa": (test_trivia_qa.question("q", test_trivia_qa.page("Fox")), trivia_qa.parse),
-    "wiki_hop": (test_wiki_hop.QUERY, wiki_hop.parse),
+    "hotpot_qa": (test_questions.QUESTION, hotpot_qa.parse),
+    "qasper": (test_questions.PAPER, qasper.parse),
+    "qmsum": (test_collections.MEETING, qmsum.parse),
+    "quality": (test_questions.line("W", test_questions.choice(1)), quality.parse),
+    "summ_screen": (test_summaries.line("A"), summ_screen.parse),
+    "summ_screen_raw": (test_summaries.line("A"), summ_screen_raw.parse),
+    "trivia_qa": (test_stories.question("q", test_stories.page("Fox")), trivia_qa.parse),
+    "wiki_hop": (test_questions.QUERY, wiki_hop.parse),
 }
 
 
@@ -109,7 +98,7 @@ def place(tmp_path):
     (summaries / "section_1_part_1.txt").write_text('{"summary": "Short."}')
     (tmp_path / "all_chapterized_books" / "7-chapters" / "1.txt").write_text("Long.")
     (tmp_path / "evidence" / "wikipedia" / "Fox.txt").write_text("A fox.")
-    (tmp_path / "SummScreen_raw" / "fd" / "A.json").write_text(json.dumps(test_summ_screen.EPISODE))
+    (tmp_path / "SummScreen_raw" / "fd" / "A.json").write_text(json.dumps(test_summaries.EPISODE))
     return Place(str(tmp_path / "qa" / "fd_train.json"), "", "key", files, ReadOptions())
 
 

@@ -1,19 +1,31 @@
-"""Readers of each layout of files, from a function that turns a record into documents and pairs."""
+"""Readers of each layout of task data, from a function that turns a record into documents and pairs."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import zipfile
 
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.readers import ReadOptions
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.options import ReadOptions
+from corpora.readers.formats import FORMATS
 from corpora.readers.records import BadRecord, DamagedFile, Range
+from corpora.readers.selection import plan_ranges
 from corpora.readers.streams import whole_file
-from corpora.readers.task_data.declaration import RawDocument, RawTask
+from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
+from corpora.readers.task_data.fields import (
+    filled_text,
+    filled_texts,
+    id_of,
+    list_of,
+    object_of,
+    task_of_questions,
+    text_beside,
+)
 from corpora.readers.task_data.files import (
     ENTRIES_A_RANGE,
     by_name,
@@ -27,8 +39,10 @@ from corpora.readers.task_data.files import (
     texts_of,
     whole_files,
 )
+from corpora.readers.tasks import DATA_SETS
 from corpora.storage import files
 
+# Readers of each layout of files, from a function that turns a record into documents and pairs.
 RECORDS = [{"text": f"text {number}"} for number in range(30)]
 
 
@@ -163,8 +177,6 @@ def test_other_values_are_rejected(call, reason):
 
 
 # Index files, whose entries name others.
-
-
 def entries(data, place):
     if data.startswith(b"!"):
         raise BadRecord("broken_table", "no table")
@@ -205,3 +217,117 @@ def test_a_compressed_index_is_unpacked(tmp_path):
     assert read(INDEX, path)[0] == {"a": "A", "b": "B"}
     path.write_bytes(path.read_bytes()[:-9])
     assert len(INDEX.plan(str(path), files, 1)) == 1
+
+
+# Checked fields: what each takes, and the reason for what it does not take.
+RECORD = {"text": " a ", "blank": " \n", "null": None, "list": ["a", "", "b"], "odd": ["a", 1], "empty": [], "n": 7}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: filled_text(RECORD, "text"), " a "),
+        (lambda: filled_text(RECORD, "blank"), "empty_text"),
+        (lambda: filled_text(RECORD, "null"), "null_text"),
+        (lambda: filled_text(RECORD, "n"), "not_a_string"),
+        (lambda: filled_text(RECORD, "gone"), "missing_text"),
+        (lambda: filled_texts(RECORD, "list"), ["a", "b"]),
+        (lambda: filled_texts(RECORD, "empty"), "empty_text"),
+        (lambda: filled_texts(RECORD, "odd"), "not_a_list"),
+        (lambda: list_of(RECORD, "empty", dict), []),
+        (lambda: list_of(RECORD, "text", str), "not_a_list"),
+        (lambda: object_of({"a": {}}, "a"), {}),
+        (lambda: object_of(RECORD, "list"), "not_an_object"),
+        (lambda: id_of(RECORD, "n"), "7"),
+        (lambda: id_of({"a": True}, "a"), "missing_id"),
+        (lambda: id_of(RECORD, "blank"), "missing_id"),
+    ],
+)
+def test_a_field_is_taken_or_the_record_rejected(call, expected):
+    assert outcome(call) == expected
+
+
+def outcome(call):
+    """The value of a call, or its reason for rejecting the record."""
+    try:
+        return call()
+    except BadRecord as bad:
+        return bad.reason
+
+
+def test_the_first_place_with_the_file_counts(tmp_path):
+    (tmp_path / "qa").mkdir()
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfcaf\xc3\xa9")
+    (tmp_path / "blank.txt").write_text("\n")
+    (tmp_path / "latin.txt").write_bytes(b"\xe9")
+    place = Place(str(tmp_path / "qa" / "x.json"), "", "0", files, ReadOptions())
+    assert text_beside(place, "../a.txt", "../b.txt", "../blank.txt") == "café"
+    for names, reason in ((("a.txt", "../a.txt"), "missing_file"), (("../blank.txt",), "empty_text")):
+        with pytest.raises(BadRecord, match=names[0].removeprefix("../")) as caught:
+            text_beside(place, *names)
+        assert caught.value.reason == reason
+    with pytest.raises(BadRecord, match=r"latin\.txt: byte 0"):
+        text_beside(place, "../latin.txt")
+
+
+def test_a_bad_question_leaves_its_neighbours():
+    def pair(number):
+        if number == 1:
+            raise BadRecord("empty_text", "blank")
+        return RawPair(pair_id=str(number), documents=("d",))
+
+    task = task_of_questions([RawDocument("d", "text")], range(3), pair)
+    assert [item.pair_id for item in task.pairs] == ["0", "2"]
+    assert [bad.reason for bad in task.bad] == ["empty_text"]
+
+
+# Places of records: names, splits, and other files of the data set on disks and stores.
+class Store:
+    """A store that knows no ``..``."""
+
+    def __init__(self, *paths):
+        self._paths = paths
+
+    def open(self, path):
+        if path not in self._paths:
+            raise FileNotFoundError(2, "No such file", path)
+        return io.BytesIO(path.encode())
+
+
+@pytest.mark.parametrize("root", ["/data/trivia", "data", "s3://bucket/trivia", "s3://bucket"])
+def test_other_files_are_named_from_the_folder_of_the_record(root):
+    page = f"{root}/evidence/Fox.txt"
+    place = Place(f"{root}/qa/dev.json", "", "0", Store(page, f"{root}/qa/qaps.csv"), ReadOptions())
+    assert place.read_beside("../evidence/Fox.txt") == page.encode()
+    assert place.read_beside("qaps.csv") == f"{root}/qa/qaps.csv".encode()
+    with pytest.raises(BadRecord, match=r"evidence/Dog\.txt: No such file"):
+        place.read_beside("../evidence/Dog.txt")
+
+
+@pytest.mark.parametrize(
+    ("path", "member", "split"),
+    [
+        ("a/train.jsonl", "", "train"),
+        ("a/QuALITY.v1.0.1.htmlstripped.dev", "", "validation"),
+        ("a/test/0000.parquet", "", "test"),
+        ("a/wikipedia-test-without-answers.json", "", "test"),
+        ("a/quality.zip", "quality/val.jsonl", "validation"),
+        ("a/crs_valid.ids", "", "validation"),
+        ("a/train_test.jsonl", "", None),
+        ("a/training/x.jsonl", "", "train"),
+        ("training-data/x.jsonl", "", None),
+        ("latest/mine/x.jsonl", "", None),
+    ],
+)
+def test_the_split_is_told_by_the_file_or_its_folders(path, member, split):
+    assert Place(path, member, "0", Store(), ReadOptions()).split == split
+
+
+# Data sets of tasks as readers: what holds for all of them.
+@pytest.mark.parametrize("name", sorted(set(DATA_SETS) - set(FORMATS)))
+@pytest.mark.parametrize("suffix", [".pt", ".pkl"])
+def test_a_pickle_is_refused_with_the_cure(tmp_path, name, suffix):
+    path = tmp_path / f"train{suffix}"
+    path.write_bytes(b"\x80\x04K\x01.")
+    with pytest.raises(FarspanError, match=rf"train\{suffix}: a pickle, .* never loaded; save it again as JSON lines"):
+        plan_ranges(str(path), files, ReadOptions(format=name), 1 << 20)
