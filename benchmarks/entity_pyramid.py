@@ -30,8 +30,8 @@ from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import sentence_token_starts
+from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.protocol import Tools, equip, load_objective

@@ -54,7 +54,7 @@ from objectives.sentences.entities import SpacyRecognizer
 from objectives.sentences.pyramid import choose_pyramid, find_mentions
 from objectives.sentences.selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
 from objectives.sentences.spans import longest_texts, within_target
-from objectives.sentences.texts import decoded_texts, spaced_words
+from objectives.sentences.texts import decode_texts, spaced_words
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class EntityPyramid:
         """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
         tokenizer, recognizer = self._needed_tools()
         sentences, documents = find_sentences(batch, "sequence"), find_sentences(batch, "document")
-        texts, starts = decoded_texts(batch, sentences, tokenizer)
+        texts, starts = decode_texts(batch, sentences, tokenizer)
         scores = self._scores(texts, starts, documents)
         mentions = find_mentions(texts, starts, documents, recognizer)
         picks = pick_counts(sentences.sizes, self.ratio, "down", "float64")

@@ -83,7 +83,7 @@ from objectives.sentences.spans import (
     stand_ins,
     within_target,
 )
-from objectives.sentences.texts import decoded_texts, token_texts
+from objectives.sentences.texts import decode_texts, token_texts
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class PrincipalSentences:
                 f"{self.name}: words={self.words} needs text, and so a tokenizer; pass one by "
                 "equip(objective, Tools(tokenizer)), or give words=tokens"
             )
-        texts, starts = decoded_texts(batch, sentences, self._tools.tokenizer)
+        texts, starts = decode_texts(batch, sentences, self._tools.tokenizer)
         lists: Mapping[Any, Collection[str]] = {"none": (), "english": ENGLISH_STOPWORDS}
         listed = lists[self.stopwords] if isinstance(self.stopwords, str) else self.stopwords
         return split_words(texts, starts, stopwords=listed, words=self.words)

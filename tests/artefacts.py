@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.documents import DocumentSet, documents_schema
 from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_schema
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema

@@ -20,7 +20,7 @@ from corpora.packing import assemble, concatenate
 from corpora.schemas import corpus
 from corpora.storage import gather, ragged
 from corpora.storage.ragged import read_only
-from corpora.text import offsets, sentences, word_ngrams
+from corpora.text import sentences, utf8, word_ngrams
 from objectives.draws import compositions
 from objectives.rendering import kernels as rendering
 
@@ -254,7 +254,7 @@ def _copied_text(rng):
         yield text, start, stop, np.zeros(100, np.int32), at
 
 
-@cases_of(word_ngrams._mixed)
+@cases_of(word_ngrams._mix)
 def _mixed(rng):
     for value in wide(rng, 20):
         yield (value,)
@@ -275,7 +275,7 @@ def _all_bytes(rng):
         yield data, edges[:1], n
 
 
-@cases_of(word_ngrams._repeated)
+@cases_of(word_ngrams._count_repeated)
 def _repetitions(rng):
     values = rng.choice(np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 1, 7], np.uint32), 200)
     rows = np.sort(np.append([0, 200], rng.integers(0, 201, 19)))
@@ -283,7 +283,7 @@ def _repetitions(rng):
         yield values, rows, np.array(parts)
 
 
-@cases_of(offsets._scan)
+@cases_of(utf8._scan)
 def _scanned(rng):
     edges = np.array([0, 0x7F, 0x80, 0xBF, 0xC0, 0xFF], np.uint8)
     for size in (0, 1, 300):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from corpora.linking.clusters import Cluster
-from corpora.linking.graph import Graph
+from corpora.linking.graph import Cluster, Graph
 from corpora.linking.options import Linking
 
 NEAR_DUPLICATES = pa.schema(
@@ -36,8 +35,8 @@ def near_duplicate_edges(cluster: Cluster, linking: Linking) -> np.ndarray:
         if linking.max_jaccard is not None:
             near[edges] |= cluster.jaccards[edges].astype(np.float32) > linking.max_jaccard
         if linking.max_cosine is not None:
-            own = np.repeat(norms[first:last], np.diff(offsets[first : last + 1]))
-            scale = own * norms[cluster.neighbours.values[edges]]
+            row_norms = np.repeat(norms[first:last], np.diff(offsets[first : last + 1]))
+            scale = row_norms * norms[cluster.neighbours.values[edges]]
             near[edges] |= cluster.similarities[edges] > np.float32(linking.max_cosine) * scale
     return near
 
@@ -49,19 +48,19 @@ def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.Rec
     """
     count = len(cluster.rows)
     edges = np.flatnonzero(graph.near_duplicates)
-    own = np.searchsorted(graph.neighbours.offsets, edges, side="right") - 1
-    names = own * count + graph.neighbours.values[edges]  # an edge as one number
+    rows = np.searchsorted(graph.neighbours.offsets, edges, side="right") - 1
+    names = rows * count + graph.neighbours.values[edges]  # an edge as one number
     order = np.argsort(names, kind="stable")
     edges, names = edges[order], names[order]
     ahead, back = pairs[:, 0] * count + pairs[:, 1], pairs[:, 1] * count + pairs[:, 0]
     values = []
     for column in (graph.similarities, cluster.jaccards):
-        found = np.full((2, len(pairs)), np.nan, np.float32)
-        for row, wanted in zip(found, (ahead, back), strict=True):
+        directions = np.full((2, len(pairs)), np.nan, np.float32)
+        for row, wanted in zip(directions, (ahead, back), strict=True):
             place = np.minimum(np.searchsorted(names, wanted), max(len(names) - 1, 0))
             exists = names[place] == wanted if len(names) else np.zeros(len(wanted), bool)
             row[exists] = column[edges[place[exists]]]
-        either = np.where(np.isnan(found[0]), found[1], found[0])
+        either = np.where(np.isnan(directions[0]), directions[1], directions[0])
         values.append(pa.array(either, mask=np.isnan(either)))
     ids = cluster.rows.column("document_id").combine_chunks()
     return pa.record_batch([*(ids.take(pa.array(pairs[:, side])) for side in (0, 1)), *values], schema=NEAR_DUPLICATES)

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
+from corpora.keyed import philox_blocks
 from corpora.linking.graph import Graph
 from corpora.linking.greedy import Limits, document_groups
 from corpora.linking.options import Linking
-from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws
 from corpora.linking.path import document_path
 from corpora.packing.concatenate import greedy_parts
 from corpora.packing.options import Packing
@@ -75,12 +76,12 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     graph.check()
     lengths = lengths.astype(np.int64)
     order, families = np.lexsort((keys[:, 1], keys[:, 0])), graph.families()
-    build = _walked if linking.policy == "path" else _grown
+    build = _walk_rows if linking.policy == "path" else _grow_rows
     pieces, refused = build(graph, families, lengths, order, packing, linking)
     if linking.order == "shuffle":
         pieces = pieces.sorted_by(shuffle_draws(keys[pieces.documents.values], pieces.documents.offsets))
     uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
-    repeated = _repeated(families, uses, order)  # (r, 2)
+    repeated = _find_repeated(families, uses, order)  # (r, 2)
     left = uses == 0
     left[repeated[:, 0]] = False
     return Linked(
@@ -111,7 +112,7 @@ class _Pieces(NamedTuple):
         return _Pieces(documents, self.offsets[by], self.sizes[by], self.similarities[by])
 
 
-def _grown(
+def _grow_rows(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
     """Build sequences by ``nearest`` or ``chain``; return also the pairs of near-duplicates that were kept apart."""
@@ -155,7 +156,7 @@ def _grown(
     return pieces, groups.refused
 
 
-def _walked(
+def _walk_rows(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
     """Build sequences by ``path``; return also all pairs of near-duplicates."""
@@ -170,7 +171,7 @@ def _walked(
     return _Pieces(documents, offsets, sizes, similarities), graph.near_duplicate_pairs()
 
 
-def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _find_repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Pair unused documents, ascending, with the member of their family that represents them; ``(r, 2)`` int64.
 
     The representative is the first used member by key or, if none is used, the first member.
@@ -183,3 +184,43 @@ def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.n
     representatives[by] = by[heads][np.cumsum(heads) - 1]
     unused = np.flatnonzero((uses == 0) & (representatives != np.arange(len(by))))
     return np.stack([unused, representatives[unused]], axis=1)
+
+
+def ranks(order: np.ndarray) -> np.ndarray:
+    """Return the position of each document in the order, ``(n,)`` int32."""
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order))
+    return places
+
+
+@compiled
+def places_in_first_list(
+    lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray
+) -> np.ndarray:
+    """Return the position of each document of a row in the neighbour list of the row's first, ``(parts,)`` int64.
+
+    The first document itself has position -1; documents that are not in its list come last.
+    """
+    places = np.empty(len(documents), np.int64)
+    owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    for row in range(len(row_offsets) - 1):
+        first = documents[row_offsets[row]]
+        for edge in range(offsets[first], offsets[first + 1]):
+            owner[lists[edge]], position[lists[edge]] = row, edge - offsets[first]
+        owner[first], position[first] = row, -1
+        for part in range(row_offsets[row], row_offsets[row + 1]):
+            document = documents[part]
+            places[part] = position[document] if owner[document] == row else len(lists)
+    return places
+
+
+@compiled
+def shuffle_draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """Draw random numbers for the parts of each row, ``(parts,)`` uint64, with the key of the row's first part."""
+    draws = np.empty(len(keys), np.uint64)
+    for row in range(len(row_offsets) - 1):
+        first, end = row_offsets[row], row_offsets[row + 1]
+        blocks = np.empty(((end - first + 3) // 4, 4), np.uint64)
+        philox_blocks(keys[first, 0], keys[first, 1], np.uint64(1), blocks)
+        draws[first:end] = blocks.reshape(-1)[: end - first]
+    return draws

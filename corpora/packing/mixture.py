@@ -134,20 +134,20 @@ def check_request(
             raise FarspanError(f"source {name!r}: epochs {cap}: the cap must be a positive, finite number")
     if temperature is not None and not temperature > 0:
         raise FarspanError(f"temperature {temperature}: must be above 0; 1 is by size, inf the same for all")
-    given = {name: weight for name, weight in weights.items() if weight is not None}
-    if not given:
+    stated = {name: weight for name, weight in weights.items() if weight is not None}
+    if not stated:
         return
     if temperature is not None:
-        raise FarspanError(f"temperature {temperature} and weights (of {', '.join(given)}): give one or the other")
-    missing = [name for name in weights if name not in given]
+        raise FarspanError(f"temperature {temperature} and weights (of {', '.join(stated)}): give one or the other")
+    missing = [name for name in weights if name not in stated]
     if missing:
         raise FarspanError(f"source {missing[0]!r} has no weight, others have; give it one, or leave all out")
-    for name, weight in given.items():
+    for name, weight in stated.items():
         if not (math.isfinite(weight) and weight > 0):
             raise FarspanError(f"source {name!r}: weight {weight}: must be above 0; leave a source out to skip it")
-    total = math.fsum(given.values())
+    total = math.fsum(stated.values())
     if abs(total - 1) > WEIGHTS_SUM:
-        cure = ", ".join(f"{name} = {weight / total:.6g}" for name, weight in given.items())
+        cure = ", ".join(f"{name} = {weight / total:.6g}" for name, weight in stated.items())
         raise FarspanError(f"the weights sum to {total:.6g}, not to 1; normalised they are {cure}")
 
 

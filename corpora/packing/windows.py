@@ -125,12 +125,12 @@ def _one_pass(
     written = windows.written(lengths)  # (n,)
     sizes = np.zeros(len(lengths), np.int64)
     for source, passes in enumerate(epochs):
-        own = order[sources[order] == source]
-        ends = np.cumsum(written[own])
-        available = int(ends[-1]) if len(own) else 0
+        members = order[sources[order] == source]
+        ends = np.cumsum(written[members])
+        available = int(ends[-1]) if len(members) else 0
         # whole passes are exact, so rounding down affects the last pass only
         target = math.floor(min(max(passes - number, Fraction(0)), Fraction(1)) * available)
-        sizes[own] = windows.beginning(np.clip(target - (ends - written[own]), 0, written[own]))
+        sizes[members] = windows.beginning(np.clip(target - (ends - written[members]), 0, written[members]))
     order = order[sizes[order] > 0]
     return order, sizes[order]
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpora.retrieval.candidate_heaps import first_together, keep_best, keep_exactly, rank_exactly, sort_heaps
-from corpora.retrieval.dot_products import EXACT_BELOW, error_bound
-from corpora.retrieval.vector_rows import VectorRows, norms
+from corpora.retrieval.vector_rows import EXACT_BELOW, VectorRows, error_bound, norms
 from corpora.storage.ragged import Ragged
 
 RANKED_TOGETHER = 1 << 15
@@ -40,11 +39,11 @@ class Neighbours:
 
     def ragged(self, first: int, last: int) -> tuple[Ragged, Ragged]:
         """Return rows and products of the queries ``first:last``."""
-        given = np.arange(self.rows.shape[1]) < self.counts[first:last, None]
+        valid = np.arange(self.rows.shape[1]) < self.counts[first:last, None]
         lengths = self.counts[first:last]
         return (
-            Ragged.from_lengths(self.rows[first:last][given], lengths),
-            Ragged.from_lengths(self.products[first:last][given], lengths),
+            Ragged.from_lengths(self.rows[first:last][valid], lengths),
+            Ragged.from_lengths(self.products[first:last][valid], lengths),
         )
 
 
@@ -68,9 +67,9 @@ class Bounds:
 
         ``looseness``: factor on the bound of a float32 sum, for less accurate multiplications.
         """
-        own = norms(queries).astype(np.float64)
-        longest = own if queries is vectors else norms(vectors).astype(np.float64)
-        return cls(own, float(longest.max(initial=0)), looseness * error_bound(vectors.dimension))
+        lengths = norms(queries).astype(np.float64)
+        longest = lengths if queries is vectors else norms(vectors).astype(np.float64)
+        return cls(lengths, float(longest.max(initial=0)), looseness * error_bound(vectors.dimension))
 
     @property
     def errors(self) -> np.ndarray:
@@ -83,7 +82,7 @@ class Bounds:
         return self.lengths * self.longest < EXACT_BELOW
 
 
-def proposed(k: int) -> int:
+def proposal_count(k: int) -> int:
     """Return the number of candidates to keep for k results: enough that few queries must be compared again."""
     return k + 8 + k // 8
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpora.compiled import compiled
-from corpora.retrieval.dot_products import dot_exactly, dot_in_order
+from corpora.retrieval.vector_rows import dot_exactly, dot_in_order
 
 
 @compiled(inline="always")

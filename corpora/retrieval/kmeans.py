@@ -9,7 +9,7 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.errors import from_extra
 from corpora.keyed import make_key
-from corpora.retrieval.dot_products import dot_in_order, error_bound, squared_lengths
+from corpora.retrieval.vector_rows import dot_in_order, error_bound, squared_lengths
 
 with from_extra("linked", "clustering vectors"):
     import faiss

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corpora.errors import from_extra
-from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposed
+from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposal_count
 from corpora.retrieval.kmeans import kmeans_seed, train_centroids
 from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
@@ -85,7 +85,7 @@ def memory_needed(options: Search, count: int, dimension: int) -> int:
     training = 8 * dimension * _POINTS_PER_LIST * lists if lists > 1 else 0
     blocks = 4 * (_QUERIES * _CANDIDATES + (_QUERIES + _CANDIDATES) * dimension)
     ranking = 4 * dimension * min(RANKED_TOGETHER, 2 * count) + 12 * min(_OPEN, count * options.k)
-    each = 2 * dimension + 8 * proposed(options.k) + 32 + 8 * SKETCH_SIZE
+    each = 2 * dimension + 8 * proposal_count(options.k) + 32 + 8 * SKETCH_SIZE
     return count * each + probing + training + blocks + ranking
 
 
@@ -101,14 +101,14 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     if on_gpu(options):
         return _search_on_gpu(vectors, options.k, progress)
     lists = list_count(options, count)
-    own = np.arange(count, dtype=np.int32)
+    rows = np.arange(count, dtype=np.int32)
     k = min(options.k, max(count - 1, 0))
     if lists == 1:
-        return _find(vectors, vectors, own, k, lambda: [Visit(own, own, True)], float(count) ** 2, progress)
+        return _find(vectors, vectors, rows, k, lambda: [Visit(rows, rows, True)], float(count) ** 2, progress)
     probed = probed_lists(vectors, lists, min(options.probes, lists), options.seed)
     work = _list_work(probed, lists)
     order = np.argsort(probed[:, 0], kind="stable")
-    return _find(vectors, vectors, own, k, lambda: _list_visits(probed, lists), work, progress, order)
+    return _find(vectors, vectors, rows, k, lambda: _list_visits(probed, lists), work, progress, order)
 
 
 def nearest(vectors: VectorRows, queries: VectorRows, k: int, own: np.ndarray) -> Neighbours:
@@ -135,16 +135,16 @@ def _find(
     ``own``: ``(m,)`` int32, as in ``nearest``. ``order``: order of the queries in which those with common candidates
     are adjacent; None for the order of rows.
     """
-    proposals = Proposals(len(queries), min(proposed(k), max(k, len(vectors))))
+    proposals = Proposals(len(queries), min(proposal_count(k), max(k, len(vectors))))
     done = 0.0
     for block in _blocks(vectors, queries, visits()):
         proposals.see(block.products, block.queries, block.candidates, own[block.queries])
         done += block.products.size
         progress(done / work)
-    return _ranked(proposals, vectors, queries, own, k, visits, Bounds.of(vectors, queries), order)
+    return _rank(proposals, vectors, queries, own, k, visits, Bounds.of(vectors, queries), order)
 
 
-def _ranked(
+def _rank(
     proposals: Proposals,
     vectors: VectorRows,
     queries: VectorRows,
@@ -156,10 +156,10 @@ def _ranked(
 ) -> Neighbours:
     """Return the best k of ``proposals``, comparing queries again that might have better candidates."""
     order = np.arange(len(queries)) if order is None else order
-    found, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (own >= 0), order)
+    neighbours, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (own >= 0), order)
     step = max(1, _OPEN // max(k, 1))
     for first in range(0, len(unsure), step):
-        best = ExactBest(unsure[first : first + step], found, bounds)
+        best = ExactBest(unsure[first : first + step], neighbours, bounds)
         again = (
             Visit(batch[best.wants(batch)], candidates, False)
             for batch, candidates, _ in visits()
@@ -168,7 +168,7 @@ def _ranked(
         for block in _blocks(vectors, queries, again):
             best.see(*block, own[block.queries])
         best.finish()
-    return found
+    return neighbours
 
 
 def _blocks(vectors: VectorRows, queries: VectorRows, visits: Iterable[Visit]) -> Iterator[Block]:
@@ -237,16 +237,16 @@ def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None
     blocks = [np.arange(first, min(first + _QUERIES, count)) for first in range(0, count, _QUERIES)]
     for rows in blocks:
         index.add(vectors.floats(rows))
-    proposals = Proposals(count, min(proposed(k), _GPU_DEEPEST, max(count - 1, 0)))
+    proposals = Proposals(count, min(proposal_count(k), _GPU_DEEPEST, max(count - 1, 0)))
     depth = proposals.rows.shape[1]
     for rows in blocks:
-        products, found = index.search(vectors.floats(rows), depth + 1)  # one more, for the vector itself
-        products[found == rows[:, None]] = -np.inf
+        products, candidates = index.search(vectors.floats(rows), depth + 1)  # one more, for the vector itself
+        products[candidates == rows[:, None]] = -np.inf
         order = np.argsort(-products, axis=1, kind="stable")[:, :depth][:, ::-1]  # the worst first, as in a heap
-        proposals.rows[rows] = np.take_along_axis(found, order, axis=1)
+        proposals.rows[rows] = np.take_along_axis(candidates, order, axis=1)
         proposals.products[rows] = np.take_along_axis(products, order, axis=1)
         proposals.counts[rows] = depth
         progress((rows[-1] + 1) / count)
     own = np.arange(count, dtype=np.int32)
     bounds = Bounds.of(vectors, vectors, _GPU_LOOSENESS)
-    return _ranked(proposals, vectors, vectors, own, min(k, depth), lambda: [Visit(own, own, True)], bounds)
+    return _rank(proposals, vectors, vectors, own, min(k, depth), lambda: [Visit(own, own, True)], bounds)

@@ -1,8 +1,9 @@
-"""Random access to the rows of a finished corpus, memory-mapped; ``sequences`` declares their columns."""
+"""Random access to the rows of a finished corpus, memory-mapped, and the rules by which it uses documents."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,8 +13,10 @@ from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
+from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.strict_json import Natural, StructureError, decode
 
 
 class Corpus(ShardedRows):
@@ -112,3 +115,36 @@ def _gather(
             if padded:
                 out[i, size:] = pad
             lengths[i] = size
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentUse:
+    """The rules that a corpus builder states, by which the corpus is verified and described.
+
+    Attributes:
+        truncated: True if the end of a document may be missing.
+        overlap: tokens that a part may share with the part of the same document before it.
+        max_uses: maximum number of uses of a document; None for any number.
+        one_shard: True if all parts of a document are in one shard.
+        left_out: reason why documents may be left out; None if all are in the corpus.
+    """
+
+    truncated: bool = False
+    overlap: Natural = 0
+    max_uses: Natural | None = 1
+    one_shard: bool = True
+    left_out: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> DocumentUse:
+        """Read the rules from a corpus's manifest."""
+        config = manifest.config
+        if "document_use" not in config:
+            raise FarspanError(
+                f"config.document_use, the rules by which builder {config['builder']!r} uses documents, is missing; "
+                "make the builder write it (docs/formats.md)"
+            )
+        try:
+            return decode(cls, config["document_use"], "config.document_use")
+        except StructureError as error:
+            raise FarspanError(f"{error}; make the corpus again, or correct its builder") from error

@@ -54,8 +54,8 @@ DOCUMENT_COLUMNS = {
 def has_titles(manifest: Manifest) -> bool:
     """Return True if documents have the column ``title``: a source was read with ``title_field``."""
     reads = manifest.config.get("read")
-    found = reads.values() if isinstance(reads, Mapping) else ()  # it may have been edited
-    return any(isinstance(read, Mapping) and bool(read.get("title_field")) for read in found)
+    settings = reads.values() if isinstance(reads, Mapping) else ()  # it may have been edited
+    return any(isinstance(read, Mapping) and bool(read.get("title_field")) for read in settings)
 
 
 class DocumentSet(ShardedRows):
@@ -72,14 +72,14 @@ class DocumentSet(ShardedRows):
         if not has_titles(self.manifest):
             return None
         shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
-        found: str | None = self.batch(shard, batch).column("title")[inside].as_py()
-        return found
+        text: str | None = self.batch(shard, batch).column("title")[inside].as_py()
+        return text
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
         """Return the given documents, in the given order, with the columns of ``documents_schema``."""
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
-        found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
-        return pa.Table.from_batches(found, self.schema)
+        slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
+        return pa.Table.from_batches(slices, self.schema)
 
 
 def open_documents(folder: str | os.PathLike[str], *, verify: bool = False) -> DocumentSet:

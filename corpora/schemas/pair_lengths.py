@@ -40,18 +40,18 @@ class PairLengths:
         """
         rows = PairSet(pairs.folder, pairs.documents.folder)
         batches, counts = list(rows.batches()), rows.target_counts
-        targets = _joined(batch.column("targets").flatten().value_lengths() for batch in batches)
+        targets = _join(batch.column("targets").flatten().value_lengths() for batch in batches)
         longest = np.zeros(len(counts), np.int64)
         np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), targets)
         return cls(
-            queries=_joined(batch.column("query").value_lengths() for batch in batches),
+            queries=_join(batch.column("query").value_lengths() for batch in batches),
             document_rows=Ragged.concatenate(
                 [Ragged.from_arrow(batch.column("document_rows")).compact() for batch in batches]
             ),
             targets=targets,
             target_starts=np.cumsum(counts) - counts,
             longest_targets=longest,
-            documents=_joined(batch.column("tokens").value_lengths() for batch in rows.documents.batches()),
+            documents=_join(batch.column("tokens").value_lengths() for batch in rows.documents.batches()),
         )
 
     def documents_of(self, pairs: np.ndarray) -> Ragged:
@@ -67,5 +67,5 @@ class PairLengths:
         return self.longest_targets[pairs] if numbers is None else self.targets[self.target_starts[pairs] + numbers]
 
 
-def _joined(parts: Iterable[pa.Array]) -> np.ndarray:
+def _join(parts: Iterable[pa.Array]) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *(part.to_numpy() for part in parts)]).astype(np.int64)

@@ -153,13 +153,18 @@ class PairSet(ShardedRows):
     def values(self, name: str, rows: np.ndarray) -> list[Any]:
         """Return a column of ascending rows ``(n,)``, read shard by shard, so that a cache must hold one at a time."""
         by_shard = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
-        return [value for own in by_shard if len(own) for value in self.table(own).column(name).to_pylist()]
+        return [
+            value
+            for shard_rows in by_shard
+            if len(shard_rows)
+            for value in self.table(shard_rows).column(name).to_pylist()
+        ]
 
     def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
         """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``."""
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
-        found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
-        return pa.Table.from_batches(found, self.schema)
+        slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
+        return pa.Table.from_batches(slices, self.schema)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> PairBatch:
         """Return the given rows, at least one, in the given order, with the tokens of their documents."""
@@ -169,8 +174,8 @@ class PairSet(ShardedRows):
         # the distinct documents in the order of their first use
         distinct, first, which = np.unique(document_rows.values, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        found = [_tokens(self.documents, row) for row in distinct.tolist()]  # shard after shard
-        tokens = [found[place] for place in order.tolist()]
+        texts = [_tokens(self.documents, row) for row in distinct.tolist()]  # shard after shard
+        tokens = [texts[place] for place in order.tolist()]
         targets = columns.column("targets").chunk(0)
         return PairBatch(
             pair_ids=columns.column("pair_id").to_pylist(),

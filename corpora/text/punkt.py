@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from corpora.storage.ragged import Ragged
-from corpora.text import utf8_kernels as utf8
-from corpora.text.offsets import byte_offsets, character_offsets
+from corpora.text import utf8
 from corpora.text.punkt_kernels import scan
 from corpora.text.punkt_rules_kernels import hash_words
+from corpora.text.utf8 import byte_offsets, character_offsets
 
 if TYPE_CHECKING:
     from nupunkt import PunktSentenceTokenizer
@@ -117,7 +117,7 @@ class CompiledPunkt:
         """
         if self._tables is None:
             self._tables = (character_kinds(), *_words(self._model))
-        data, edges = _joined(texts)
+        data, edges = _join(texts)
         starts, lengths, doubts, beyond = scan(np.frombuffer(data, np.uint8), edges, *self._tables, *limits)
         refused = self._refused(data, doubts)
         if refused:
@@ -196,11 +196,11 @@ def _followers(model: PunktSentenceTokenizer) -> frozenset[bytes]:
 
 
 def _hashes(words: Iterable[str]) -> np.ndarray:
-    data, edges = _joined([word.encode() for word in words])
+    data, edges = _join([word.encode() for word in words])
     return np.unique(hash_words(np.frombuffer(data, np.uint8), edges))
 
 
-def _joined(texts: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
+def _join(texts: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
     """Join texts; also return ``(texts + 1,)`` int64, the position of each in the whole."""
     edges = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=edges[1:])

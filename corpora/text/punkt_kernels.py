@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.compiled import compiled
 from corpora.text.punkt_rules_kernels import ASK, NO, is_refused, realigned, verdict
-from corpora.text.utf8_kernels import (
+from corpora.text.utf8 import (
     APOSTROPHE,
     BORDER,
     CLOSER,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpora.compiled import compiled
-from corpora.text.utf8_kernels import BORDER, CLOSER, DECIMAL, LOWER, MARK, SPACE, decode, previous, skip, skip_blanks
+from corpora.text.utf8 import BORDER, CLOSER, DECIMAL, LOWER, MARK, SPACE, decode, previous, skip, skip_blanks
 
 NO, YES, ASK = range(3)
 

@@ -13,8 +13,8 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets, character_offsets
 from corpora.text.punkt import CompiledPunkt, Limits, is_known
+from corpora.text.utf8 import byte_offsets, character_offsets
 
 Result = TypeVar("Result")
 
@@ -86,8 +86,8 @@ def bounded(spans: Callable[[str], Result], marks: re.Pattern[str], limit: int) 
     """
     stretch = re.compile(rf"(?<!\S)\S{{{math.isqrt(limit)},}}+")
 
-    def calm(found: re.Match[str]) -> str:
-        text = found[0]
+    def calm(match: re.Match[str]) -> str:
+        text = match[0]
         if len(text) * len(marks.findall(text)) <= limit:
             return text
         return "x" + " " * (len(text) - _KEPT - 2) + "x" + text[-_KEPT:]

@@ -61,11 +61,11 @@ def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np
     Returns the number of n-grams that an earlier part of the sequence also has, and of all n-grams, ``(sequences,)``
     int64 each; repetitions are counted.
     """
-    return _repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
+    return _count_repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
 
 
 @compiled(small=True, inline="always")
-def _mixed(value: np.uint64) -> np.uint64:
+def _mix(value: np.uint64) -> np.uint64:
     """Spread a hash over all 64 bits."""
     value = (value ^ (value >> _32)) * _MULTIPLIER
     return value ^ (value >> _32)
@@ -87,7 +87,7 @@ def _ngrams(data: np.ndarray, edges: np.ndarray, n: int) -> tuple[np.ndarray, np
                 word = (word ^ np.uint64(byte + 32 if upper else byte)) * _PRIME
                 inside = True
             elif inside:
-                recent[words % n] = _mixed(word)
+                recent[words % n] = _mix(word)
                 words, word, inside = words + 1, _OFFSET, False
                 if words >= n:
                     hashes[count] = _ngram(recent, words - n, words)
@@ -104,7 +104,7 @@ def _ngram(recent: np.ndarray, first: int, end: int) -> np.uint32:
     value = np.uint64(0)
     for word in range(first, end):
         value = value * _PRIME + recent[word % len(recent)]
-    return np.uint32(_mixed(value) >> _32)
+    return np.uint32(_mix(value) >> _32)
 
 
 @compiled
@@ -150,7 +150,7 @@ def _jaccards(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, others:
 
 
 @compiled(small=True)
-def _repeated(values: np.ndarray, offsets: np.ndarray, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_repeated(values: np.ndarray, offsets: np.ndarray, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sequences = len(part_offsets) - 1
     repeated, totals = np.zeros(sequences, np.int64), np.zeros(sequences, np.int64)
     for s in range(sequences):

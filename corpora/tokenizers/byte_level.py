@@ -125,8 +125,8 @@ class TiktokenEngine:
         if (ids := self._encode_fast(text)) is not None:
             return ids
         parts = passages(text) if self._faster else [text]
-        found = [self._encode_slowly(part) if (ids := self._encode_fast(part)) is None else ids for part in parts]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        rows = [self._encode_slowly(part) if (ids := self._encode_fast(part)) is None else ids for part in parts]
+        return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def _encode_fast(self, text: str) -> np.ndarray | None:
         return None if self._faster is None else self._faster.encode(text)

@@ -100,7 +100,7 @@ def piece_tables(decoder: dict[str, Any] | None, tokens: Sequence[str]) -> Piece
             case {"type": "ByteFallback"}:
                 bytes_seen = True
                 matches = [_BYTE_PIECE.fullmatch(token) for token in later]
-                numbers = [int(found[1], 16) if found else -1 for found in matches]
+                numbers = [int(match[1], 16) if match else -1 for match in matches]
             case {"type": "Metaspace", "replacement": str(mark)}:
                 scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never")
                 first = [token.replace(mark, " " if scheme == "never" else "") for token in first]

@@ -51,12 +51,12 @@ def passages(text: str) -> Iterator[str]:
     The ids of the passages, concatenated, are the ids of the text.
     """
     done = 0
-    while found := _UNLIKE.search(text, done):
-        start = found.start()
+    while match := _UNLIKE.search(text, done):
+        start = match.start()
         while start > done and not ((start := text.rfind(" ", done, start)) >= 0 and _CUT.match(text, start)):
             pass
         start = max(start, done)
-        end = _CUT.search(text, found.end())
+        end = _CUT.search(text, match.end())
         if start > done:
             yield text[done:start]
         done = end.start() if end else len(text)

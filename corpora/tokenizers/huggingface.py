@@ -13,7 +13,7 @@ import numpy as np
 
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets
+from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.byte_level import (
     TiktokenEngine,
     byte_level_split,
@@ -22,9 +22,8 @@ from corpora.tokenizers.byte_level import (
     tiktoken_engine,
 )
 from corpora.tokenizers.decoding import piece_tables
-from corpora.tokenizers.fingerprint import fingerprint_of
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
-from corpora.tokenizers.tokenizer_json import decoded, load, parse
+from corpora.tokenizers.tokenizer_json import decoded, fingerprint_of, load, parse
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -122,14 +121,14 @@ class HuggingFaceTokenizer:
     def encode(self, texts: Sequence[str]) -> Ragged:
         self._encoded += sum(map(len, texts))
         if self._encoded <= _FIRST or not self._engine:
-            with _explained_errors():
+            with _explain_errors():
                 encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
             return Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
         return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
         if not self._split:
-            with _explained_errors():
+            with _explain_errors():
                 encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
             ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
             starts = [
@@ -160,7 +159,7 @@ class HuggingFaceTokenizer:
         return self.decode_with_offsets(ids)[0]
 
     def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
-        ids = checked_ids(ids, self.vocab_size)
+        ids = check_ids(ids, self.vocab_size)
         if self._pieces:
             return self._pieces.decode(ids)
         self._decoded += len(ids)
@@ -198,7 +197,7 @@ def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
     return roles
 
 
-def checked_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
+def check_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
     """Convert ids to ``(n,)`` int64 and check that they are in the vocabulary."""
     ids = np.asarray(ids, np.int64)
     outside = (ids < 0) | (ids >= vocab_size)
@@ -219,7 +218,7 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 @contextmanager
-def _explained_errors() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Explain an error of the tokenizers library about a text."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""SentencePiece models."""
+"""SentencePiece models, and reading of the protocol buffers that they are, without a schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.decoding import PieceTables
-from corpora.tokenizers.huggingface import MASK_NAMES, checked_ids, owned_tokens, write_files
-from corpora.tokenizers.protobuf import fields, message
+from corpora.tokenizers.huggingface import MASK_NAMES, check_ids, owned_tokens, write_files
 
 FILE_NAME = "tokenizer.model"
 _SPACE = "\u2581"
@@ -46,7 +45,7 @@ class SentencePieceTokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(data)
-            description = _parsed(data)
+            description = _parse(data)
             self.fingerprint = _fingerprint(*description)
             self._inserted = _inserted_bytes(*description)
             self.vocab_size = self._processor.GetPieceSize()
@@ -131,10 +130,10 @@ class SentencePieceTokenizer:
         "x" on either side of a cut prevents white space there from being treated as the text's beginning or end.
         """
         if self._inserted is not None:
-            given = np.frombuffer(data, np.uint8)
-            sizes = np.where(given == ord(" "), len(_SPACE.encode()), 1)
+            codes = np.frombuffer(data, np.uint8)
+            sizes = np.where(codes == ord(" "), len(_SPACE.encode()), 1)
             sizes[:1] += self._inserted
-            characters = np.where((given & 0xC0) == 0x80, 0, np.arange(len(data)))  # continuation bytes come from ...
+            characters = np.where((codes & 0xC0) == 0x80, 0, np.arange(len(data)))  # continuation bytes come from ...
             return np.repeat(np.maximum.accumulate(characters), sizes)  # ... the character that they belong to
         cuts = [0]
         while word := _WORD.search(data, cuts[-1] + _SLICE):
@@ -156,7 +155,7 @@ class SentencePieceTokenizer:
         return self.decode_with_offsets(ids)[0]
 
     def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
-        ids = checked_ids(ids, self.vocab_size)
+        ids = check_ids(ids, self.vocab_size)
         if len(ids) and self._plain[ids].all() and self._tables.first[ids[0]]:
             return self._tables.decode(ids)
         mapping = self._processor.Decode(ids.tolist(), return_type="offset_mapping")
@@ -180,7 +179,7 @@ _USER_DEFINED = 4  # kind of a piece that the normaliser leaves as it is
 _Piece = dict[int, bytes | int]
 
 
-def _parsed(data: bytes) -> tuple[list[_Piece], dict[int, dict[int, bytes | int]]]:
+def _parse(data: bytes) -> tuple[list[_Piece], dict[int, dict[int, bytes | int]]]:
     """Return the pieces (1 text, 2 score, 3 kind; 1 = normal), and the rules of trainer (2) and normaliser (3)."""
     pieces: list[_Piece] = []
     rules: dict[int, dict[int, bytes | int]] = {2: dict(_TRAINER), 3: dict(_NORMALIZER)}
@@ -207,3 +206,43 @@ def _inserted_bytes(pieces: Sequence[_Piece], rules: dict[int, dict[int, bytes |
     if charsmap or removes or not escapes or rules[2][24] or any(piece[3] == _USER_DEFINED for piece in pieces):
         return None
     return len(_SPACE.encode()) if prefix else 0
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield (number, value) of each field of a protocol buffer; fixed-width numbers as bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+                continue
+            case 1:
+                size = 8
+            case 5:
+                size = 4
+            case 2:
+                size, at = _varint(data, at)
+            case kind:
+                raise ValueError(f"field {key >> 3} has wire type {kind}")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def message(value: bytes | int) -> bytes:
+    """Return a field's value if it is a message or text."""
+    if isinstance(value, int):
+        raise ValueError("a number where a message is expected")
+    return value

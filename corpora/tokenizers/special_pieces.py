@@ -50,7 +50,7 @@ def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     model = config["model"]
     reachable = _reachable(model, names)
     parts = {
-        "model": _renamed(model, reachable) if reachable else model,
+        "model": _rename(model, reachable) if reachable else model,
         "added_tokens": [
             {**token, "special": token["special"] or token["content"] in names}
             for token in config["added_tokens"]
@@ -88,7 +88,7 @@ def _has_two_parts(name: str, vocab: Collection[str]) -> bool:
     return any(name[:cut] in vocab and name[cut:] in vocab for cut in range(1, len(name)))
 
 
-def _renamed(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+def _rename(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     if model["type"] == "Unigram":  # it matches pieces character by character, so it never finds an empty one
         return {**model, "vocab": [["" if piece in names else piece, score] for piece, score in model["vocab"]]}
     changes: dict[str, Any] = {

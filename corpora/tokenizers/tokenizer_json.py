@@ -1,7 +1,8 @@
-"""Reading of a tokenizer.json, with refusals of damaged ones."""
+"""Reading of a tokenizer.json, with refusals of damaged ones, and its fingerprint."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -39,9 +40,9 @@ def load(
 
     Returns the tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
     """
-    given = json.dumps(config, ensure_ascii=False, separators=(",", ":")) if text is None else text
+    source = json.dumps(config, ensure_ascii=False, separators=(",", ":")) if text is None else text
     try:
-        loaded = tokenizers.Tokenizer.from_str(given)
+        loaded = tokenizers.Tokenizer.from_str(source)
     except Exception as error:  # the library raises bare Exception
         raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {one_line(error)}") from error
     vocab = loaded.get_vocab(with_added_tokens=True)
@@ -49,7 +50,7 @@ def load(
         raise FarspanError(f"tokenizer.json: {len(vocab):,} tokens with ids up to {largest:,}; restore the file")
     loaded.encode_special_tokens = True
     written = loaded.to_str()
-    return loaded, vocab, config if written == given else json.loads(written)
+    return loaded, vocab, config if written == source else json.loads(written)
 
 
 def _check_prefixes(model: Mapping[str, Any]) -> None:
@@ -63,3 +64,34 @@ def _check_prefixes(model: Mapping[str, Any]) -> None:
             raise FarspanError(
                 f"tokenizer.json: merge {merge!r:.80} has no continuing_subword_prefix {prefix!r:.20}; restore the file"
             )
+
+
+def fingerprint_of(config: Mapping[str, Any]) -> str:
+    """Hash the parts of a tokenizer.json that affect text -> id, independent of the library version that wrote it."""
+    model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+    added = config["added_tokens"]
+    if all(token["special"] for token in added):
+        added = []  # special tokens are never matched in text
+    parts = {"model": model, "added_tokens": added}
+    parts |= {name: _without_offsets(config[name]) for name in ("normalizer", "pre_tokenizer")}
+    return hashlib.sha256(json.dumps(_with_sorted_keys(parts)).encode()).hexdigest()
+
+
+def _with_sorted_keys(part: Any) -> Any:
+    """Sort the keys of all mappings; ``json.dumps`` takes twice as long to do so."""
+    if isinstance(part, dict):
+        if all(type(value) is int for value in part.values()):  # a vocabulary
+            return {key: part[key] for key in sorted(part)}
+        return {key: _with_sorted_keys(part[key]) for key in sorted(part)}
+    if isinstance(part, list) and part and isinstance(part[0], dict):  # merges hold no mappings
+        return [_with_sorted_keys(item) for item in part]
+    return part
+
+
+def _without_offsets(part: Any) -> Any:
+    """Drop ``trim_offsets``, which affects offsets but not ids."""
+    if isinstance(part, list):
+        return [_without_offsets(item) for item in part]
+    if isinstance(part, dict):
+        return {key: _without_offsets(value) for key, value in part.items() if key != "trim_offsets"}
+    return part

@@ -16,14 +16,8 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
 from corpora.storage.temporary import is_temporary
 from corpora.tokenizers.load import load_tokenizer_of
-from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, Problems
+from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, PredictionsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
-
-
-def _predictions(manifest: Manifest) -> Check:
-    from corpora.verify.predictions import PredictionsCheck  # loaded here because few artefacts are predictions
-
-    return PredictionsCheck(manifest)
 
 
 _CHECKS: dict[str, Callable[[Manifest], Check]] = {
@@ -32,7 +26,7 @@ _CHECKS: dict[str, Callable[[Manifest], Check]] = {
     "farspan.vectors": VectorsCheck,
     "farspan.clusters": ClustersCheck,
     "farspan.neighbours": NeighboursCheck,
-    "farspan.predictions": _predictions,
+    "farspan.predictions": PredictionsCheck,
 }
 _ROWS = {
     "farspan.corpus": "sequences",
@@ -65,12 +59,12 @@ def others(folder: str, manifest: Manifest) -> Problems:
     for name, info in sorted(manifest.files.items()):
         try:
             with files.open(os.path.join(folder, name)) as file:
-                found = file_info(file)
+                actual = file_info(file)
         except OSError as error:
             yield f"{name}: {error.strerror}"
             continue
-        if found != info:
-            yield f"{name}: {found.bytes} bytes with sha256 {found.sha256}, the manifest says {info}: damaged"
+        if actual != info:
+            yield f"{name}: {actual.bytes} bytes with sha256 {actual.sha256}, the manifest says {info}: damaged"
     present = {os.path.relpath(path, folder) for path in files.walk(folder)}
     for name in sorted(present - manifest.files.keys()):
         if os.path.dirname(name) and is_listed(name):
@@ -91,9 +85,9 @@ def shards(
             yield f"shards/{shard.name}: missing"
             continue
         with local_copy(os.path.join(folder, "shards", shard.name)) as path:
-            found = list(_structure(path, manifest, shard, schema))
-            yield from found
-            if not found:
+            faults = list(_structure(path, manifest, shard, schema))
+            yield from faults
+            if not faults:
                 reader = map_shard(path)[1]
                 batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
                 yield from check(manifest, f"shards/{shard.name}", batches)
@@ -133,15 +127,15 @@ def _structure(path: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schem
     name = f"shards/{shard.name}"
     try:
         with files.open(path) as file:
-            found = file_info(file)
+            info = file_info(file)
     except OSError as error:
         yield f"{name}: {error.strerror or error}"
         return
-    if found.bytes != shard.bytes:
-        yield f"{name}: {found.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"
+    if info.bytes != shard.bytes:
+        yield f"{name}: {info.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"
         return
-    if found.sha256 != shard.sha256:
-        yield f"{name}: sha256 {found.sha256}, the manifest says {shard.sha256}: damaged"
+    if info.sha256 != shard.sha256:
+        yield f"{name}: sha256 {info.sha256}, the manifest says {shard.sha256}: damaged"
         return
     try:
         reader = map_shard(path)[1]
@@ -180,14 +174,14 @@ def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
                 yield f"{name} batch {number}: {kind.name} holds a null"
 
 
-def _difference(found: pa.Schema, expected: pa.Schema) -> str:
+def _difference(actual: pa.Schema, expected: pa.Schema) -> str:
     """Describe the first column that differs from the expected schema."""
     for column in expected:
-        if column.name not in found.names:
+        if column.name not in actual.names:
             return f"there is no column {column.name!r}"
-        if not found.field(column.name).equals(column):
-            return f"column {column.name!r} is {found.field(column.name).type}, not {column.type}"
-    return f"columns {', '.join(found.names)}, not {', '.join(expected.names)}"
+        if not actual.field(column.name).equals(column):
+            return f"column {column.name!r} is {actual.field(column.name).type}, not {column.type}"
+    return f"columns {', '.join(actual.names)}, not {', '.join(expected.names)}"
 
 
 def _tokenizer(folder: str, manifest: Manifest) -> Problems:

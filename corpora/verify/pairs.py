@@ -46,8 +46,8 @@ class PairsCheck:
     def counted_of(self, manifest: Manifest) -> dict[str, int]:
         """Return the counts to compare with the totals; those of documents only if the manifest has them."""
         several = sum(len(splits) > 1 for splits in self._splits.values())
-        found = {"documents": len(self._splits), "documents_in_several_splits": several}
-        return self.counted | {name: value for name, value in found.items() if name in manifest.totals}
+        totals = {"documents": len(self._splits), "documents_in_several_splits": several}
+        return self.counted | {name: value for name, value in totals.items() if name in manifest.totals}
 
     def _tokens(self, place: str, batch: pa.RecordBatch, manifest: Manifest) -> Problems:
         for name in ("query", "options", "targets"):

@@ -1,4 +1,4 @@
-"""Checks of the rows of documents and of a corpus, batch by batch."""
+"""Checks of the rows of documents, of a corpus and of predictions, batch by batch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema, has_titles
+from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.arrow_views import items, numbers
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import special_ids
-from corpora.verify.coverage import gaps
 
 Problems = Iterator[str]
 
@@ -173,12 +173,12 @@ def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
         yield f"{place}: token ids {values.min()}..{values.max()} are not all in the vocabulary"
     owned = manifest.tokenizer["owned_tokens"]
-    found = np.flatnonzero(np.isin(values, special_ids(owned)))  # positions among all tokens of the batch
-    if len(found):
-        row = int(np.searchsorted(tokens.compact().offsets, found[0], side="right")) - 1
-        name, number = next(entry for entry in owned.items() if entry[1] == values[found[0]] and entry[0] != "<unk>")
+    places = np.flatnonzero(np.isin(values, special_ids(owned)))  # positions among all tokens of the batch
+    if len(places):
+        row = int(np.searchsorted(tokens.compact().offsets, places[0], side="right")) - 1
+        name, number = next(entry for entry in owned.items() if entry[1] == values[places[0]] and entry[0] != "<unk>")
         yield (
-            f"{place} row {row}: {name} (id {number}) is stored as text, as are {len(found) - 1} more special tokens "
+            f"{place} row {row}: {name} (id {number}) is stored as text, as are {len(places) - 1} more special tokens "
             "of the batch; make the documents again, from the raw text"
         )
 
@@ -197,3 +197,95 @@ def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> P
     bad += np.flatnonzero(filled)[starts.values[starts.offsets[:-1][filled]] != 0].tolist()
     for row in sorted(set(bad)):
         yield f"{place} row {row}: {column} do not ascend from 0 inside the row"
+
+
+class PredictionsCheck:
+    """Check of rows of predictions."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._vocab_size = manifest.config["model"]["vocab_size"]
+        self.schema = predictions_schema(self._vocab_size)
+        self.counted = dict.fromkeys(PREDICTION_TOTALS, 0)
+        self._seen: set[str] = set()
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        for number, batch in enumerate(batches):
+            place = f"{name} batch {number}"
+            tokens = Ragged.from_arrow(batch.column("tokens")).compact()
+            if len(tokens.values) and int(tokens.values.max()) >= self._vocab_size:
+                yield f"{place}: token {tokens.values.max()} is outside the model's vocabulary of {self._vocab_size}"
+            for row in np.flatnonzero(~np.isfinite(batch.column("score").to_numpy())).tolist():
+                yield f"{place} row {row}: the score is not finite"
+            for pair in batch.column("pair_id").to_pylist():
+                if pair in self._seen:
+                    yield f"{place}: pair {pair!r} has two predictions"
+                self._seen.add(pair)
+            add_prediction_totals(self.counted, batch)
+
+    def end(self) -> Problems:
+        return iter(())
+
+
+def gaps(
+    documents: np.ndarray,
+    offsets: np.ndarray,
+    sizes: np.ndarray,
+    lengths: np.ndarray,
+    overlap: int = 0,
+    may_be_cut: bool = False,
+) -> list[tuple[int, str]]:
+    """Find documents whose parts do not add up.
+
+    A document may be used several times, cut differently each time. It is complete if at every position inside it as
+    many parts start as end.
+
+    Returns one (part, fault) for each document with a fault, in order of documents.
+
+    Args:
+        documents: ``(p,)`` number of each part's document.
+        offsets, sizes: ``(p,)`` start and length of each part in its document.
+        lengths: ``(p,)`` tokens of each part's whole document.
+        overlap: tokens that a part may share with the previous one. If not 0, every start needs an end at the same
+            position or that many tokens later, and every end a start.
+    """
+    faults: dict[int, tuple[int, str]] = {}
+
+    def note(parts: np.ndarray, text: str, *values: np.ndarray) -> None:
+        for part, *figures in zip(parts.tolist(), *(column.tolist() for column in values), strict=True):
+            faults.setdefault(int(documents[part]), (part, text.format(*figures)))
+
+    ends = offsets.astype(np.int64) + sizes
+    outside = np.flatnonzero((sizes <= 0) | (offsets < 0) | (ends > lengths))
+    note(outside, "holds tokens {} to {} of a document of {}", offsets[outside], ends[outside], lengths[outside])
+    order = np.argsort(documents, kind="stable")
+    same = documents[order][1:] == documents[order][:-1]
+    differ = order[1:][same & (lengths[order][1:] != lengths[order][:-1])]
+    note(differ, "has a document of {} tokens, for which another part gives another length", lengths[differ])
+
+    begins = np.flatnonzero(offsets > 0)
+    stops = np.flatnonzero(ends < lengths)
+    compare = _unmatched if overlap else _unbalanced
+    wide = int(lengths.max(initial=0)) + overlap + 1
+    names = documents.astype(np.int64) * wide  # plus a position in the document, this is one number for both
+    lone_begins, lone_stops = compare(names[begins] + offsets[begins], names[stops] + ends[stops], overlap)
+    begins, stops = begins[lone_begins], stops[lone_stops]
+    note(begins, "continues at token {}, where no part of the document before it ends", offsets[begins])
+    if not may_be_cut:
+        note(stops, "ends at token {} of a document that is not continued", ends[stops])
+    return [faults[document] for document in sorted(faults)]
+
+
+def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(b,)`` and ``(s,)`` bool: starts where more parts start than end, and ends where more end than start."""
+    places, events = np.unique(np.concatenate([begins, stops]), return_inverse=True)
+    counts = [np.bincount(part, minlength=len(places)) for part in (events[: len(begins)], events[len(begins) :])]
+    balance = (counts[0] - counts[1])[events]
+    return balance[: len(begins)] > 0, balance[len(begins) :] < 0
+
+
+def _unmatched(begins: np.ndarray, stops: np.ndarray, overlap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(b,)`` and ``(s,)`` bool: starts without an end there or ``overlap`` later, and ends for the reverse."""
+    return (
+        ~(np.isin(begins, stops) | np.isin(begins + overlap, stops)),
+        ~(np.isin(stops, begins) | np.isin(stops - overlap, begins)),
+    )

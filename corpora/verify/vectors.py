@@ -69,18 +69,18 @@ class NeighboursCheck:
             place = f"{name} batch {number}"
             lists = Ragged.from_arrow(batch.column("neighbours")).compact()
             similarities = Ragged.from_arrow(batch.column("similarities")).compact()
-            own = np.repeat(np.arange(first, first + len(batch)), lists.lengths)  # (edges,) row in the shard
+            rows = np.repeat(np.arange(first, first + len(batch)), lists.lengths)  # (edges,) row in the shard
             if not all(
                 (Ragged.from_arrow(batch.column(column)).lengths == lists.lengths).all()
                 for column in ("similarities", "jaccards")
             ):
                 yield f"{place}: neighbours, similarities and jaccards have different lengths"
-            elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == own)).any():
+            elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == rows)).any():
                 yield f"{place}: a neighbour is not another row of the shard"
             else:
-                if (clusters[lists.values] != clusters[own]).any():
+                if (clusters[lists.values] != clusters[rows]).any():
                     yield f"{place}: a neighbour is in another cluster"
-                if (np.diff(similarities.values.astype(np.float32))[np.diff(own) == 0] > 0).any():
+                if (np.diff(similarities.values.astype(np.float32))[np.diff(rows) == 0] > 0).any():
                     yield f"{place}: similarities do not descend"
             first += len(batch)
             self.counted["documents"] += len(batch)

@@ -129,7 +129,7 @@ class SpanObjective(ABC):
         Raises:
             FarspanError: a row has spans that cannot be hidden; names the row.
         """
-        generators = (np.random.Generator(np.random.Philox(key=own)) for own in id_keys(key, batch.ids()))
+        generators = (np.random.Generator(np.random.Philox(key=row_key)) for row_key in id_keys(key, batch.ids()))
         spans = [self._spans(_row(batch, number), rng) for number, rng in enumerate(generators)]
         self._check_most(batch, np.array([row[:, 1].sum() for row in spans], np.int64))
         starts = Ragged.from_rows([row[:, 0] for row in spans], np.int32)

@@ -76,13 +76,13 @@ class Examples:
             if len({getattr(part, name) is None for part in parts}) > 1:
                 raise FarspanError(f"examples with and without {what} cannot be in one batch; train on one kind")
 
-        def widened(name: str, like: str, filler: int) -> np.ndarray | None:
+        def widen(name: str, like: str, filler: int) -> np.ndarray | None:
             columns = [getattr(part, name) for part in parts]
-            given = [column for column in columns if column is not None]
-            if not given:
+            present = [column for column in columns if column is not None]
+            if not present:
                 return None
             width = max(getattr(part, like).shape[1] for part in parts)
-            out = np.full((sum(map(len, parts)), width), filler, given[0].dtype)
+            out = np.full((sum(map(len, parts)), width), filler, present[0].dtype)
             first = 0
             for part, column in zip(parts, columns, strict=True):
                 if column is not None:
@@ -94,7 +94,7 @@ class Examples:
         prompts = [
             np.zeros(len(part), np.int32) if part.prompt_lengths is None else part.prompt_lengths for part in parts
         ]
-        sources, targets = widened("source_ids", "source_ids", pad), widened("target_ids", "target_ids", pad)
+        sources, targets = widen("source_ids", "source_ids", pad), widen("target_ids", "target_ids", pad)
         assert sources is not None
         assert targets is not None
         return cls(
@@ -103,8 +103,8 @@ class Examples:
             source_lengths=np.concatenate([part.source_lengths for part in parts]),
             target_ids=targets,
             target_lengths=np.concatenate([part.target_lengths for part in parts]),
-            labels=widened("labels", "source_ids", IGNORED),
-            segment_ids=widened("segment_ids", "source_ids", -1),
-            global_positions=widened("global_positions", "source_ids", 0),
+            labels=widen("labels", "source_ids", IGNORED),
+            segment_ids=widen("segment_ids", "source_ids", -1),
+            global_positions=widen("global_positions", "source_ids", 0),
             prompt_lengths=np.concatenate(prompts) if some else None,
         )

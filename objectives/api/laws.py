@@ -103,9 +103,9 @@ def spans_hold_text(trial: Trial) -> Iterator[str]:
 def masks_are_pure(trial: Trial) -> Iterator[str]:
     """A mask depends on key, options and its row, not on other rows, their order or earlier calls."""
     batch, key, expected = trial.batch, trial.key, mask_rows(trial.masks)
-    given = trial.copy()
-    trial.make(None).mask(given, key)
-    if _bytes(given) != _bytes(batch):
+    input_rows = trial.copy()
+    trial.make(None).mask(input_rows, key)
+    if _bytes(input_rows) != _bytes(batch):
         yield "mask changes its input rows"
     count = len(batch)
     order = np.random.default_rng(0).permutation(count)
@@ -117,8 +117,8 @@ def masks_are_pure(trial: Trial) -> Iterator[str]:
         ("alone", None, [np.array([row]) for row in range(count)]),
     ):
         for rows in parts:
-            found = mask_rows((objective or trial.make(None)).mask(batch.take(rows), key)) if len(rows) else []
-            for row, mask in zip(rows.tolist(), found, strict=True):
+            result = mask_rows((objective or trial.make(None)).mask(batch.take(rows), key)) if len(rows) else []
+            for row, mask in zip(rows.tolist(), result, strict=True):
                 if mask != expected[row]:
                     yield f"{trial.row(row)}: another mask when {case}"
                     break
@@ -170,8 +170,8 @@ def examples_fit(trial: Trial) -> Iterator[str]:
         padding_mask = np.arange(ids.shape[1]) < lengths[:, None]
         unknown = padding_mask & ((ids < 0) | (ids >= special.vocab_size))
         for row in np.flatnonzero(unknown.any(1))[:1].tolist():
-            found = ids[row][unknown[row]][0]
-            yield f"{trial.row(row)}: {side} holds id {found}, the special tokens say vocab_size {special.vocab_size}"
+            number = ids[row][unknown[row]][0]
+            yield f"{trial.row(row)}: {side} holds id {number}, the special tokens say vocab_size {special.vocab_size}"
         if (ids[~padding_mask] != special[PAD]).any():
             yield f"{side}_ids are not padded with {PAD}"
 
@@ -193,11 +193,11 @@ def separators_stay(trial: Trial) -> Iterator[str]:
     for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):
         if name not in trial.special.ids:
             continue
-        found = ((trial.examples.source_ids == trial.special[name]) & trial.examples.source_mask).sum(1)
+        counts = ((trial.examples.source_ids == trial.special[name]) & trial.examples.source_mask).sum(1)
         rules = [count + edge for count in (parts, full) for edge in (0, -1)]
-        if found.any() and not any((found == rule.clip(0)).all() for rule in rules):
-            row = int((found != rules[1].clip(0)).argmax())
-            yield f"{trial.row(row)}: source has {found[row]} times {name}; a separator may be hidden, or one too many"
+        if counts.any() and not any((counts == rule.clip(0)).all() for rule in rules):
+            row = int((counts != rules[1].clip(0)).argmax())
+            yield f"{trial.row(row)}: source has {counts[row]} times {name}; a separator may be hidden, or one too many"
 
 
 def selection_keeps_its_own(trial: Trial) -> Iterator[str]:

@@ -109,9 +109,9 @@ class MaskSet(ShardedRows):
 
     def check_parent(self, corpus: ShardedRows) -> None:
         """Check that this mask set was made from ``corpus`` and has the special tokens that its options need."""
-        found = manifest_sha256(corpus.folder)
+        digest = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
-        if parent.get("manifest_sha256") != found:
+        if parent.get("manifest_sha256") != digest:
             made_from = find_parent(self.folder)
             changed = made_from == resolved(corpus.folder, ".")
             raise FarspanError(

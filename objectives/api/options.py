@@ -86,11 +86,11 @@ def normalize(objective: Any, **values: Any) -> None:
 def options_of(objective: Any) -> dict[str, Any]:
     """Return every option of a dataclass as a JSON value; tuples become lists."""
     values = {field.name: getattr(objective, field.name) for field in fields(objective) if field.init}
-    return {name: _listed(value) for name, value in values.items()}
+    return {name: _as_list(value) for name, value in values.items()}
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+def _as_list(value: Any) -> Any:
+    return [_as_list(item) for item in value] if isinstance(value, tuple) else value
 
 
 def equipped(objective: Equipped, tools: Tools) -> Equipped:

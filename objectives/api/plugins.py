@@ -93,13 +93,13 @@ class Plugins:
         if name in known:
             return name, preset
         presets, broken = self._sound_presets()
-        owners = [one for one, own in presets.items() if name in own]
+        owners = [one for one, names in presets.items() if name in names]
         if not owners:
             if hint := nearest(name, known):
                 raise FarspanError(f"no {self.noun} is called {name!r}{hint}; {self._listed}")
             if broken:
                 raise broken  # the name may be a preset of that package
-            words = list(dict.fromkeys(word for own in presets.values() for word in own))
+            words = list(dict.fromkeys(word for names in presets.values() for word in names))
             hint = nearest(name, words) or f"; presets: {', '.join(words)}"
             raise FarspanError(f"no {self.noun} or preset is called {name!r}{hint}; {self._listed}")
         if len(owners) > 1:

@@ -64,16 +64,16 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
         return f"lacks {', '.join(lacking)}"
     sentinels = owned_sentinels(owned)
     for name, number in table.items():
-        own = owned_id(owned, name)
+        expected = owned_id(owned, name)
         if is_sentinel(name):
             index = name.removeprefix(_SENTINEL).removesuffix(">")
             if name != sentinel(int(index) if index.isdecimal() else -1) or int(index) >= sum(map(is_sentinel, table)):
                 return f"numbers sentinels with a gap: {name}"
-            own = sentinels[int(index)] if int(index) < len(sentinels) else None
-        if number < vocab_size and number != own:
+            expected = sentinels[int(index)] if int(index) < len(sentinels) else None
+        if number < vocab_size and number != expected:
             return f"gives {name} id {number}, which is that of another token of the tokenizer"
-        if number >= vocab_size and name in (PAD, BEGIN, END) and own is not None:
-            return f"gives {name} id {number}, though the tokenizer's own is {own}"
+        if number >= vocab_size and name in (PAD, BEGIN, END) and expected is not None:
+            return f"gives {name} id {number}, though the tokenizer's own is {expected}"
     appended = sorted(number for number in table.values() if number >= vocab_size)
     if appended != list(range(vocab_size, vocab_size + len(appended))):
         return f"does not number its own tokens {vocab_size}, {vocab_size + 1}, ... without gaps and repetitions"

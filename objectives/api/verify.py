@@ -47,9 +47,9 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
             place = f"{name} batch {number}"
             sequences = SequenceBatch.from_arrow(corpus.batch(shard % parents, number))
             batch = MaskBatch.from_arrow(record_batch)
-            found = list(_aligned(place, sequences, batch, masks))
-            yield from found
-            if not found:
+            faults = list(_aligned(place, sequences, batch, masks))
+            yield from faults
+            if not faults:
                 add_mask_totals(counted, batch)
 
     problems = [*others(folder, masks.manifest), *shards(folder, masks.manifest, MASK_SCHEMA, check)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpora.errors import FarspanError
-from objectives.metrics.protocol import check_references, rounded
+from objectives.metrics.protocol import check_references, round_values
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -33,11 +33,11 @@ def normalized(text: str) -> str:
 
 def token_f1(prediction: str, reference: str) -> float:
     """Compute F1 of the bags of normalised tokens, from 0 to 1; 0 if they share none, even if both are empty."""
-    predicted, given = normalized(prediction).split(), normalized(reference).split()
-    shared = (Counter(predicted) & Counter(given)).total()
+    predicted, expected = normalized(prediction).split(), normalized(reference).split()
+    shared = (Counter(predicted) & Counter(expected)).total()
     if not shared:
         return 0.0
-    precision, recall = shared / len(predicted), shared / len(given)
+    precision, recall = shared / len(predicted), shared / len(expected)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -103,15 +103,15 @@ class AnswerMetric:
         check_references(self.name, references)
         answers: Sequence[str | None] = predictions
         if self.needs_options:
-            answers = [nearest_option(*pair) for pair in zip(predictions, self._checked(options), strict=True)]
+            answers = [nearest_option(*pair) for pair in zip(predictions, self._check_options(options), strict=True)]
         score = token_f1 if self.measure == "f1" else exact_match
         best = [
-            0.0 if text is None else max(score(text, reference) for reference in own)
-            for text, own in zip(answers, references, strict=True)
+            0.0 if text is None else max(score(text, reference) for reference in texts)
+            for text, texts in zip(answers, references, strict=True)
         ]
         return {self.measure: 100 * np.array(best, np.float64)}
 
-    def _checked(self, options: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
+    def _check_options(self, options: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
         if options is None or not all(map(len, options)):
             raise FarspanError(f"metric {self.name} needs questions with options; use exact_match for others")
         return options
@@ -120,4 +120,4 @@ class AnswerMetric:
         return dict(means)
 
     def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
-        return rounded({key: values.mean() for key, values in scores.items()})
+        return round_values({key: values.mean() for key, values in scores.items()})

@@ -14,7 +14,7 @@ _ELEMENTS = 1 << 22  # scores gathered at a time, which bounds the memory
 _32 = np.uint64(32)
 
 
-def resampled_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> np.ndarray:
+def resample_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> np.ndarray:
     """Compute the means of ``samples`` resamples of examples, drawn with replacement.
 
     Equal n, ``samples`` and ``seed`` draw the same examples, so that the resampled means of two systems can be
@@ -34,7 +34,7 @@ def resampled_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -
     return means
 
 
-def resampled(scores: Mapping[str, np.ndarray], samples: int = SAMPLES, seed: int = 0) -> dict[str, np.ndarray]:
-    """Apply ``resampled_means`` to the scores of each key: ``(n,)`` -> ``(samples,)`` float64."""
-    means = resampled_means(np.stack(list(scores.values()), axis=1), samples, seed)
+def resample(scores: Mapping[str, np.ndarray], samples: int = SAMPLES, seed: int = 0) -> dict[str, np.ndarray]:
+    """Apply ``resample_means`` to the scores of each key: ``(n,)`` -> ``(samples,)`` float64."""
+    means = resample_means(np.stack(list(scores.values()), axis=1), samples, seed)
     return dict(zip(scores, means.T, strict=True))

@@ -28,6 +28,6 @@ def copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM
         known = np.unique(ngram_hashes([source], size).values)
         rows = np.flatnonzero(words == size).tolist()
         grams = ngram_hashes([predictions[row] for row in rows], size)
-        found = np.add.reduceat(np.isin(grams.values, known), grams.offsets[:-1])
-        shares[rows] = found / grams.lengths
+        copied = np.add.reduceat(np.isin(grams.values, known), grams.offsets[:-1])
+        shares[rows] = copied / grams.lengths
     return shares

@@ -66,11 +66,11 @@ def check_references(name: str, references: Sequence[Sequence[str]]) -> None:
     Raises:
         FarspanError: a prediction has none; names the first.
     """
-    for number, own in enumerate(references):
-        if not len(own):
+    for number, texts in enumerate(references):
+        if not len(texts):
             raise FarspanError(f"metric {name}: prediction {number} has no reference; score pairs that have one")
 
 
-def rounded(values: Mapping[str, np.ndarray]) -> dict[str, float]:
+def round_values(values: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Round values to 4 decimals, as SCROLLS prints them."""
     return {key: round(float(value), 4) for key, value in values.items()}

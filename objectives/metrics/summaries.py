@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.metrics.bootstrap import resampled
+from objectives.metrics.bootstrap import resample
 from objectives.metrics.flavours import FLAVOURS, Flavour
-from objectives.metrics.protocol import check_references, rounded
+from objectives.metrics.protocol import check_references, round_values
 from objectives.rouge import pair_scores
 
 
@@ -56,19 +56,19 @@ class RougeMetric:
         flavour = self._flavour
         if "rougeLsum" in flavour.measures:
             predictions = list(map(flavour.lines, predictions))
-            references = [list(map(flavour.lines, own)) for own in references]
-        found = pair_scores(predictions, references, measures=flavour.measures, stem=flavour.stem)
+            references = [list(map(flavour.lines, texts)) for texts in references]
+        results = pair_scores(predictions, references, measures=flavour.measures, stem=flavour.stem)
         firsts = np.cumsum([0, *map(len, references)])[:-1]
-        return {f"rouge/{name}": 100 * np.maximum.reduceat(pairs[:, 2], firsts) for name, pairs in found.items()}
+        return {f"rouge/{name}": 100 * np.maximum.reduceat(pairs[:, 2], firsts) for name, pairs in results.items()}
 
     def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         three = [means[f"rouge/{name}"] for name in ("rouge1", "rouge2", self._flavour.longest)]
-        found = {**means, "rouge/geometric_mean": np.cbrt(three[0] * three[1] * three[2])}
+        result = {**means, "rouge/geometric_mean": np.cbrt(three[0] * three[1] * three[2])}
         for key, measures in self._flavour.averages.items():
-            found[key] = np.mean([means[f"rouge/{name}"] for name in measures], axis=0)
-        return found
+            result[key] = np.mean([means[f"rouge/{name}"] for name in measures], axis=0)
+        return result
 
     def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
         if self._flavour.median:
-            return rounded(self.combine({key: np.median(means) for key, means in resampled(scores).items()}))
-        return rounded(self.combine({key: values.mean() for key, values in scores.items()}))
+            return round_values(self.combine({key: np.median(means) for key, means in resample(scores).items()}))
+        return round_values(self.combine({key: values.mean() for key, values in scores.items()}))

@@ -77,7 +77,7 @@ def render_sentinels(
             of them, begin to the first part of the row and end to the last.
     """
     rows = _rows(batch, masks)
-    counts = _measured(batch, rows)
+    counts = _measure(batch, rows)
     markers, sentinels = counts[1], special.sentinels
     if (most := int(markers.max(initial=0))) > len(sentinels):
         raise FarspanError(
@@ -85,7 +85,7 @@ def render_sentinels(
             f"{len(sentinels)}; reserve at least {most}, or hide fewer spans"
         )
     lengths = _lengths(batch, counts, layout, sentinels=True)
-    source, target, segments = _filled(rows, _frame(special, layout), sentinels, True, lengths, segment_ids)
+    source, target, segments = _fill(rows, _frame(special, layout), sentinels, True, lengths, segment_ids)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
 
 
@@ -103,10 +103,10 @@ def render_masked(
     The target is the text of its spans, with nothing between them.
     """
     rows = _rows(batch, masks)
-    counts = _measured(batch, rows)
+    counts = _measure(batch, rows)
     (markers,) = read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
     lengths = _lengths(batch, counts, layout, sentinels=False)
-    source, target, segments = _filled(rows, _frame(special, layout), markers, False, lengths, segment_ids)
+    source, target, segments = _fill(rows, _frame(special, layout), markers, False, lengths, segment_ids)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
 
 
@@ -125,7 +125,7 @@ def render_labels(
     is in the target, else ``IGNORED``. ``target_ids`` is ``(B, 0)``.
     """
     rows = _rows(batch, masks)
-    _measured(batch, rows, aligned=True)
+    _measure(batch, rows, aligned=True)
     text, offsets = rows.tokens
     shown, targets = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
     hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, targets)
@@ -133,9 +133,9 @@ def render_labels(
     frame = _frame(special, layout)
     ignored = tuple(NONE if token == NONE else IGNORED for token in frame)
     plain = rows._replace(tokens=read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
-    source, target, segments = _filled(plain, frame, special.sentinels, False, lengths, segment_ids)
+    source, target, segments = _fill(plain, frame, special.sentinels, False, lengths, segment_ids)
     plain = plain._replace(tokens=read_only(targets, offsets))
-    labels, _, _ = _filled(plain, ignored, special.sentinels, False, lengths, False)
+    labels, _, _ = _fill(plain, ignored, special.sentinels, False, lengths, False)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
 
 
@@ -143,7 +143,7 @@ def rendered_lengths(
     batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the source and target lengths, ``(B,)`` int32 each, of ``render_sentinels`` or ``render_masked``."""
-    return _lengths(batch, _measured(batch, _rows(batch, masks)), layout, sentinels)
+    return _lengths(batch, _measure(batch, _rows(batch, masks)), layout, sentinels)
 
 
 def columns(*lists: Ragged) -> _Arrays:
@@ -179,18 +179,18 @@ def _nothing(rows: int, *kinds: type) -> _Arrays:
     return read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
 
 
-def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
+def _measure(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
     """Compute the counts of ``measure``, ``(6, B)`` int32; raise an error if a row has a fault."""
     counts = np.zeros((6, len(batch)), np.int32)
     measure(rows.tokens, rows.documents, rows.spans, aligned, counts)
-    faults, replaced, given = counts[0], counts[5], np.diff(rows.replacements[1])
+    faults, replaced, available = counts[0], counts[5], np.diff(rows.replacements[1])
     if faults.any():
         row = int(np.flatnonzero(faults)[0])
         raise FarspanError(f"row {row}, sequence {_hex(batch, row)}: {_FAULTS[int(faults[row])]}")
-    if not np.array_equal(replaced, given):
-        row = int(np.flatnonzero(replaced != given)[0])
+    if not np.array_equal(replaced, available):
+        row = int(np.flatnonzero(replaced != available)[0])
         raise FarspanError(
-            f"row {row}, sequence {_hex(batch, row)}: {given[row]} replacements for {replaced[row]} tokens to be "
+            f"row {row}, sequence {_hex(batch, row)}: {available[row]} replacements for {replaced[row]} tokens to be "
             "replaced (bit 3); the mask set is damaged"
         )
     return counts
@@ -223,7 +223,7 @@ def _id(special: SpecialTokens, role: str, name: str | None) -> int:
     return special[name]
 
 
-def _filled(
+def _fill(
     rows: _Rows,
     frame: tuple[int, ...],
     markers: np.ndarray,

@@ -45,16 +45,16 @@ def pair_scores(
             raise FarspanError(f"measure {name!r} is unknown; give rouge1 to rouge9, rougeL or rougeLsum")
     parts: dict[str, list[np.ndarray]] = {name: [np.empty((0, 3))] for name in measures}
     for begin, end in _blocks(predictions, references):
-        found = _score_block(predictions[begin:end], references[begin:end], measures, stem)
-        for name, scores in found.items():
+        block = _score_block(predictions[begin:end], references[begin:end], measures, stem)
+        for name, scores in block.items():
             parts[name].append(scores)
     return {name: np.concatenate(scores) for name, scores in parts.items()}
 
 
 def _blocks(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]]:
     begin = size = 0
-    for i, (prediction, own) in enumerate(zip(predictions, references, strict=True)):
-        size += len(prediction) + sum(map(len, own))
+    for i, (prediction, texts) in enumerate(zip(predictions, references, strict=True)):
+        size += len(prediction) + sum(map(len, texts))
         if size >= _BLOCK:
             yield begin, i + 1
             begin, size = i + 1, 0
@@ -65,26 +65,26 @@ def _blocks(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> 
 def _score_block(
     predictions: Sequence[str], references: Sequence[Sequence[str]], measures: Sequence[str], stem: bool
 ) -> dict[str, np.ndarray]:
-    counts = np.array([len(own) for own in references])
+    counts = np.array([len(texts) for texts in references])
     firsts = np.append(0, np.cumsum(counts + 1))
     words, lines = _split(predictions, references, firsts, "rougeLsum" in measures, stem)
     bounds = words.ids.offsets
     sizes = np.diff(bounds[lines])  # words of each piece
     is_prediction = np.zeros(len(sizes), np.bool_)
     is_prediction[firsts[:-1]] = True
-    predicted, given = np.repeat(sizes[is_prediction], counts), sizes[~is_prediction]
+    predicted, expected = np.repeat(sizes[is_prediction], counts), sizes[~is_prediction]
     arguments = (words.ids.values, bounds, words.distinct, lines, firsts)
-    found = {}
+    result = {}
     for name in measures:
         if name == "rougeL":
-            found[name] = _fractions(subsequences(*arguments), predicted, given)
+            result[name] = _fractions(subsequences(*arguments), predicted, expected)
         elif name == "rougeLsum":
-            found[name] = _fractions(union_subsequences(*arguments), predicted, given)
+            result[name] = _fractions(union_subsequences(*arguments), predicted, expected)
         else:
             n = int(name[-1])
             shared = shared_ngrams(number_ngrams(words, n), lines, firsts)
-            found[name] = _fractions(shared, predicted - n + 1, given - n + 1)
-    return found
+            result[name] = _fractions(shared, predicted - n + 1, expected - n + 1)
+    return result
 
 
 def _split(
@@ -92,12 +92,12 @@ def _split(
 ) -> tuple[Words, np.ndarray]:
     """Split each prediction with its references, as one text, into words; return also the first line of each piece."""
     texts, starts, sizes = [], [], []
-    for prediction, own in zip(predictions, references, strict=True):
+    for prediction, others in zip(predictions, references, strict=True):
         # a lone surrogate is not a letter, and cannot be encoded
-        pieces = [piece.encode("utf-8", "replace").decode() + "\n" for piece in (prediction, *own)]
+        pieces = [piece.encode("utf-8", "replace").decode() + "\n" for piece in (prediction, *others)]
         text = "".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)])
-        begins = np.array([0, *(found.end() for found in re.finditer("\n", text))]) if by_line else ends
+        begins = np.array([0, *(match.end() for match in re.finditer("\n", text))]) if by_line else ends
         texts.append(text)
         starts.append(begins[:-1])
         sizes.append(np.diff(np.searchsorted(begins, ends)))
@@ -106,9 +106,9 @@ def _split(
     return split_words(texts, Ragged.from_rows(starts, np.int64), stem=stem), lines
 
 
-def _fractions(shared: np.ndarray, predicted: np.ndarray, given: np.ndarray) -> np.ndarray:
+def _fractions(shared: np.ndarray, predicted: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Compute precision, recall and F1, ``(pairs, 3)``, in the order of operations of ``rouge_score``."""
-    precision, recall = shared / np.maximum(predicted, 1), shared / np.maximum(given, 1)
+    precision, recall = shared / np.maximum(predicted, 1), shared / np.maximum(expected, 1)
     total = precision + recall
     f1 = np.divide(2 * precision * recall, total, out=np.zeros(len(shared)), where=total > 0)
     return np.stack([precision, recall, f1], axis=1)

@@ -18,7 +18,7 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets
+from corpora.text.utf8 import byte_offsets
 from objectives.rouge.numbering import mixed, number, renumber
 
 WORDS = ("rouge", "unicode")
@@ -77,7 +77,7 @@ def split_words(
     edges = np.cumsum(sizes)[sentences]  # (texts + 1,) limits of the texts, in words
     if stem:
         ids, _ = number(letters, begins, stops, keys, exact, edges[[0, -1]])
-        ids, distinct = renumber(_stemmed(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
+        ids, distinct = renumber(_number_stems(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
     else:
         ids, distinct = number(letters, begins, stops, keys, exact, edges)
     sizes = sizes[1:]
@@ -102,7 +102,7 @@ def _letters(
         starts.append(begins)
     letters = np.frombuffer(b"".join(encoded), np.uint8 if by_bytes else np.uint32)
     ends = np.cumsum([len(data) for data in encoded]) // letters.itemsize  # (1 + texts,)
-    first = np.concatenate([[0], *(own + end for own, end in zip(starts, ends, strict=False))]).astype(np.int64)
+    first = np.concatenate([[0], *(start + end for start, end in zip(starts, ends, strict=False))]).astype(np.int64)
     last = np.append(first[1:], ends[-1])
     filled = np.append(True, sentence_starts.lengths > 0)
     last[sentence_starts.compact().offsets[filled]] = ends[filled]
@@ -194,7 +194,7 @@ def _split_unicode(
     return begins[:word], ends[:word], keys[:word], sizes
 
 
-def _stemmed(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
+def _number_stems(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Replace ids, numbered over the whole batch, by numbers of the words' stems, keeping -1."""
     # ids are numbered by first occurrence, so a word occurs for the first time where the id exceeds all before it
     firsts = np.flatnonzero(ids > np.maximum.accumulate(np.append(np.int32(-1), ids[:-1])))

@@ -60,16 +60,16 @@ class SpacyRecognizer:
     def find(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Find the entities of each text: first character and end, ``(k, 2)`` int64, ascending and disjoint."""
         pieces = ((piece, (number, start)) for number, text in enumerate(texts) for start, piece in _pieces(text))
-        found: list[list[tuple[int, int]]] = [[] for _ in texts]
+        result: list[list[tuple[int, int]]] = [[] for _ in texts]
         pipeline = _pipeline(self.model)
         with _one_thread, pipeline.memory_zone():
             for document, (number, start) in pipeline.pipe(pieces, as_tuples=True, batch_size=PIECES_AT_ONCE):
-                found[number] += [
+                result[number] += [
                     (start + entity.start_char, start + entity.end_char)
                     for entity in document.ents
                     if self.labels is None or entity.label_ in self.labels
                 ]
-        return [np.array(spans, np.int64).reshape(-1, 2) for spans in found]
+        return [np.array(spans, np.int64).reshape(-1, 2) for spans in result]
 
 
 @lru_cache(maxsize=4)

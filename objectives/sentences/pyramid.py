@@ -68,8 +68,8 @@ def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, re
         named = np.array([form != "" for form in forms], bool)
         entities += [numbers.setdefault((row, form), len(numbers)) for form in forms if form]
         first_sentence, stop_sentence = sentences.texts[document], sentences.texts[document + 1]
-        own = starts.values[first_sentence:stop_sentence]
-        places.append(first_sentence + np.searchsorted(own, begin + spans[named, 0], "right") - 1)
+        local_starts = starts.values[first_sentence:stop_sentence]
+        places.append(first_sentence + np.searchsorted(local_starts, begin + spans[named, 0], "right") - 1)
         counts.append(int(named.sum()))
     return Mentions(
         [form for _, form in numbers],

@@ -21,7 +21,7 @@ def token_texts(batch: SequenceBatch, sentences: Sentences) -> tuple[Ragged, Rag
     return tokens, Ragged(sentences.starts - np.repeat(first, sentences.sizes), sentences.texts)
 
 
-def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokenizer) -> tuple[list[str], Ragged]:
+def decode_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokenizer) -> tuple[list[str], Ragged]:
     """Decode each text to a string; return also the first character of each of its sentences, int64.
 
     A row is decoded as a whole, so a text in the middle of a row keeps its leading space.
@@ -32,11 +32,11 @@ def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokeniz
     for row in range(len(batch)):
         text, characters = tokenizer.decode_with_offsets(batch.tokens[row])
         characters = np.append(characters, len(text))
-        own = slice(sentences.rows[row], sentences.rows[row + 1])
-        begins, ends = characters[first[own]], characters[last[own]]
+        chosen = slice(sentences.rows[row], sentences.rows[row + 1])
+        begins, ends = characters[first[chosen]], characters[last[chosen]]
         texts += [text[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-        inside = slice(sentences.texts[own.start], sentences.texts[own.stop])
-        starts[inside] = characters[sentences.starts[inside]] - np.repeat(begins, sentences.sizes[own])
+        inside = slice(sentences.texts[chosen.start], sentences.texts[chosen.stop])
+        starts[inside] = characters[sentences.starts[inside]] - np.repeat(begins, sentences.sizes[chosen])
     return texts, Ragged(starts, sentences.texts)
 
 

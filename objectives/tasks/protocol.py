@@ -184,7 +184,7 @@ def load_task(name: str, preset: str | None = None, options: Mapping[str, Any] |
     return cast(Task, TASKS.load(name, preset, options))
 
 
-def sampled_targets(seed: int, pair_ids: Iterable[str], epochs: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def sample_targets(seed: int, pair_ids: Iterable[str], epochs: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Draw a target of each pair uniformly, keyed by (seed, pair id, epoch).
 
     Args:

@@ -191,24 +191,24 @@ class TextToText:
         shown = self._plan(texts, batch.queries.lengths, documents, targets, batch.pair_ids)
         queries = (_ids(batch.queries), batch.queries.offsets[:-1], shown.queries)
         source, marks = self._sources(batch, shown, queries, texts, special)
-        found = shown.lengths
-        target = np.empty((len(batch), found.target.max(initial=0)), np.int32)
+        lengths = shown.lengths
+        target = np.empty((len(batch), lengths.target.max(initial=0)), np.int32)
         if self.query != "decoder":
             queries = (queries[0], queries[1], np.zeros(len(batch), np.int64))
         starts = batch.targets.offsets[np.minimum(target_rows, len(batch.targets))]
         answers = (_ids(batch.targets), starts, shown.targets)
         ends = (special[PAD], special[END])
-        fill_targets(queries, answers, (texts.before_target, texts.middle), ends, found.target, target)
+        fill_targets(queries, answers, (texts.before_target, texts.middle), ends, lengths.target, target)
         examples = Examples(
             sequence_ids=batch.keys,
             source_ids=source,
-            source_lengths=found.source.astype(np.int32),
+            source_lengths=lengths.source.astype(np.int32),
             target_ids=target,
-            target_lengths=found.target.astype(np.int32),
+            target_lengths=lengths.target.astype(np.int32),
             global_positions=marks,
-            prompt_lengths=found.prompt.astype(np.int32) if self.query == "decoder" else None,
+            prompt_lengths=lengths.prompt.astype(np.int32) if self.query == "decoder" else None,
         )
-        return Rendered(examples, found.cut)
+        return Rendered(examples, lengths.cut)
 
     def _sources(
         self, batch: PairBatch, shown: Plan, queries: tuple[np.ndarray, ...], texts: _Texts, special: SpecialTokens
@@ -271,15 +271,15 @@ class TextToText:
             handed_on=self.leftover == "handed_on",
             tails=self.keep == "head_and_tail",
         )
-        found = plan(frame, queries, documents, targets)
-        if len(queries) and found.room.min() < 1:
-            self._refuse(int(found.room.argmin()), found, pair_ids)
-        return found
+        result = plan(frame, queries, documents, targets)
+        if len(queries) and result.room.min() < 1:
+            self._refuse(int(result.room.argmin()), result, pair_ids)
+        return result
 
-    def _refuse(self, row: int, found: Plan, pair_ids: Sequence[str] | None) -> None:
+    def _refuse(self, row: int, result: Plan, pair_ids: Sequence[str] | None) -> None:
         """Raise an error for a query, or texts around it, that leave no room."""
         option, positions = self._limit
-        size, most = int(found.queries[row]), int(found.queries[row] + found.room[row]) - 1
+        size, most = int(result.queries[row]), int(result.queries[row] + result.room[row]) - 1
         if size == 0 or most < 1:
             raise FarspanError(
                 f"{self.name}: prefix and middle leave no room in {option}, {positions:,} positions; raise {option}, "

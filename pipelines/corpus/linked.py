@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.linking.clusters import clusters_of_shard
+from corpora.linking.graph import clusters_of_shard
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, edge_graph, near_duplicates
 from corpora.linking.options import Linking
 from corpora.linking.policies import Linked, link
@@ -22,7 +22,7 @@ from corpora.options import recorded
 from corpora.packing.assemble import assemble
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard

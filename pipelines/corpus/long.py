@@ -22,7 +22,7 @@ from corpora.packing.assemble import Cuts, assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from pipelines.corpus.mixture_file import MixtureFile, read_mixture_file

@@ -15,7 +15,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.options import recorded
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged

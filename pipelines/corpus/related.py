@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.linking.clusters import Cluster, clusters_of_shard
+from corpora.linking.graph import Cluster, clusters_of_shard
 from corpora.linking.near_duplicates import edge_graph
 from corpora.linking.options import Linking
 from corpora.options import recorded
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged

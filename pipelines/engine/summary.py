@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpora.printing import counted, total
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.storage.manifest import Manifest
 
 _MAXIMA_OF = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from objectives.metrics.bootstrap import INTERVAL, resampled
+from objectives.metrics.bootstrap import INTERVAL, resample
 from objectives.metrics.protocol import Metric
 
 Scores = Mapping[str, np.ndarray]
@@ -28,7 +28,7 @@ def measured(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int
         For each system ``value``, ``low`` and ``high`` by key, and the same of the difference to the first system,
         empty for the first.
     """
-    means = [metric.combine(resampled(own, resamples, seed)) for own in scores]
+    means = [metric.combine(resample(own, resamples, seed)) for own in scores]
     values = [metric.aggregate(own) for own in scores]
     tables = []
     for number, (own, value) in enumerate(zip(means, values, strict=True)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from corpora.compiled import compiled
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets
+from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge import sentence_scores, split_words
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corpora.packing.options import Packing
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard

@@ -22,7 +22,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
-from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sampled_targets, task_of
+from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sample_targets, task_of
 from trainer.data.config import TaskConfig
 from trainer.data.masked_corpus import Longest
 
@@ -149,7 +149,7 @@ class PairedSource:
         batch = self._pairs.take(self._rows[places])
         if self.task.samples == "sampled":
             drawn = np.zeros(len(places), np.int64) if epochs is None else epochs
-            targets = sampled_targets(self._seed, batch.pair_ids, drawn, np.diff(batch.target_offsets))
+            targets = sample_targets(self._seed, batch.pair_ids, drawn, np.diff(batch.target_offsets))
         return self.task.render(batch, targets, self.special)
 
     def with_special(self, special: SpecialTokens) -> PairedSource:

@@ -25,8 +25,7 @@ from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.fields import filled_text, task_of_questions
 from corpora.readers.task_data.files import indexed
-from corpora.text.html import html_text, looks_like_html
-from corpora.text.preprocessing import strip_gutenberg
+from corpora.text.preprocessing import html_text, looks_like_html, strip_gutenberg
 
 ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # the last decodes anything
 _COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04")

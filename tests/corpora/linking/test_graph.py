@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.linking.graph import Graph
+from corpora.linking.graph import Graph, clusters_of_shard
 from corpora.storage.ragged import Ragged
 
 
@@ -63,3 +63,13 @@ def test_rising_similarities_are_no_order():
     neighbours = Ragged(np.array([1, 0], np.int32), np.array([0, 2, 2]))
     with pytest.raises(FarspanError, match="best first"):
         Graph(neighbours, np.array([0.5, 0.6], np.float32), np.zeros(2, bool)).check()
+
+
+def test_clusters_do_not_depend_on_record_batches(batches):
+    found = list(clusters_of_shard(batches))
+    assert [(cluster.number, len(cluster.rows)) for cluster in found] == [(7, 3), (8, 1), (9, 2)]
+    lists = [[row.tolist() for row in cluster.neighbours] for cluster in found]
+    assert lists == [[[1, 2], [0], []], [[]], [[1], [0]]]  # numbers in the cluster
+    similarities = [np.round(cluster.similarities.tolist(), 3).tolist() for cluster in found]
+    assert similarities == [[0.9, 0.5, 0.9], [], [2.0, 2.0]]
+    assert [np.round(cluster.jaccards.tolist(), 2).tolist() for cluster in found] == [[0.1, 0.85, 0.1], [], [0.0, 0.0]]

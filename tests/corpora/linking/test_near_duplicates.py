@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from corpora.linking.clusters import clusters_of_shard
+from corpora.linking.graph import clusters_of_shard
 from corpora.linking.near_duplicates import edge_graph, near_duplicates
 from corpora.linking.options import Linking
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.linking.graph import Graph
 from corpora.linking.options import Linking
-from corpora.linking.policies import link
+from corpora.linking.policies import link, places_in_first_list, ranks, shuffle_draws
 from corpora.packing.options import Packing
 from corpora.retrieval.knn import search
 from corpora.retrieval.options import Search
@@ -317,3 +317,22 @@ def test_columns_of_unequal_length_are_refused():
     cluster = cluster_of(SIX, [10] * 5)
     with pytest.raises(FarspanError, match="6 documents have neighbours, 5 have lengths and 6 have keys"):
         cluster.link(THREE_OF_TEN, Linking())
+
+
+@given(st.permutations(range(8)))
+def test_ranks_invert_an_order(order):
+    assert ranks(np.array(order)).tolist() == [order.index(document) for document in range(8)]
+
+
+def test_places_are_those_in_the_list_of_the_rows_first_document():
+    lists, offsets = np.array([2, 1, 0, 3, 1], np.int32), np.array([0, 2, 4, 5, 5])  # 0: 2 1; 1: 0 3; 2: 1; 3: none
+    documents, rows = np.array([0, 1, 2, 3, 1, 3]), np.array([0, 4, 6])
+    assert places_in_first_list(lists, offsets, documents, rows).tolist() == [-1, 1, 0, 5, -1, 1]
+
+
+def test_draws_depend_on_the_first_key_of_a_row_alone():
+    keys = np.arange(20, dtype=np.uint64).reshape(10, 2)
+    found = shuffle_draws(keys, np.array([0, 6, 10]))
+    first = np.random.Philox(key=[0, 1]).random_raw(6)
+    second = np.random.Philox(key=[12, 13]).random_raw(4)
+    assert found.tolist() == [*first.tolist(), *second.tolist()]

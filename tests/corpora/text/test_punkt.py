@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.text import punkt
-from corpora.text import utf8_kernels as utf8
-from corpora.text.offsets import byte_offsets
+from corpora.text import punkt, utf8
 from corpora.text.sentences import SentenceSplitter, load_splitter
+from corpora.text.utf8 import byte_offsets
 
 CHARACTERS = ".?!…'\"”’»)]}*([{“‘«:;,@#&-–_%/` \t\n\r\x00\x0b\x1c\x85\xa0\u2028\u3000aAbBiIvxZ019éÉßδΔǅשלم世😀"
 CHARACTERS += "\u200b٣²\u212a\u0130"

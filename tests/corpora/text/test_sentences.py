@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
-from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import (
     _CROWD,
     _PUNCTUATION,
@@ -21,6 +20,7 @@ from corpora.text.sentences import (
     sentence_token_starts,
     uncrowded,
 )
+from corpora.text.utf8 import byte_offsets
 
 NAMES = ["nupunkt", "nltk", "spacy"]
 text_blocks = st.lists(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.tokenizers.tokenizer_json import load, parse
+from corpora.tokenizers.tokenizer_json import _without_offsets, fingerprint_of, load, parse
 
 
 def model(prefix: str, merges: list) -> bytes:
@@ -27,3 +28,16 @@ def test_a_merge_without_the_prefix_is_refused(merge):
     """The library would end the process."""
     with pytest.raises(FarspanError, match=r"merge .* has no continuing_subword_prefix '##'; restore the file$"):
         parse(model("##", [["a", "##b"], merge]))
+
+
+def test_fingerprint_is_the_sha256_of_sorted_json(byte_level, word_piece, metaspace):
+    for tokenizer in (byte_level, word_piece, metaspace):
+        config = tokenizer._config
+        model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+        parts = {"model": model, "added_tokens": [], "normalizer": config["normalizer"]}
+        parts["pre_tokenizer"] = _without_offsets(config["pre_tokenizer"])
+        assert (
+            tokenizer.fingerprint
+            == fingerprint_of(config)
+            == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        )

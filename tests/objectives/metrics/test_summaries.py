@@ -7,7 +7,7 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from objectives.metrics import flavours
-from objectives.metrics.bootstrap import resampled_means
+from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.flavours import FLAVOURS
 from objectives.metrics.load import load_metric
 from tests.objectives.rouge.test_pairs import texts
@@ -52,7 +52,7 @@ def test_t5_takes_the_median_of_bootstrap_means():
     metric = load_metric("rouge:t5")
     scores = metric.scores(PREDICTIONS, REFERENCES)
     found = metric.aggregate(scores)["rouge/rouge1"]
-    assert found == round(float(np.median(resampled_means(scores["rouge/rouge1"]))), 4)
+    assert found == round(float(np.median(resample_means(scores["rouge/rouge1"]))), 4)
     mean = scores["rouge/rouge1"].mean()
     assert 0 < abs(found - mean) < 0.5
 

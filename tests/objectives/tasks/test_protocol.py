@@ -10,7 +10,7 @@ from objectives.tasks.protocol import (
     PairFacts,
     Task,
     load_task,
-    sampled_targets,
+    sample_targets,
     task_of,
 )
 from objectives.tasks.text_to_text import TextToText
@@ -82,12 +82,12 @@ def test_a_task_that_lacks_a_member_is_one_line(tmp_path, monkeypatch):
 def test_sampled_targets_are_keyed_by_seed_pair_and_epoch():
     names = [f"pair-{i}" for i in range(3000)]
     counts, epochs = np.arange(3000) % 4, np.zeros(3000, np.int64)
-    drawn = sampled_targets(3, names, epochs, counts)
+    drawn = sample_targets(3, names, epochs, counts)
     assert (drawn[counts == 0] == NO_TARGET).all()
     assert (drawn < np.maximum(counts, 0)).all()
     some = np.array([2999, 7, 1503])
-    assert (sampled_targets(3, [names[i] for i in some], epochs[some], counts[some]) == drawn[some]).all()
-    for other in (sampled_targets(4, names, epochs, counts), sampled_targets(3, names, epochs + 1, counts)):
+    assert (sample_targets(3, [names[i] for i in some], epochs[some], counts[some]) == drawn[some]).all()
+    for other in (sample_targets(4, names, epochs, counts), sample_targets(3, names, epochs + 1, counts)):
         agree = (other == drawn)[counts == 3].mean()
         assert 0.25 < agree < 0.42  # as often as chance has it
     assert np.abs(np.bincount(drawn[counts == 3]) / 750 - 1 / 3).max() < 0.06

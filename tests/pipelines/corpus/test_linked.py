@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.linking.clusters import clusters_of_shard
+from corpora.linking.graph import clusters_of_shard
 from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import shares, summary

@@ -9,7 +9,7 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from objectives.metrics.bootstrap import resampled_means
+from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import evaluate, load_metrics
 from tests.artefacts import make_documents, make_pairs, make_predictions
@@ -32,7 +32,7 @@ def test_values_are_those_of_the_metric(made, table):
 
 def test_differences_are_paired(made, table):
     """Restated with counts of draws: the same examples for both systems."""
-    draws = np.rint(40 * resampled_means(np.eye(40)))
+    draws = np.rint(40 * resample_means(np.eye(40)))
     metric = load_metric("rouge:primera")
     good = metric.scores([own[-1] for own in made.references], made.references)
     poor = metric.scores([own[0][: len(own[0]) // 2] for own in made.references], made.references)

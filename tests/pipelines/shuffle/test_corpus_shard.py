@@ -11,7 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.document_use import DocumentUse
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged

@@ -11,7 +11,7 @@ import sentencepiece
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from corpora.tokenizers.protobuf import fields, message
+from corpora.tokenizers.sentencepiece import fields, message
 
 _SPACE = "\u2581"
 _TOGETHER = 64  # pieces in each text that the two libraries are compared on

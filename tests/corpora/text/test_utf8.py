@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.text.offsets import byte_offsets, character_offsets
+from corpora.text.utf8 import byte_offsets, character_offsets
 
 texts = st.one_of(st.text(max_size=40), st.text("aé中😀", max_size=200))
 
