@@ -19,7 +19,6 @@ from corpora.tokenizers.load import load_tokenizer_of
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, PredictionsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
 
-
 _CHECKS: dict[str, Callable[[Manifest], Check]] = {
     "farspan.documents": DocumentsCheck,
     "farspan.corpus": CorpusCheck,
