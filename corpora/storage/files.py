@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from corpora.storage.stores.local_disk import FileState, LocalDisk
 from corpora.storage.temporary import is_temporary
+
+if TYPE_CHECKING:
+    from corpora.storage.stores.fsspec_store import FsspecStore
+    from corpora.storage.stores.object_store import ObjectStore
 
 _DISK = LocalDisk()
 
@@ -38,32 +42,12 @@ class Files(Protocol):
     def state(self, path: str) -> FileState: ...
 
 
-class _FileSystem(Files, Protocol):
-    def create(self, path: str, taken: Callable[[], None] | None = None) -> AbstractContextManager[BinaryIO]: ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def match(self, pattern: str) -> list[str]: ...
-
-    def walk(self, folder: str) -> list[str]: ...
-
-    def delete(self, paths: list[str]) -> None: ...
-
-    def names(self, folder: str) -> list[str]: ...
-
-    def create_new(self, path: str, data: bytes) -> bool: ...
-
-    def renew(self, path: str, data: bytes) -> bool: ...
-
-    def times(self, folder: str) -> dict[str, float]: ...
-
-
 def is_local(path: str) -> bool:
     """Return True for a plain path, which can be memory-mapped and locked; False for ``scheme://``."""
     return "://" not in path
 
 
-def _system(path: str) -> _FileSystem:
+def _system(path: str) -> LocalDisk | ObjectStore | FsspecStore:
     if is_local(path):
         return _DISK
     scheme, _, rest = path.partition("://")

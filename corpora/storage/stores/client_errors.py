@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from corpora.errors import FarspanError, StoreError
 
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
-_RIGHTS = r"access.?denied|forbidden|unauthorized|credential|token|authenticat|authoriz|invalid.?access.?key|" + (
-    r"signature.?does|secret_key|access_key|permission|\b40[13]\b"
+_RIGHTS = (
+    r"access.?denied|forbidden|credential|token|authenticat|authoriz|invalid.?access.?key|signature.?does|permission|"
+    r"\b40[13]\b"
 )
 _NETWORK = r"sending request|dns error|tcp connect|timed? ?out|connection|network"
 _CURES = {  # scheme -> words of a client's error -> advice
@@ -49,9 +50,7 @@ _CURES = {  # scheme -> words of a client's error -> advice
         _NETWORK: "check the network; finished work is kept",
     },
 }
-_USERS = (
-    _RIGHTS + r"|no.?such.?bucket|bucket name|\b301\b|region|parse path"
-)  # words of errors that no later attempt mends
+_USERS = rf"{_RIGHTS}|no.?such.?bucket|bucket name|\b301\b|region|parse path"  # errors that no later attempt mends
 
 
 class Unsupported(FarspanError):
@@ -98,31 +97,22 @@ def refusal(path: str, error: Exception) -> FarspanError:
     return kind(f"{path}: {reason}; {cure}")
 
 
+def status(error: Exception) -> int:
+    """Return the HTTP status with which a store answered; 0 if no answer came."""
+    found = re.search(r"status: (\d{3})", str(error))
+    return 404 if isinstance(error, FileNotFoundError) else int(found[1]) if found else 0
+
+
 def is_definite(error: Exception) -> bool:
     """Return True if obstore says that it made a conditional request once, so that no earlier answer was lost."""
-    return re.search(r"retries: 0\b", str(error)) is not None and "status: 412" in str(error)
+    return status(error) == 412 and re.search(r"retries: 0\b", str(error)) is not None
 
 
 def is_passing(error: Exception) -> bool:
     """Return True for an error of the network, or of a store's server, that a later attempt may not meet."""
-    if not (type(error).__module__.startswith("obstore") or isinstance(error, TimeoutError)) or is_unsupported(error):
-        return False
-    return not is_answer(error) or re.search(r"status: (409|429|5\d\d)", str(error)) is not None
-
-
-def is_outside(error: Exception) -> bool:
-    """Return True if a store says that an object has no bytes in the range of a request."""
-    return "status: 416" in str(error) or "Invalid range" in str(error)
-
-
-def is_unsupported(error: Exception) -> bool:
-    """Return True if a store does not know what a request asks for."""
-    return "status: 501" in str(error)
-
-
-def is_answer(error: Exception) -> bool:
-    """Return True if a store's server answered, though with an error."""
-    return isinstance(error, FileNotFoundError) or "status: " in str(error)
+    of_store = type(error).__module__.startswith("obstore") or isinstance(error, TimeoutError)
+    code = status(error)
+    return of_store and (code in (0, 409, 429) or code >= 500) and code != 501
 
 
 def _reason(text: str) -> tuple[str, str]:

@@ -73,24 +73,25 @@ def _open_s3(root: str, options: Any, retry: Any) -> Any:
 
 
 def _open_google(root: str, options: Any, retry: Any) -> Any:
-    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
-    names = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY")
-    given = any(map(os.environ.get, names))
-    given = given or os.path.isfile(os.path.join(folder, "application_default_credentials.json"))
-    return _open_url(re.sub("^gcs:", "gs:", root), {}, given, options, retry)
+    variables = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY")
+    folder = os.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")
+    has_file = os.path.exists(os.path.expanduser(f"{folder}/application_default_credentials.json"))
+    return _open_url(
+        root.replace("gcs:", "gs:", 1), {}, has_file or any(map(os.environ.get, variables)), options, retry
+    )
 
 
 def _open_azure(root: str, options: Any, retry: Any) -> Any:
-    by_cli = os.path.isdir(os.path.expanduser("~/.azure")) and not os.environ.get("AZURE_CLIENT_ID")
-    names = ("AZURE_CLIENT_ID", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_FEDERATED_TOKEN_FILE")
-    given = by_cli or any(map(os.environ.get, names))
-    return _open_url(root, {"use_azure_cli": True} if by_cli else {}, given, options, retry)
+    variables = ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY", "FEDERATED_TOKEN_FILE")
+    has_variable = any(os.environ.get(f"AZURE_{name}") for name in variables)
+    by_cli = not has_variable and os.path.exists(os.path.expanduser("~/.azure"))
+    return _open_url(root, {"use_azure_cli": True} if by_cli else {}, by_cli or has_variable, options, retry)
 
 
-def _open_url(root: str, config: Any, credentials: bool, options: Any, retry: Any) -> Any:
+def _open_url(root: str, config: Any, has_credentials: bool, options: Any, retry: Any) -> Any:
     from obstore.store import from_url
 
-    if not credentials and not _on_cloud_machine():
+    if not has_credentials and not _on_cloud_machine():
         config["skip_signature"] = True
     return from_url(root, config=config, client_options=options, retry_config=retry)
 

@@ -44,24 +44,11 @@ class FsspecStore(RemoteStore):
             found = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
         yield from map(self._remote, found.values())
 
-    def create(self, path: str, *_: Any) -> NoReturn:
-        self._refuse(path)
-
-    def create_new(self, path: str, data: bytes) -> NoReturn:
-        self._refuse(path)
-
-    def renew(self, path: str, data: bytes) -> NoReturn:
-        self._refuse(path)
-
-    def delete(self, paths: list[str]) -> None:
-        self._refuse(paths[0])
-
-    def times(self, folder: str) -> NoReturn:
-        self._refuse(folder)
-
-    def _refuse(self, path: str) -> NoReturn:
-        scheme = self._root.partition("://")[0]
+    def _refuse(self, path: str | list[str], *_: object) -> NoReturn:
+        path, scheme = path if isinstance(path, str) else path[0], self._root.partition("://")[0]
         raise FarspanError(f"{path}: {scheme}:// is for reading; write to a folder on disk, s3://, gs:// or abfs://")
+
+    create = create_new = renew = delete = times = _refuse
 
     def _system(self, path: str) -> Any:
         """Return the file system, without the listings that it may keep: other processes change the files."""

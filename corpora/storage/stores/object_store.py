@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import posixpath
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,16 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from corpora.errors import FarspanError
-from corpora.storage.stores.client_errors import (
-    REPLACED,
-    Unsupported,
-    explained,
-    is_answer,
-    is_definite,
-    is_outside,
-    is_passing,
-    is_unsupported,
-)
+from corpora.storage.stores.client_errors import REPLACED, Unsupported, explained, is_definite, is_passing, status
 from corpora.storage.stores.connect import open_client, patience
 from corpora.storage.stores.remote import Remote, RemoteStore
 
@@ -52,7 +44,8 @@ class ObjectStore(RemoteStore):
                 result = self._ask("get", self._key(path), options={"range": (0, count)})
                 return self._remote(result.meta), bytes(result.bytes())
             except BaseError as error:
-                if not is_outside(error) or (file := self.stat(path)).size:  # an empty object has no ranges
+                outside = status(error) == 416 or "Invalid range" in str(error)
+                if not outside or (file := self.stat(path)).size:  # an empty object has no ranges
                     raise
                 return file, b""
 
@@ -84,7 +77,7 @@ class ObjectStore(RemoteStore):
                 yield self._remote(entry)
 
     def times(self, folder: str) -> dict[str, float]:
-        return {file.path.rpartition("/")[2]: file.modified or 0.0 for file in self.scan(folder, recursive=False)}
+        return {posixpath.basename(file.path): file.modified or 0.0 for file in self.scan(folder, recursive=False)}
 
     @contextmanager
     def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
@@ -159,7 +152,7 @@ class ObjectStore(RemoteStore):
                     raise TimeoutError(f"{error}") from error
                 return equal
             except BaseError as error:
-                if isinstance(error, NotSupportedError) or is_unsupported(error):
+                if isinstance(error, NotSupportedError) or status(error) == 501:
                     raise Unsupported(f"{self._root}: the store refuses If-None-Match") from error
                 lost = True
                 raise
@@ -246,7 +239,7 @@ class ObjectStore(RemoteStore):
             client = open_client(self._root, known and not brief, timeout)
             answer = take(getattr(obstore, request)(client, *arguments, **options))
         except Exception as error:
-            if is_answer(error):
+            if status(error):
                 _answered.add(self._root)
                 if not known and not brief and is_passing(error):  # the store is there, and needs patience
                     return self._ask(request, *arguments, take=take, timeout=timeout, **options)
