@@ -1,12 +1,28 @@
+"""Shards, and rows of artefacts: written, mapped, compared, damaged, missing or another's."""
+
 from __future__ import annotations
 
 import hashlib
+import os
+import pickle
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.storage import stored_shards as module
+from corpora.storage.manifest_file import read_manifest
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import map_shard, write_shard
+from corpora.storage.stored_shards import stored_shards
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
+from tests.neighbours import make_neighbours
+from tests.vectors import make_vectors
 
 SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
 
@@ -55,3 +71,151 @@ def test_a_shard_that_is_not_read_ahead_has_the_same_batches(tmp_path):
         writer.write(rows_of(*range(11)))
     whole, parts = (map_shard(path, ahead)[1].read_all() for ahead in (True, False))
     assert whole.equals(parts)
+
+
+@pytest.fixture
+def shards(corpus, tmp_path, monkeypatch):
+    """The shards of a copy of the corpus, none of which this process has seen."""
+    monkeypatch.setattr(module, "_compared", set())
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    return stored_shards(str(folder), read_manifest(str(folder)))
+
+
+def flip(path: str) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(path).write_bytes(data)
+
+
+def test_every_row_is_there_in_order(corpus, shards):
+    for shard, info in zip(shards, read_manifest(corpus).shards, strict=True):
+        table = pa.Table.from_batches(shard.batches())
+        assert len(table) == shard.rows == info.rows
+        reader = pa.ipc.open_file(Path(corpus, "shards", info.name).read_bytes())
+        assert table == reader.read_all()
+        if reader.num_record_batches > 1:
+            assert pa.Table.from_batches(shard.batches(1)) == table.slice(reader.get_batch(0).num_rows)
+
+
+def test_other_bytes_are_refused_before_a_row_is_read(shards):
+    flip(shards[1].path)
+    assert len(list(shards[0].batches())) > 0
+    with pytest.raises(FarspanError, match=rf"{shards[1].path}: not a readable shard \(sha256 \w+ where the manifest"):
+        next(shards[1].batches())
+
+
+def test_a_local_shard_is_compared_once_until_it_changes(shards, monkeypatch):
+    compared = []
+    real = module.StoredShard._compare
+    monkeypatch.setattr(module.StoredShard, "_compare", lambda one, data: compared.append(one.path) or real(one, data))
+    for _ in range(3):
+        shards[0].map()
+    assert compared == [shards[0].path]
+    with pytest.raises(FarspanError, match="sha256"):
+        replace(shards[0], sha256="0" * 64).map()
+    flip(shards[0].path)
+    with pytest.raises(FarspanError, match="sha256"):
+        shards[0].map()
+    Path(shards[0].path).unlink()
+    with pytest.raises(FarspanError, match="No such file"):
+        shards[0].map()
+
+
+COLUMNS = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
+
+
+def copied(corpus, tmp_path, change) -> tuple[str, str]:
+    """A copy of the corpus with the bytes of its second shard changed; the shard too."""
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    shard = sorted((folder / "shards").iterdir())[1]
+    shard.write_bytes(change(shard.read_bytes()))
+    return str(folder), str(shard)
+
+
+def listed(row: dict) -> dict:
+    """A row with lists in place of arrays."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in row.items()}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    """Artefacts of several kinds, named by their kinds."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    documents = make_documents(str(folder / "documents"), titles=("Emma", None))
+    make_corpus(str(folder / "corpus"))
+    pairs = make_pairs(str(folder / "pairs"), documents, options=2, shards=3)
+    make_predictions(str(folder / "predictions"), pairs)
+    make_neighbours(str(folder / "neighbours"), documents)
+    make_vectors(str(folder / "vectors"), documents)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["documents", "corpus", "pairs", "predictions", "neighbours", "vectors"])
+def test_rows_are_those_of_arrow_one_by_one_and_sliced(folders: Path, kind: str):
+    rows = ShardedRows(str(folders / kind), f"farspan.{kind}")
+    expected = all_rows(folders / kind, f"farspan.{kind}")
+    assert [listed(row) for row in rows] == expected
+    assert len(rows) == len(expected)
+    for number in (0, 7, len(expected) - 1, -1, -len(expected), np.int64(3)):
+        assert listed(rows[number]) == expected[number]
+    for part in (slice(2, 5), slice(None, None, -7), slice(-2, None), slice(5, 5)):
+        assert [listed(row) for row in rows[part]] == expected[part]
+
+
+@pytest.mark.parametrize("row", [-62, 61, 10**12])
+def test_a_row_that_is_not_there_is_named(folders: Path, row: int):
+    with pytest.raises(IndexError, match=rf"row {row} of {folders}/corpus, which has rows 0 to 60"):
+        Corpus(str(folders / "corpus"))[row]
+
+
+def test_an_artefact_prints_what_it_holds(folders: Path):
+    assert repr(Corpus(str(folders / "corpus"))).splitlines() == [
+        f"Corpus('{folders}/corpus'): 61 rows in 2 shards",
+        "  totals: 80 documents, 117 positions of padding, 138 parts, 61 sequences, 7,431 tokens",
+        "  columns: sequence_id, tokens, document_starts, document_ids, document_offsets, document_lengths, "
+        "sentence_starts, cluster_id",
+    ]
+    assert repr(ShardedRows(str(folders / "vectors"), "farspan.vectors")) == (
+        f"ShardedRows('{folders}/vectors'): 96 rows in 3 shards\n  totals: 96 documents, 5,901 tokens"
+    )
+
+
+def test_shards_that_are_missing_or_cut_short_are_named_without_reading(corpus, tmp_path):
+    Corpus(corpus).check_files()
+    folder, shard = copied(corpus, tmp_path, lambda data: data[:-8])
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \([\d,]+ bytes where the manifest says"):
+        Corpus(folder).check_files()
+    os.remove(shard)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard .*No such file"):
+        Corpus(folder).check_files()
+
+
+def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_path):
+    flipped = copied(corpus, tmp_path, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:])
+    trusting, careful = Corpus(flipped[0]), Corpus(flipped[0], verify=True)
+    trusting.check_files()
+    trusting.check_shard(0)
+    with pytest.raises(FarspanError, match=rf"{flipped[1]}: .*sha256 \w+ where the manifest says"):
+        trusting.check_shard(1)
+    first, second = np.array([0]), trusting.starts[1:2]
+    careful.take(first)
+    for reader in (careful, pickle.loads(pickle.dumps(careful))):
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.take(second)
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.gather_tokens(second, np.zeros((1, 5), np.int64))
+
+
+def test_a_shard_with_other_columns_is_named(corpus, tmp_path):
+    folder, shard = copied(corpus, tmp_path, lambda data: data.replace(b"document_starts", b"document_ztarts"))
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \(its columns are not those of farspan.c"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))
+
+
+def test_a_shard_whose_rows_cannot_be_found_is_named(corpus, tmp_path):
+    def without_rows(data: bytes) -> bytes:
+        return data[:1000] + b"\xff" * 3000 + data[4000:]  # all record batches but not the index of them at the end
+
+    folder, shard = copied(corpus, tmp_path, without_rows)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))

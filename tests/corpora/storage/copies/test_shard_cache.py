@@ -1,4 +1,4 @@
-"""The cache of remote shards: bounded, shared, compared on arrival, and nothing in use is removed."""
+"""The cache of remote shards: shared, compared, bounded; and the shards that an artefact keeps mapped."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.copies import shard_cache
+from corpora.storage.copies.fetched_shards import FetchedShards
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import ShardInfo
@@ -259,3 +260,48 @@ def test_a_full_disk_is_told_with_the_cure(fetched, tmp_path, monkeypatch):
     with pytest.raises(FarspanError, match=r"No space left on device; make room there, .*; or set FARSPAN_CACHE"):
         ShardCache(5 * SIZE, str(tmp_path)).map(*shard(0))
     assert stored(tmp_path) == 0
+
+
+def opened(last: int) -> tuple[FetchedShards, list[int]]:
+    """Shards, and the numbers of those that were opened."""
+    numbers: list[int] = []
+
+    def open_shard(shard):
+        numbers.append(shard)
+        return f"buffer {shard}", f"reader {shard}"
+
+    return FetchedShards(open_shard, last), numbers
+
+
+def test_the_last_used_ones_stay():
+    shards, numbers = opened(last=2)
+    for shard in (0, 1, 0, 2, 0, 1):
+        assert shards(shard) == (f"buffer {shard}", f"reader {shard}")
+    assert numbers == [0, 1, 2, 1]
+
+
+def test_those_that_are_asked_for_stay_beside_the_last_used_one():
+    shards, numbers = opened(last=1)
+    shards.keep({3, 4})
+    for shard in (3, 4, 5, 6, 3, 4, 6, 5):
+        shards(shard)
+    assert numbers == [3, 4, 5, 6, 5]
+    shards.keep({4})
+    assert [shard in shards for shard in (3, 4, 5)] == [False, True, False]
+
+
+def test_what_was_made_of_a_shard_goes_with_it():
+    shards, numbers = opened(last=1)
+    shards.derived(0)["view"] = 1
+    assert shards.derived(0) == {"view": 1}
+    shards.keep(set())
+    assert shards.derived(0) == {}
+    assert numbers == [0, 0]
+
+
+def test_a_shard_that_was_fetched_ahead_is_not_opened():
+    shards, numbers = opened(last=1)
+    shards.add(7, ("buffer", "reader"))
+    shards.add(7, ("another", "reader"))
+    assert shards(7) == ("buffer", "reader")
+    assert numbers == []

@@ -1,4 +1,4 @@
-"""JSON that is read into dataclasses by the types of their fields, or refused with the place."""
+"""JSON of manifests: strict structures, and the checksum inside a file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, indented_json, parse_json
 
 
@@ -113,3 +114,42 @@ def test_a_value_by_itself_has_the_name_it_is_given():
         decode(Sha256, "AB", "sha256")
     with pytest.raises(StructureError, match=r"^lacks parts, facts, shares, parent, sound, anything"):
         decode(Whole, {})
+
+
+VALUES = {"name": "café", "counts": {"a": {"read": 3}}, "none": None, "list": [1, "x"]}
+
+
+@pytest.mark.parametrize("values", [VALUES, {}])
+def test_an_object_comes_back_and_is_plain_json(values):
+    data = seal(values)
+    assert unseal(data) == values
+    digest = json.loads(data)["checksum"]
+    assert data.decode() == indented_json({**values, "checksum": digest}) + "\n"
+    assert len(digest) == 64
+
+
+def test_every_flipped_bit_is_noticed():
+    data = seal(VALUES)
+    for position in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[position // 8] ^= 1 << position % 8
+        with pytest.raises(StructureError):
+            unseal(bytes(changed))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[1]", "no checksum"),
+        (b"{}", "no checksum"),
+        (indented_json(VALUES).encode(), "no checksum"),
+        (seal(VALUES)[:-1], "do not have the checksum"),
+        (seal(VALUES) + b" ", "do not have the checksum"),
+        (seal(VALUES).replace(b'"read": 3', b'"read": 4'), "do not have the checksum"),
+    ],
+)
+def test_whatever_else_is_there_is_refused(data, reason):
+    with pytest.raises(StructureError, match=reason):
+        unseal(data)
