@@ -4,12 +4,4 @@ from corpora.readers.formats import FORMATS
 from corpora.readers.options import ReadOptions
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, Range, RecordBlock, Reject
 
-__all__ = [
-    "BLOCK_BYTES",
-    "FORMATS",
-    "RAW_BYTES",
-    "Range",
-    "ReadOptions",
-    "RecordBlock",
-    "Reject",
-]
+__all__ = ["BLOCK_BYTES", "FORMATS", "RAW_BYTES", "Range", "ReadOptions", "RecordBlock", "Reject"]

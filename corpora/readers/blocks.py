@@ -34,7 +34,7 @@ class BlockBuilder:
         pairs: True to keep the pairs of data sets of tasks, and not their documents.
         prefix: prefix of the place of every record: the name of the current archive member and a colon.
         split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
-        lost: bytes of the current block that were not read or are not trusted.
+        block: the current block.
     """
 
     path: str
@@ -43,17 +43,14 @@ class BlockBuilder:
     pairs: bool = False
     prefix: str = ""
     split: Callable[[str], list[str]] | None = None
-    lost: int = 0
+    block: RecordBlock = field(init=False)
     _known: dict[str, str] = field(default_factory=dict)  # key of a task's document -> hash of its text
-    _texts: list[str] = field(default_factory=list)
-    _keys: list[str] = field(default_factory=list)
-    _ids: list[str] = field(default_factory=list)
-    _clusters: list[str | None] = field(default_factory=list)
-    _titles: list[str | None] = field(default_factory=list)
-    _rejects: list[Reject] = field(default_factory=list)
-    _filtered: int = 0
-    _damaged: int = 0
-    _bytes: int = 0
+    _bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids, titles = self.options.id_field, self.options.title_field
+        self.block = RecordBlock(ids=None if ids is None else [], titles=None if titles is None else [])
+        self._bytes = 0
 
     @property
     def full(self) -> bool:
@@ -94,7 +91,7 @@ class BlockBuilder:
                 record = {self.options.text_field: document.text, str(self.options.id_field): document.key}
                 self.add(key, record, raw)
             elif known == text:
-                self._filtered += 1
+                self.block.filtered += 1
             else:
                 detail = f"an earlier document of the file has the key {document.key!r} and another text"
                 self.reject(key, "duplicate_id", raw, detail)
@@ -143,14 +140,15 @@ class BlockBuilder:
         for step in self.options.preprocess:
             text = STEPS[step](text)
         if not text or text.isspace() or len(text) < self.options.min_characters:
-            self._filtered += 1
+            self.block.filtered += 1
             return
-        self._texts.append(text)
-        self._keys.append(self.prefix + key)
-        if named.id is not None:
-            self._ids.append(named.id)
-        self._clusters.append(named.cluster)
-        self._titles.append(named.title)
+        self.block.texts.append(text)
+        self.block.keys.append(self.prefix + key)
+        if self.block.ids is not None and named.id is not None:
+            self.block.ids.append(named.id)
+        self.block.clusters.append(named.cluster)
+        if self.block.titles is not None:
+            self.block.titles.append(named.title)
         self._bytes += len(text) + len(named.title or "") + _RECORD_BYTES
 
     def _own_id(self, record: Mapping[str, Any]) -> str | None:
@@ -175,7 +173,7 @@ class BlockBuilder:
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
         raw = raw[:RAW_BYTES]
-        self._rejects.append(Reject(self.path, _escape(f"{self.prefix}{key}"), reason, raw, _escape(detail)))
+        self.block.rejects.append(Reject(self.path, _escape(f"{self.prefix}{key}"), reason, raw, _escape(detail)))
         self._bytes += len(raw) + _RECORD_BYTES
 
     def damage(self, damaged: DamagedFile, lost: int) -> None:
@@ -185,26 +183,14 @@ class BlockBuilder:
 
     def lose(self, lost: int) -> None:
         """Count bytes of a damaged place that were not read or are not trusted."""
-        self._damaged += 1
-        self.lost += lost
+        self.block.damaged += 1
+        self.block.lost += lost
 
     def take(self, position: int) -> RecordBlock:
         """Return the current block and begin the next one."""
-        ids = None if self.options.id_field is None else self._ids
-        block = RecordBlock(
-            self._texts,
-            self._keys,
-            ids,
-            self._clusters,
-            self._rejects,
-            self._filtered,
-            position,
-            self._damaged,
-            self.lost,
-            None if self.options.title_field is None else self._titles,
-        )
-        self._texts, self._keys, self._ids, self._clusters, self._titles, self._rejects = [], [], [], [], [], []
-        self._filtered = self._damaged = self.lost = self._bytes = 0
+        block = self.block
+        block.position = position
+        self.__post_init__()
         return block
 
 

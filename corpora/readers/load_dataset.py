@@ -203,10 +203,7 @@ def _builder(wanted: Split) -> DatasetBuilder:
 
     options: dict[str, Any] = {"data_files": {wanted.split or "train": wanted.files}} if wanted.files else {}
     return load_dataset_builder(
-        wanted.name,
-        None if wanted.files else wanted.config or None,
-        revision=wanted.revision or None,
-        **options,
+        wanted.name, None if wanted.files else wanted.config or None, revision=wanted.revision or None, **options
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from corpora.storage.stores.local_disk import DanglingLink, NotAFile
@@ -82,7 +82,7 @@ class Reject:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecordBlock:
     """Consecutive records of a range, about 8 MiB, or one longer record.
 
@@ -104,13 +104,13 @@ class RecordBlock:
             ``title_field``.
     """
 
-    texts: list[str]
-    keys: list[str]
-    ids: list[str] | None
-    clusters: list[str | None]
-    rejects: list[Reject]
-    filtered: int
-    position: int
+    texts: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    ids: list[str] | None = None
+    clusters: list[str | None] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    filtered: int = 0
+    position: int = 0
     damaged: int = 0
     lost: int = 0
     titles: list[str | None] | None = None

@@ -176,9 +176,9 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
         damaged = DamagedFile(error, piece.start)
         last.damage(damaged, _lost_bytes(damaged, piece, position))
     _check_unchanged(piece, files, last)
-    lost += last.lost
+    lost += last.block.lost
     if piece.is_whole and not good and lost < piece.bytes:
-        if bad or last.lost:
+        if bad or last.block.lost:
             last.lose(piece.bytes - lost)
         elif piece.bytes > _EMPTY_BYTES:
             last.reject(0, "no_record", b"", f"not one record in {piece.bytes:,} bytes")

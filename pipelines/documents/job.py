@@ -99,11 +99,7 @@ def _checked_inputs(options: Documents, output: str) -> tuple[Documents, dict[st
 
 
 def _stages(
-    options: Documents,
-    cut: Sequence[CutFile],
-    output: str,
-    reads: Mapping[str, ReadOptions],
-    vocab_size: int,
+    options: Documents, cut: Sequence[CutFile], output: str, reads: Mapping[str, ReadOptions], vocab_size: int
 ) -> list[Stage]:
     groups = list(group_ranges(cut, options.task_bytes, options.task_files))
     shards = shard_paths(output, len(groups))

@@ -68,11 +68,7 @@ class DocumentsShard:
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources):
             one = sources == source
-            added = {
-                "written": one.sum(),
-                "tokens": lengths[one].sum(),
-                "held_out_tokens": lengths[one & held].sum(),
-            }
+            added = {"written": one.sum(), "tokens": lengths[one].sum(), "held_out_tokens": lengths[one & held].sum()}
             self.counts[source].update({name: int(number) for name, number in added.items()})
         if self._keep_ids:
             self.ids += batch.column("document_id").to_pylist()

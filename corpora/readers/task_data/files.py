@@ -1,4 +1,8 @@
-"""Readers of the kinds of files used by data sets of tasks, given a function that turns a record into a ``RawTask``."""
+"""Readers of the kinds of files used by data sets of tasks, given a function that turns a record into a ``RawTask``.
+
+The argument ``records`` is a regular expression of the names of files with records, and of members of archives. Other
+files are read if a record needs them (``Place.read_beside``).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,11 @@ from corpora.readers.task_data.declaration import Place, RawTask
 from corpora.storage.files import Files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
-"""Raises ``BadRecord`` to reject a record, as the other functions of a data set do."""
+"""Record and its place -> documents and pairs; raises ``BadRecord`` to reject it, as the functions below do."""
 Contents = Callable[[bytes, Place], Iterator[tuple[str, RawTask | BadRecord]]]
+"""Bytes of a file and its place -> name and contents of each record, or the reason to reject it."""
 Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
+"""Bytes of an index file and its place -> name and contents of each entry, in order."""
 ENTRIES_A_RANGE = 64  # few, because a book or report has tens of thousands of words
 JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\.(gz|bz2|xz|zst))"
 
@@ -34,11 +40,7 @@ JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\
 def task_reader(
     plan: Plan, read: Read, records: str = "", text_field: str = "text", keyed_by_place: bool = False
 ) -> Reader:
-    """Declare a data set of tasks.
-
-    Args:
-        records: regular expression of the names of files with records; others are read if a record needs them.
-    """
+    """Declare a data set of tasks."""
     return Reader(
         plan,
         read,
@@ -60,12 +62,7 @@ def _adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
 
 
 def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> Reader:
-    """Declare a data set of files with one JSON object per line, plain, compressed or in zip and tar archives.
-
-    Args:
-        parse: record and its place -> documents and pairs.
-        records: regular expression of the names of these files, of archives and of their members.
-    """
+    """Declare a data set of files with one JSON object per line, plain, compressed or in zip and tar archives."""
 
     def wanted(name: str) -> bool:
         return bool(re.fullmatch(records, posixpath.basename(name))) and not is_archive(name)
@@ -74,33 +71,20 @@ def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text"
 
 
 def json_records(parse: Parse, records: str = "") -> Reader:
-    """Declare a data set of files that are one JSON array of records each, read record by record, or lines of records.
-
-    Args:
-        parse: record and its place -> documents and pairs.
-        records: regular expression of the names of these files.
-    """
+    """Declare a data set of files that are one JSON array of records each, or have a record on each line."""
     return task_reader(json_array.plan, partial(json_array.read, add=_adder(parse)), records)
 
 
 def json_field(parse: Parse, field: str, records: str = "") -> Reader:
-    """Declare a data set of files that are one JSON object each, with an array of records in a field.
+    """Declare a data set of files that are one JSON object each, with an array of records in ``field``.
 
-    Args:
-        parse: record and its place, with its number as key -> documents and pairs.
-        field: the field with the array; the fields before it have no nested values.
-        records: regular expression of the names of these files.
+    The fields before it have no nested values. The place of a record is its number.
     """
     return task_reader(plan_file, partial(json_array.read_field, field=field, add=_adder(parse)), records)
 
 
 def json_document(parse: Parse, records: str = "") -> Reader:
-    """Declare a data set of files that are one JSON object each: name -> record, with the name as the record's place.
-
-    Args:
-        parse: record and its place -> documents and pairs.
-        records: regular expression of the names of these files.
-    """
+    """Declare a data set of files that are one JSON object each: name -> record; the place of a record is its name."""
 
     def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
         for key, record in json_object(data).items():
@@ -113,12 +97,7 @@ def json_document(parse: Parse, records: str = "") -> Reader:
 
 
 def whole_files(contents: Contents, records: str = "") -> Reader:
-    """Declare a data set whose files are read whole, such as tables that refer to other files.
-
-    Args:
-        contents: bytes of a file and its place -> name and contents of each record, or the reason to reject it.
-        records: regular expression of the names of these files.
-    """
+    """Declare a data set whose files are read whole, such as tables that refer to other files."""
 
     def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         data = whole_file(piece.path, files)
@@ -140,11 +119,6 @@ def indexed(entries: Entries, parse: Callable[[Any, Place], RawTask], records: s
     """Declare a data set of index files, whose entries name other files: the ids of a split, a table of books.
 
     An index is split into ranges of entries, so that many workers read the files that they name.
-
-    Args:
-        entries: bytes of an index file and its place -> name and contents of each entry, in order.
-        parse: contents of an entry and its place, with the entry's name as key -> documents and pairs.
-        records: regular expression of the names of index files.
     """
 
     def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
@@ -179,11 +153,7 @@ def indexed(entries: Entries, parse: Callable[[Any, Place], RawTask], records: s
 
 
 def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
-    """Declare a data set that is published in several layouts.
-
-    Args:
-        readers: regular expression of names of files -> reader of such files; the first that matches is used.
-    """
+    """Declare a data set that is published in several layouts: names of files -> reader, the first that matches."""
 
     def of(path: str) -> Reader:
         name = posixpath.basename(path)

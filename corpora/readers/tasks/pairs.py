@@ -143,9 +143,6 @@ def read_table(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]
 
 
 READER = by_name(
-    {
-        JSON_LINES: json_lines(parse, text_field=_DOCUMENT),
-        r".*\.parquet": task_reader(parquet.plan, read_table),
-    },
+    {JSON_LINES: json_lines(parse, text_field=_DOCUMENT), r".*\.parquet": task_reader(parquet.plan, read_table)},
     text_field=_DOCUMENT,
 )
