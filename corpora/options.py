@@ -8,6 +8,7 @@ that help is printed at once.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ class Flag:
         hidden: True to leave the flag out of the help and of the Python function's keywords.
         without: fields of a nested dataclass that get no flag.
         group: title under which the help lists the flags of a nested dataclass, with the field's meaning.
+        least, most: smallest and largest value.
     """
 
     name: str = ""
@@ -42,6 +44,8 @@ class Flag:
     hidden: bool = False
     without: tuple[str, ...] = ()
     group: str = ""
+    least: float = -math.inf
+    most: float = math.inf
 
 
 NO_FLAG = Flag()  # annotates a field that only programs set

@@ -26,19 +26,22 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     does not expand it in ``--set data.corpus=~/corpus``.
 
     Raises:
-        FarspanError: an unknown key (with the nearest known one), a missing key, a value of another type, nan, or a
-            value that the dataclass itself refuses; all with ``file`` and section.
+        FarspanError: an unknown key (with the nearest known one), a missing key, a value of another type, out of range
+            or nan, or one that the dataclass itself refuses; all with ``file`` and section.
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
         raise FarspanError(f"{where} is {spelled(values)}; a table is needed, with keys {_names(kind)}")
-    hints = {name: hint for name, (hint, _) in declared(kind).items()}
+    known = declared(kind)
     for key in values:
-        if key not in hints:
-            raise FarspanError(f"{where} has no key {key!r}{nearest(key, hints)}; its keys: {_names(kind)}")
+        if key not in known:
+            raise FarspanError(f"{where} has no key {key!r}{nearest(key, known)}; its keys: {_names(kind)}")
     if lacking := [name for name in _needed(kind) if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
-    parsed = {key: _value(hints[key], value, file, _join(section, key)) for key, value in values.items()}
+    parsed = {}
+    for key, value in values.items():
+        hint, flag = known[key]
+        parsed[key] = _in_range(flag, _value(hint, value, file, _join(section, key)), file, _join(section, key))
     try:
         return kind(**parsed)
     except FarspanError as error:
@@ -63,7 +66,8 @@ def make(
         fixed: values of fields, in place of the given ones.
 
     Raises:
-        FarspanError: a value of another type or none of the choices, nan, or a value that the dataclass itself refuses.
+        FarspanError: a value of another type, none of the choices, out of range or nan, or one that the dataclass
+            itself refuses.
     """
     decoded = dict(fixed)
     for field, (hint, flag) in declared(kind).items():
@@ -73,7 +77,8 @@ def make(
         if is_dataclass(hint):
             decoded[field] = make(hint, values, spell, flag.without)  # type: ignore[arg-type]
         elif keyword(option) in values:
-            decoded[field] = _given(hint, flag, values[keyword(option)], spell(option))
+            value = _given(hint, flag, values[keyword(option)], spell(option))
+            decoded[field] = _in_range(flag, value, "", spell(option))
             if hint is bool and getattr(kind, field):  # the flag switches it off, as --euclidean does for spherical
                 decoded[field] = not decoded[field]
     return kind(**decoded)
@@ -145,6 +150,14 @@ def _chosen(value: Any, choices: Sequence[Any], file: str, name: str) -> Any:
         return value
     hint = nearest(value, map(str, choices)) if isinstance(value, str) else ""
     raise FarspanError(f"{_at(file, name)} is {spelled(value)}{hint}; choose one of {', '.join(map(repr, choices))}")
+
+
+def _in_range(flag: Flag, value: Any, file: str, name: str) -> Any:
+    """Return a value if it is no number outside the range of its option."""
+    if not isinstance(value, int | float) or flag.least <= value <= flag.most:
+        return value
+    cure = f"of at least {flag.least}" if flag.most == math.inf else f"from {flag.least} to {flag.most}"
+    raise FarspanError(f"{_at(file, name)} {value}: give a number {cure}")
 
 
 def _at(file: str, name: str) -> str:

@@ -40,7 +40,7 @@ class PairFields:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options for reading raw files; can be converted to JSON and back.
+    """Options for reading raw files.
 
     Attributes:
         format: format of the files (default: by file name).
@@ -60,33 +60,25 @@ class ReadOptions:
     format: Annotated[str | None, Flag(help=_FORMAT_HELP)] = None
     text_field: Annotated[str, Flag(convert=utf8)] = "text"
     id_field: Annotated[str | None, Flag(convert=utf8)] = None
-    max_record_bytes: int = 64 << 20
+    max_record_bytes: Annotated[int, Flag(least=1)] = 64 << 20
     cluster_field: Annotated[str | None, Flag(convert=utf8)] = None
     title_field: Annotated[str | None, Flag(convert=utf8)] = None
-    min_characters: int = 0
-    min_tokens: int = 0
+    min_characters: Annotated[int, Flag(least=0)] = 0
+    min_tokens: Annotated[int, Flag(least=0)] = 0
     preprocess: Annotated[tuple[str, ...], Flag(metavar="STEP", help=_PREPROCESS_HELP)] = ()
     separator: Annotated[str | None, Flag(metavar="LINE", convert=utf8)] = None
     subset: Annotated[str | None, Flag(metavar="NAME", help=SUBSET_HELP)] = None
     pairs: Annotated[PairFields, NO_FLAG] = PairFields()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "preprocess", tuple(self.preprocess))  # a list in JSON and TOML
-        if isinstance(self.pairs, dict):
-            object.__setattr__(self, "pairs", PairFields(**self.pairs))  # from JSON
         if self.format is not None and self.format not in (
             *_DOCUMENT_FORMATS,
             *(PAIRS_OF + name for name in DATA_SETS),
         ):
             known = ", ".join(_DOCUMENT_FORMATS)
             raise FarspanError(f"--format {self.format}: unknown; give one of {known}")
-        if self.max_record_bytes < 1:
-            raise FarspanError(f"--max-record-bytes {self.max_record_bytes}: give a positive number of bytes")
         if "" in (self.text_field, self.id_field, self.cluster_field, self.title_field):
             raise FarspanError("--text-field, --id-field, --cluster-field, --title-field: give the name of a field")
-        for flag, least in (("--min-characters", self.min_characters), ("--min-tokens", self.min_tokens)):
-            if least < 0:
-                raise FarspanError(f"{flag} {least}: give 0 or more")
         if unknown := [name for name in self.preprocess if name not in STEPS]:
             raise FarspanError(f"--preprocess {unknown[0]}: unknown; give names among {', '.join(STEPS)}")
         if self.separator is not None and (self.format != "stories" or not self.separator.strip()):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from corpora.errors import FarspanError
-from corpora.options import UNRECORDED
+from corpora.options import UNRECORDED, Flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +21,7 @@ class Search:
         seed: seed of every random choice.
     """
 
-    k: int = 100
-    exact_up_to: int = 20_000
-    probes: int = 32
+    k: Annotated[int, Flag(least=1)] = 100
+    exact_up_to: Annotated[int, Flag(least=0)] = 20_000
+    probes: Annotated[int, Flag(least=1)] = 32
     seed: Annotated[int, UNRECORDED] = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("exact_up_to", 0), ("probes", 1)):
-            if getattr(self, name) < least:
-                flag = name.replace("_", "-")
-                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {least}")

@@ -63,7 +63,6 @@ def plan_documents(options: LongCorpus) -> Job | None:
     inputs = settings.inputs(options.recipe)
     if not inputs:
         return None
-    shard_count(options.shards, 0)
     if options.split == "held-out" and not settings.held_out:
         raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
     return documents_job.plan(

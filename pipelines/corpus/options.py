@@ -19,7 +19,6 @@ from pipelines.options import (
     Shards,
     Split,
     SplitName,
-    check_shards,
 )
 from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
@@ -95,7 +94,6 @@ class LinkedCorpus:
     earlier: Annotated[EarlierStages, Flag(group="earlier stages"), UNRECORDED] = field(default_factory=EarlierStages)
 
     def __post_init__(self) -> None:
-        check_shards(self.shards)
         if self.neighbours is not None and (unused := given(self.earlier, without=[*declared(LinkedCorpus)])):
             raise FarspanError(f"{unused[0]}: has no effect with --neighbours; give one of the two")
 

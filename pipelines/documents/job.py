@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from corpora.errors import FarspanError
 from corpora.options import recorded
 from corpora.readers import ReadOptions
 from corpora.readers.selection import gives_ids
@@ -49,9 +48,6 @@ def plan(options: Documents) -> Job:
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
     HeldOut(options.held_out, options.seed)  # refuses a number that is no share
-    for flag, number in (("--task-bytes", options.task_bytes), ("--task-files", options.task_files)):
-        if number < 1:
-            raise FarspanError(f"{flag} {number}: give a positive number")
     options, reads = _checked_inputs(options, output)
     cut = cut_files(options.inputs, reads, options.task_bytes)
     config = {

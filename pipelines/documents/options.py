@@ -57,8 +57,8 @@ class Documents:
     sentences: str = "nupunkt"
     held_out: float = 0.0
     seed: Seed = 0
-    task_bytes: int = 32 << 20
-    task_files: int = 2048
+    task_bytes: Annotated[int, Flag(least=1)] = 32 << 20
+    task_files: Annotated[int, Flag(least=1)] = 2048
     error_budget: ErrorBudget = 0.01
     compression: Compression = None
     license: Annotated[str | None, Flag(metavar="NAME"), UNRECORDED] = None

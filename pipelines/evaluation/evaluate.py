@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.options import keyword
 from corpora.reporting import current, result
+from corpora.settings import make
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import manifest_sha256
 from objectives.metrics.copies import COPIED_NGRAM
@@ -82,17 +84,8 @@ def evaluate(
         FarspanError: metrics of two flavours, predictions that cannot be compared, or a pair without a reference.
     """
     names = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
-    chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    places = {"pairs": pairs, "documents": documents}
-    options = Evaluation(
-        metrics=chosen,
-        **{name: None if place is None else os.fspath(place) for name, place in places.items()},
-        split=split,
-        by=tuple(by),
-        bins=bins,
-        resamples=resamples,
-        seed=seed,
-    )
+    values = {"metrics": metrics, "pairs": pairs, "documents": documents, "split": split, "by": by}
+    options = make(Evaluation, {**values, "bins": bins, "resamples": resamples, "seed": seed}, keyword)
     return table_of([os.fspath(name) for name in names], options)
 
 

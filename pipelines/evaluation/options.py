@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
 from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS
 
@@ -35,14 +34,9 @@ class Evaluation:
     documents: Annotated[str | None, Flag(metavar="DIR")] = None
     split: str | None = None
     by: Annotated[tuple[str, ...], Flag(metavar="ATTRIBUTE")] = ()
-    bins: int = 4
-    resamples: int = 1_000
+    bins: Annotated[int, Flag(least=1)] = 4
+    resamples: Annotated[int, Flag(least=40)] = 1_000
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("bins", 1), ("resamples", 40)):
-            if getattr(self, name) < least:
-                raise FarspanError(f"--{name} {getattr(self, name)}: give {least} or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from corpora.errors import FarspanError
 from corpora.options import UNRECORDED, Flag
 from pipelines.options import Compression, Output
 from trainer.choices import Device, Precision
@@ -38,9 +37,6 @@ class Generating:
         threads: threads per process on a processor; part of the configuration, because they change floating-point
             rounding. With one thread, texts do not depend on --batch-positions.
 
-    Raises:
-        FarspanError: a count is below 1, or a choice is unknown.
-
     Examples:
         farspan generate run --pairs pairs --output predictions --checkpoint best
         farspan generate run --pairs pairs --split test --output predictions --generation beams=8
@@ -61,13 +57,8 @@ class Generating:
     )
     generation: Annotated[Mapping[str, Any], Flag(metavar="KEY=VALUE")] = field(default_factory=dict)
     precision: Precision = "fp32"
-    shard_rows: Annotated[int, Flag(metavar="N")] = 128
-    batch_positions: Annotated[int, Flag(metavar="N"), UNRECORDED] = 1 << 16
+    shard_rows: Annotated[int, Flag(metavar="N", least=1)] = 128
+    batch_positions: Annotated[int, Flag(metavar="N", least=1), UNRECORDED] = 1 << 16
     device: Annotated[Device, UNRECORDED] = "auto"
-    threads: Annotated[int, Flag(metavar="N")] = 1
+    threads: Annotated[int, Flag(metavar="N", least=1)] = 1
     compression: Compression = None
-
-    def __post_init__(self) -> None:
-        for name in ("shard_rows", "batch_positions", "threads"):
-            if getattr(self, name) < 1:
-                raise FarspanError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a positive number")

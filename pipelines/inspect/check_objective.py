@@ -52,8 +52,6 @@ def trial(check: Check) -> Trial:
     Raises:
         FarspanError: no such corpus, objective, preset or option, or an objective that cannot work on this corpus.
     """
-    if check.rows < 1:
-        raise FarspanError(f"--rows {check.rows}: give at least 1")
     corpus = Corpus(check.corpus)
     if not len(corpus):
         raise FarspanError(f"{check.corpus}: holds no sequence to try an objective on; give another corpus")

@@ -21,7 +21,7 @@ class Choice(ObjectiveOptions):
 
     objective: str | None = None
     task: str | None = None
-    draw: int = 0
+    draw: Annotated[int, Flag(least=0)] = 0
 
 
 _CORPUS = Flag(help="folder of a mask set's corpus (default: the one it was made from)")
@@ -55,7 +55,7 @@ class Show:
     row: int | None = None
     corpus: Annotated[str | None, _CORPUS] = None
     documents: Annotated[str | None, _TITLED] = None
-    width: int = 0
+    width: Annotated[int, Flag(least=0)] = 0
     figure: Annotated[str | None, Flag(metavar="FILE.svg")] = None
     step: Annotated[int | None, Flag(metavar="N")] = None
     rank: Annotated[int | None, Flag(metavar="R")] = None
@@ -76,7 +76,7 @@ class Stats:
 
     artefact: Annotated[tuple[str, ...], Flag(positional=True)]
     figure: Annotated[str | None, Flag(metavar="FILE.png")] = None
-    sample: int = 256
+    sample: Annotated[int, Flag(least=1)] = 256
     vectors: Annotated[str | None, Flag(metavar="DIR")] = None
     json: bool = False
 
@@ -111,7 +111,7 @@ class Check(NamedObjective):
     """
 
     corpus: CorpusFolder
-    rows: int = 32
+    rows: Annotated[int, Flag(least=1)] = 32
     digest: Annotated[bool, Flag(hidden=True)] = False
 
 

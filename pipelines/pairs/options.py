@@ -39,7 +39,7 @@ class RawPairs:
     subset: Annotated[str | None, Flag(metavar="NAME", help=SUBSET_HELP)] = None
     text_field: Annotated[str, Flag(convert=utf8)] = "text"
     id_field: Annotated[str | None, Flag(convert=utf8)] = None
-    max_record_bytes: int = 64 << 20
+    max_record_bytes: Annotated[int, Flag(least=1)] = 64 << 20
 
     @property
     def read(self) -> ReadOptions:
@@ -86,8 +86,8 @@ class Pairs:
     validation: float = 0.1
     test: float = 0.1
     seed: Seed = 0
-    task_bytes: int = 128 << 20
-    task_files: int = 2048
+    task_bytes: Annotated[int, Flag(least=1)] = 128 << 20
+    task_files: Annotated[int, Flag(least=1)] = 2048
     error_budget: ErrorBudget = 0.01
     compression: Compression = None
 
@@ -96,6 +96,3 @@ class Pairs:
             raise FarspanError(
                 f"--validation {self.validation}, --test {self.test}: give shares of documents, together less than 1"
             )
-        for flag, number in (("--task-bytes", self.task_bytes), ("--task-files", self.task_files)):
-            if number < 1:
-                raise FarspanError(f"{flag} {number}: give a positive number")

@@ -11,7 +11,6 @@ from corpora.retrieval.options import Search
 from pipelines.options import Compression, DocumentsFolder, Folder, Output, Seed, Split, Threads
 
 Precision = Literal["auto", "float32", "float16", "bfloat16", "int8"]
-_LEAST_SAMPLE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +24,14 @@ class EncoderOptions:
         max_length: maximum number of input tokens, special tokens included; the model's own limit if that is smaller.
         precision: precision of the arithmetic. ``auto``: float16 on a GPU, else float32; ``bfloat16`` is several times
             faster on processors with AMX; ``int8``: 8-bit linear layers, on the processor only.
-
-    Raises:
-        FarspanError: an option out of range.
     """
 
     name: Annotated[str, Flag(name="encoder", metavar="MODEL")] = "facebook/contriever"
     pooling: Literal["mean", "cls"] = "mean"
     normalize: bool = False
-    max_length: int = 512
+    max_length: Annotated[int, Flag(least=1)] = 512
     precision: Precision = "auto"
     threads: Threads = 1
-
-    def __post_init__(self) -> None:
-        for option, number in (("max-length", self.max_length), ("threads", self.threads)):
-            if number < 1:
-                raise FarspanError(f"--{option} {number}: give a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +49,9 @@ class Embedding:
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     long_documents: Literal["principal", "first"] = "principal"
     split: Split = "train"
-    min_document_tokens: int = 1
-    block: int = 4096
+    min_document_tokens: Annotated[int, Flag(least=1)] = 1
+    block: Annotated[int, Flag(least=1)] = 4096
     compression: Compression = None
-
-    def __post_init__(self) -> None:
-        for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
-            if number < 1:
-                raise FarspanError(f"--{option} {number}: give a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,29 +81,15 @@ class CentroidOptions:
             fewer spills.
     """
 
-    centroids: int = 0
+    centroids: Annotated[int, Flag(least=0)] = 0
     spherical: Annotated[bool, Flag(name="euclidean", help="compare distances instead of directions")] = True
-    iterations: int = 20
-    sample: int = 1_000_000
-    max_documents: int = 1_500_000
+    iterations: Annotated[int, Flag(least=1)] = 20
+    sample: Annotated[int, Flag(least=1000)] = 1_000_000
+    max_documents: Annotated[int, Flag(least=2)] = 1_500_000
     task_documents: Annotated[int, NO_FLAG] = 1 << 17
     threads: Threads = 1
     seed: Seed = 0
     compression: Compression = None
-
-    def __post_init__(self) -> None:
-        least = {
-            "centroids": 0,
-            "iterations": 1,
-            "sample": _LEAST_SAMPLE,
-            "max_documents": 2,
-            "task_documents": 1,
-            "threads": 1,
-        }
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                flag = name.replace("_", "-")
-                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +122,6 @@ class SearchOptions:
     compression: Compression = None
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise FarspanError(f"--threads {self.threads}: give a positive number")
         if not self.memory > 0:  # nan too
             raise FarspanError(f"--memory {self.memory:g}: give a positive number of GiB")
 

@@ -48,4 +48,4 @@ class Plot:
     figure: Annotated[str, Flag(metavar="FILE.svg")] = "curves.svg"
     metric: tuple[str, ...] = ()
     over: Literal["steps", "tokens"] = "steps"
-    smooth: int = 25
+    smooth: Annotated[int, Flag(least=1)] = 25

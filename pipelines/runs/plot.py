@@ -32,8 +32,6 @@ def command(options: Plot) -> None:
     Raises:
         FarspanError: a folder is no run, or no run has a metric that was asked for.
     """
-    if options.smooth < 1:
-        raise FarspanError(f"--smooth {options.smooth}: give a number of updates from 1")
     check_figure(options.figure)
     all_logs = [read_logs(run) for run in options.run]
     _check_metrics(all_logs, options.metric)

@@ -16,7 +16,6 @@ from corpora.storage.shards import write_shard
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import shard_paths
-from pipelines.options import check_shards
 from pipelines.shuffle.spill import Bucket
 
 ROWS_PER_BATCH = 64
@@ -24,12 +23,7 @@ SHARD_TOKENS = 16 << 20
 
 
 def shard_count(requested: int, tokens: int) -> int:
-    """Number of shards of a corpus of about ``tokens`` tokens: ``requested``, or for 0 one per ``SHARD_TOKENS``.
-
-    Raises:
-        FarspanError: a negative number.
-    """
-    check_shards(requested)
+    """Number of shards of a corpus of about ``tokens`` tokens: ``requested``, or for 0 one per ``SHARD_TOKENS``."""
     return requested or max(1, -(-tokens // SHARD_TOKENS))
 
 

@@ -55,19 +55,13 @@ class View:
     neighbours: Annotated[str | None, Flag(metavar=_DIR)] = None
     step: Annotated[int | None, Flag(metavar="N")] = None
     rank: Annotated[int | None, Flag(metavar="R")] = None
-    row: int = 0
+    row: Annotated[int, Flag(least=0)] = 0
     rows: Annotated[str | None, Flag(metavar="N,N,...")] = None
-    port: int = 0
+    port: Annotated[int, Flag(least=0, most=65_535)] = 0
     save: Annotated[str | None, Flag(metavar="FILE.html")] = None
-    count: int | None = None
+    count: Annotated[int | None, Flag(least=1)] = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65_535:
-            raise FarspanError(f"--port {self.port}: give 0 to 65535, 0 for a free one")
-        if self.count is not None and self.count < 1:
-            raise FarspanError(f"--count {self.count}: give 1 row or more")
-        if self.row < 0:
-            raise FarspanError(f"--row {self.row}: rows are counted from 0")
         self.chosen_rows  # noqa: B018 (refuses what is no list of numbers)
 
     def check_rows(self, artefact: str, length: int) -> None:

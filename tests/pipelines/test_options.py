@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.errors import FarspanError
 from corpora.options import recorded
 from pipelines.commands import build_parser
 from pipelines.engine.options import Finalize
-from pipelines.options import check_shards
-
-
-def test_a_negative_number_of_shards_is_refused():
-    check_shards(0)
-    with pytest.raises(FarspanError, match="--shards -1: give 0"):
-        check_shards(-1)
 
 
 @pytest.mark.parametrize("command", ["documents", "pairs", "finalize"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from itertools import pairwise
 
 import datasets
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions
 from corpora.readers.huggingface import data_files
-from corpora.readers.options import PairFields
 from corpora.readers.reader import DOCUMENT_ID, Reader
 from corpora.readers.records import CrashedReader, DamagedFile, DamagedStream, group
 from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
@@ -132,13 +130,10 @@ def test_the_reason_of_damage_is_that_of_its_error(error, reason, lost):
     ("options", "message"),
     [
         ({"format": "csv"}, "--format csv: unknown; give one of arrow, books3"),
-        ({"max_record_bytes": 0}, "--max-record-bytes 0"),
         ({"text_field": ""}, "--text-field"),
         ({"id_field": ""}, "--id-field"),
         ({"cluster_field": ""}, "--cluster-field"),
         ({"title_field": ""}, "--title-field"),
-        ({"min_characters": -1}, "--min-characters -1"),
-        ({"min_tokens": -1}, "--min-tokens -1"),
         ({"preprocess": ("join-lines", "shout")}, "--preprocess shout: unknown; give names among strip-gutenberg"),
         ({"separator": "==="}, "--separator '===': .* for --format stories only"),
         ({"format": "stories", "separator": " "}, "--separator ' '"),
@@ -149,11 +144,8 @@ def test_bad_options(options, message):
         ReadOptions(**options)
 
 
-def test_options_survive_json():
-    options = ReadOptions(format="pairs", preprocess=("join-lines",), id_field="key", pairs=PairFields(query_field="q"))
-    again = ReadOptions(**json.loads(json.dumps(asdict(options))))
-    assert again == options
-    assert again.named_fields == [("--id-field", "key")]
+def test_named_fields_are_those_beside_the_text():
+    assert ReadOptions(id_field="key", title_field="t").named_fields == [("--id-field", "key"), ("--title-field", "t")]
 
 
 # Declarations of formats.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 
@@ -30,7 +31,7 @@ def test_functions_and_options_are_where_the_table_says(command: Command):
 
 
 KINDS = {kind for command in COMMANDS for kind in command.kinds()} | {Engine, Reporting}
-NEEDED = {"documents": "d", "output": "o", "sequence_length": 4096, "input": ["x"], "objective": "span"}
+NEEDED = {"documents": "d", "output": "o", "sequence_length": 4096, "input": ["x"], "objective": "span", "corpus": "c"}
 CHOICES = [(kind, option) for kind in sorted(KINDS, key=repr) for option in options_of(kind) if option.choices]
 
 
@@ -39,6 +40,28 @@ def test_a_word_that_is_none_of_an_options_choices_is_refused(kind: type, option
     message = rf"^--{option.name} is 'nothing'(?: \(did you mean .*\))?; choose one of {option.choices[0]!r}, "
     with pytest.raises(FarspanError, match=message):
         make(kind, {**NEEDED, option.keyword: "nothing"})
+
+
+RANGES = [
+    (kind, option, end)
+    for kind in sorted(KINDS, key=repr)
+    for option in options_of(kind)
+    for end in (option.flag.least - 1, option.flag.most + 1)
+    if math.isfinite(end)
+]
+
+
+@pytest.mark.parametrize(("kind", "option", "value"), RANGES, ids=lambda part: getattr(part, "name", None))
+def test_a_number_outside_an_options_range_is_refused(kind: type, option: Option, value: float):
+    message = rf"^--{option.name} {value}(?:\.0)?: give a number (?:of at least|from) "
+    with pytest.raises(FarspanError, match=message):
+        make(kind, {**NEEDED, option.keyword: value})
+
+
+def test_options_with_a_range_are_many():
+    assert {"k", "threads", "shards", "bins", "task-files", "smooth", "port", "rows", "max-record-bytes"} < {
+        option.name for _, option, _ in RANGES
+    }
 
 
 def test_options_with_choices_are_many():

@@ -193,7 +193,7 @@ def test_neighbours_of_other_documents_are_refused(inputs, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"shards": -1}, "--shards"), ({"documents": "nowhere"}, "no farspan")],
+    [({"documents": "nowhere"}, "no farspan")],
 )
 def test_wrong_options_are_refused(inputs, tmp_path, options, message):
     given = {"documents": inputs[0], "neighbours": inputs[1], "output": str(tmp_path / "c"), **options}

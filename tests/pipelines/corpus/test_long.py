@@ -294,11 +294,9 @@ def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, s
     assert not os.path.exists(tmp_path / "corpus")
 
 
-def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
+def test_what_else_cannot_work_is_refused(documents, tmp_path):
     with pytest.raises(FarspanError, match=r"mixture\.toml: No such file"):
         build(str(tmp_path / "mixture.toml"), tmp_path / "corpus")
-    with pytest.raises(FarspanError, match="--shards -1"):
-        plan(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"), shards=-1))
     with pytest.raises(FarspanError, match="neither documents nor inputs"):
         build(write_mixture_file(tmp_path, None, books=""), tmp_path / "corpus")
     kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))

@@ -6,7 +6,6 @@ import argparse
 
 import pytest
 
-from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
 from tests.pipelines.typed import typed
@@ -31,9 +30,3 @@ def test_every_kind_of_corpus_has_the_same_flags_for_the_same_options():
 def test_corpora_of_several_documents_have_no_flags_for_cutting_them(kind, flag):
     with pytest.raises((argparse.ArgumentError, SystemExit)):
         typed(kind, f"{NEEDED} --neighbours n {flag}")
-
-
-def test_a_wrong_number_of_shards_is_refused():
-    packing = Packing(sequence_length=512)
-    with pytest.raises(FarspanError, match="--shards -1"):
-        LinkedCorpus(documents="d", neighbours="n", output="o", packing=packing, shards=-1)

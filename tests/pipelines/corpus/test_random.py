@@ -258,16 +258,10 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
         build(twice, tmp_path / "corpus")
 
 
-def test_what_cannot_work_is_refused_before_work_starts(documents, tmp_path):
+def test_what_cannot_work_is_refused_before_work_starts(tmp_path):
     with pytest.raises(FarspanError, match="no farspan artefact"):
         plan(
             RandomCorpus(documents=str(tmp_path), output=str(tmp_path / "corpus"), packing=Packing(sequence_length=256))
-        )
-    with pytest.raises(FarspanError, match="--shards -1"):
-        plan(
-            RandomCorpus(
-                documents=documents, output=str(tmp_path / "corpus"), packing=Packing(sequence_length=256), shards=-1
-            )
         )
 
 

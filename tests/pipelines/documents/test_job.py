@@ -18,7 +18,7 @@ from pipelines.documents.inputs import Input
 from pipelines.engine.options import Engine
 from tests.artefacts import all_rows, digests
 from tests.killing import run_killed
-from tests.pipelines.documents.jobs import build, job
+from tests.pipelines.documents.jobs import build
 
 
 def test_every_text_comes_back_with_its_sentences(reference, texts):
@@ -82,8 +82,6 @@ def test_tiny_files_are_spread_over_tasks_and_change_no_row(tokenizer, tmp_path)
     build(str(folder), tmp_path / "many", tokenizer, task_files=8)
     assert (len(digests(tmp_path / "one")), len(digests(tmp_path / "many"))) == (1, 7)
     assert all_rows(tmp_path / "one") == all_rows(tmp_path / "many")
-    with pytest.raises(FarspanError, match="--task-files 0"):
-        job(str(folder), tmp_path / "none", tokenizer, task_files=0)
 
 
 def test_two_worker_processes_write_the_same_bytes(reference, raw, tokenizer, tmp_path):

@@ -107,8 +107,8 @@ def test_two_flavours_are_refused(made):
     [
         ({"metrics": []}, "no metric is named"),
         ({"metrics": "scrolls:qualty"}, "did you mean 'scrolls:quality'"),
-        ({"metrics": "f1", "bins": 0}, "--bins 0: give 1 or more"),
-        ({"metrics": "f1", "resamples": 10}, "--resamples 10: give 40 or more"),
+        ({"metrics": "f1", "bins": 0}, "^bins 0: give a number of at least 1"),
+        ({"metrics": "f1", "resamples": 10}, "^resamples 10: give a number of at least 40"),
     ],
 )
 def test_bad_options(made, keywords, message):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from corpora.errors import FarspanError
 from pipelines.evaluation.options import Evaluate, Evaluation, Submission
 from tests.pipelines.typed import typed
 
@@ -16,13 +13,6 @@ def test_metrics_and_attributes_are_repeated():
         evaluation=Evaluation(metrics=("f1", "rouge:t5"), by=("hard",), bins=3),
         json="table.json",
     )
-
-
-@pytest.mark.parametrize(("option", "value", "least"), [("bins", 0, 1), ("resamples", 39, 40)])
-def test_too_few_bins_or_resamples_are_refused(option, value, least):
-    assert getattr(Evaluation(metrics=("f1",), **{option: least}), option) == least
-    with pytest.raises(FarspanError, match=f"--{option} {value}: give {least} or more"):
-        Evaluation(metrics=("f1",), **{option: value})
 
 
 def test_a_submission_is_of_several_predictions():

@@ -252,7 +252,6 @@ def test_the_command(made, tmp_path, capsys):
         ({"task": "text_to_tex"}, r"text_to_tex'.*did you mean 'text_to_text'"),
         ({"checkpoint": "4"}, r"no checkpoint '4'; give newest, best or one of the steps 3, 6"),
         ({"model": "/nowhere"}, r"/nowhere: does not exist; give a model folder"),
-        ({"shard_rows": 0}, r"--shard-rows 0: give a positive number"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_work(made, tmp_path, options, message):

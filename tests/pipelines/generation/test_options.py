@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from corpora.errors import FarspanError
 from pipelines.generation.options import Generating
 from tests.pipelines.typed import typed
 
@@ -16,9 +13,3 @@ def test_options_of_task_and_generation_are_typed_as_values():
     found = typed(Generating, line)
     assert found == Generating(**NEEDED, options={"query": "none", "source_length": 64}, generation={"beams": 4})
     assert typed(Generating, "run --pairs p --output o") == Generating(**NEEDED)
-
-
-@pytest.mark.parametrize("name", ["shard_rows", "batch_positions", "threads"])
-def test_counts_below_one_are_refused(name):
-    with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} 0: give a positive number"):
-        Generating(**NEEDED, **{name: 0})

@@ -103,7 +103,7 @@ def test_what_lacks_render_is_one_line_before_work_starts(run, corpus, installed
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--rows", "0"), "--rows 0: give at least 1"),
+        (("--rows", "0"), "--rows 0: give a number of at least 1"),
         (("--preset", "t6"), "objective span has no preset 't6'"),
         (("--set", "density=7"), "span: option density is 7"),
         (("--set", "sentinels=1"), "span: option sentinels is 1, but a row"),

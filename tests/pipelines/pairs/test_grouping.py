@@ -127,11 +127,9 @@ def test_a_data_set_that_has_no_pairs_is_named_with_the_nearest(name, said):
         ({"validation": 0.6, "test": 0.4}, "give shares of documents, together less than 1"),
         ({"validation": -0.1}, "--validation -0.1"),
         ({"test": float("nan")}, "--test nan"),
-        ({"task_bytes": 0}, "--task-bytes 0: give a positive number"),
-        ({"task_files": -1}, "--task-files -1"),
     ],
 )
-def test_shares_and_sizes_out_of_range_are_refused(options, said):
+def test_shares_out_of_range_are_refused(options, said):
     with pytest.raises(FarspanError, match=said):
         Pairs(**NEEDED, **options)
 

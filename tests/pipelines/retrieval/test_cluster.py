@@ -151,10 +151,6 @@ def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
         plan(Clustering(vectors=make_vectors(str(tmp_path / "none"), 0), output=str(tmp_path / "clusters")))
     with pytest.raises(FarspanError, match="no farspan artefact"):
         plan(Clustering(vectors=str(tmp_path), output=str(tmp_path / "clusters")))
-    least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "task_documents": 0, "threads": 0}
-    for name, value in least.items():
-        with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
-            Clustering(vectors=vectors, output=str(tmp_path / "clusters"), **{name: value})
     with pytest.raises(FarspanError, match=r"--centroids 9: .* 320 vectors to learn from .* give at most 8, or leave"):
         plan(Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=9))
     with pytest.raises(FarspanError, match=r"--centroids 26: .* 1,000 vectors .* give at most 25,"):

@@ -288,8 +288,6 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
     refused("holds no document", documents=documents_of([], str(tmp_path / "none")))
     refused("no train documents", documents=documents_of(WORDS, str(tmp_path / "all held out"), held_out=0.999999))
     refused("no held-out documents", documents=documents_of(WORDS, str(tmp_path / "all train")), split="held-out")
-    refused("--block 0: give a positive number", block=0)
-    refused("--min-document-tokens 0", min_document_tokens=0)
     refused("the longest document of .* has 1", min_document_tokens=10_000)
     with pytest.raises(FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny .* give at least 3"):
         plan(Embed(documents=documents, output=output, encoder=EncoderOptions(name=encoder, max_length=2)))

@@ -207,7 +207,5 @@ def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
     for memory in (0, -1.0, float("nan")):
         with pytest.raises(FarspanError, match=r"--memory .* give a positive number of GiB"):
             NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), memory=memory)
-    with pytest.raises(FarspanError, match="--threads 0"):
-        NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), threads=0)
     with pytest.raises(FarspanError, match=r"farspan\.clusters"):
         build(os.path.join(os.path.dirname(clusters), "vectors"), tmp_path / "neighbours")

@@ -6,9 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from corpora.errors import FarspanError
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import DocumentUse
@@ -26,8 +24,6 @@ from tests.artefacts import make_documents
 def test_shards_follow_from_the_tokens_unless_given():
     assert shard_count(7, 10**12) == 7
     assert [shard_count(0, n) for n in (0, 1, SHARD_TOKENS, SHARD_TOKENS + 1)] == [1, 1, 1, 2]
-    with pytest.raises(FarspanError, match="--shards -1"):
-        shard_count(-1, 5)
 
 
 def test_each_bucket_becomes_the_shard_of_its_number():
