@@ -23,7 +23,7 @@ from in_memory import InMemory, random_batches
 from report import arguments, machine, publish
 
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.config import CheckpointConfig
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.model.build import build_model
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe

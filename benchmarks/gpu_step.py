@@ -1,7 +1,7 @@
 """A training step on a CUDA device at 16,384 source and 1,024 target tokens: how much of the device it uses.
 
 The share is of a measured ceiling: large bfloat16 matrix products in the same run. What a step computes is counted by
-formula (``trainer.model.flops``), three forward passes. A step is forward, backward and AdamW on one sequence without
+formula (``trainer.metrics``), three forward passes. A step is forward, backward and AdamW on one sequence without
 padding, nothing computed twice; each model runs as it is and with its layers compiled.
 """
 
@@ -15,8 +15,8 @@ import torch
 from report import arguments, machine, publish
 from torch.profiler import ProfilerActivity, profile
 
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model
-from trainer.model.flops import forward_flops
 from trainer.parallel.wrapping import apply_compile
 from trainer.recipe import load_recipe
 

@@ -5,7 +5,7 @@ the way is measured: the order, reading, rendering, padding, and the threads tha
 batches does nothing with them.
 
 The need is that of eight GPUs that take 34 ms a sequence. With BART-LS's large model no H200 is faster: a step has
-26.5 TFLOP of matrix products (``trainer.model.flops``), and large ones run at 780 TFLOP/s in bfloat16. Sequences
+26.5 TFLOP of matrix products (``trainer.metrics``), and large ones run at 780 TFLOP/s in bfloat16. Sequences
 a core-second are counted by the processor time of all threads, which hardly depends on what else the machine does.
 """
 

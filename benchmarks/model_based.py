@@ -30,7 +30,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.scorer.inference import pinned_threads
 from trainer.scorer.models import FoundModel
 from trainer.scorer.scorers import MaskedLMScorer

@@ -39,7 +39,7 @@ from objectives.api.examples import IGNORED
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, PAD
-from trainer.data.collate import collate
+from trainer.data.batch import collate
 from trainer.data.config import DataConfig
 from trainer.run.sources import open_source
 

@@ -37,8 +37,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Sinusoidal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Sinusoidal
 from trainer.scorer.inference import pinned_threads
 
 SYMBOLS, FILLERS = 8, 8

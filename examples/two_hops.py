@@ -40,7 +40,7 @@ from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets
 from trainer.model.seq2seq import Seq2Seq
 from trainer.scorer.inference import pinned_threads
 

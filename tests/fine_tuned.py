@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.artefacts import make_documents, make_pairs
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, TaskConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.recipe import Recipe
 from trainer.run.train import train
 

@@ -42,13 +42,13 @@ from tests.pipelines.engine.test_run import finished, job
 from tests.trainer.conversion.models import tiny_model, tokenizer_files
 from tests.vectors import make_vectors
 from trainer.checkpoint.files import find_fault
-from trainer.checkpoint.run_lock import read_record
+from trainer.checkpoint.run_files import read_record
 from trainer.checkpoint.selection import Selection
 from trainer.checkpoint.trained_model import find_trained
 from trainer.conversion.convert import convert
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
-from trainer.conversion.options import Conversion
+from trainer.options import Conversion
 
 FAST, SLOW = 12, 1000  # changes of each file
 

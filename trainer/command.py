@@ -1,4 +1,4 @@
-"""The commands about recipes: training, as ``farspan train`` or ``python -m trainer``, and printing recipes."""
+"""The commands about recipes: training and printing recipes."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Options of the commands about recipes."""
+"""Options of the commands about recipes and models."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from corpora.options import Flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Options of ``farspan train`` and ``python -m trainer``.
+    """Options of ``farspan train``.
 
     A run is the folder run.directory, with metrics.jsonl and checkpoints. The same command starts the run, resumes it
     after Ctrl-C, SIGTERM or a crash, and does nothing once all steps are done. Settings that affect the results must
@@ -29,7 +29,7 @@ class Training:
         farspan train tiny --set data.corpus=corpus --set data.objective.name=span --set data.objective.preset=bart_ls
         farspan train my/recipe.toml --set run.micro_batch_size=1 --set run.activation_checkpointing=layer
         farspan train bart_ls_base --estimate 50265
-        torchrun --nproc-per-node 8 -m trainer bart_ls_base --set data.corpus=corpus --set data.masks=masks
+        torchrun --nproc-per-node 8 -m pipelines train bart_ls_base --set data.corpus=corpus --set data.masks=masks
     """
 
     recipe: Annotated[str, Flag(positional=True)]
@@ -50,3 +50,57 @@ class Recipes:
     """
 
     recipe: Annotated[str | None, Flag(positional=True)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """Options of ``farspan convert``.
+
+    Attributes:
+        recipe: recipe whose model the source is adapted to, a name or a TOML file (default: no change).
+        assignments: overrides a key of the recipe, or of the model if there is none
+            (model.encoder.positions.count=4096).
+        masks: mask set whose special tokens are added to the model.
+        vocab_size: number of rows of the token table, instead of --masks.
+        tokenizer: the model's tokenizer, if its folder has none.
+        to: format to write.
+        checkpoint: checkpoint of a run: newest, best (by checkpoint.best of its recipe) or a step (default: newest).
+    """
+
+    recipe: Annotated[str | None, Flag(metavar="NAME")] = None
+    assignments: Annotated[tuple[str, ...], Flag(name="set", metavar="KEY=VALUE")] = ()
+    masks: Annotated[str | None, Flag(metavar="DIR")] = None
+    vocab_size: Annotated[int | None, Flag(metavar="N")] = None
+    tokenizer: Annotated[str | None, Flag(metavar="PATH")] = None
+    to: Literal["farspan", "huggingface"] = "farspan"
+    checkpoint: Annotated[str | None, Flag(metavar="WHICH")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """Arguments of ``farspan convert``.
+
+    With --recipe a short model is extended to the recipe's long model: positions are tiled, global projections copied,
+    and the output of pooled attention starts at zero. For inputs within the short model's length the long model has the
+    same logits. Widths, layers and all other parts must be equal; differences are listed.
+
+    With --masks the token table gets a row for each special token of the mask set. New rows are copies of the mask
+    token's row plus noise. Without --masks, missing tokens are added when training begins.
+
+    To continue training from the output: --set run.initial_model=FOLDER.
+
+    Attributes:
+        source: model folder of Hugging Face or farspan, or a run.
+        output: folder to create; it must not exist.
+        conversion: changes to the model.
+
+    Examples:
+        farspan convert bart-base bart-ls --recipe bart_ls_base --masks masks
+        farspan train bart_ls_base --set run.initial_model=bart-ls --set data.corpus=corpus --set data.masks=masks
+        farspan convert bart-base led --recipe led_base --set model.dropout=0.0
+        farspan convert run led-trained --tokenizer tokenizer --to huggingface
+    """
+
+    source: Annotated[str, Flag(positional=True)]
+    output: Annotated[str, Flag(positional=True)]
+    conversion: Conversion = Conversion()

@@ -11,8 +11,8 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.settings import override, parse
-from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.run_files import RECIPE, DamagedError, read_sealed
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage, StageConfig
 from trainer.data.prefetch import LoadingConfig

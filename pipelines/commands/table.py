@@ -110,7 +110,7 @@ COMMANDS = (
         "convert",
         "Convert a model from Hugging Face, a run or farspan to a farspan or Hugging Face folder.",
         "trainer.conversion.convert:command",
-        "Convert",
+        "trainer.options:Convert",
     ),
     _command(
         "train",

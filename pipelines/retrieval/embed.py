@@ -33,7 +33,7 @@ from pipelines.engine.paths import shard_paths
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder
 
 ROWS_PER_BATCH = 1024
 # maximum number of tokens decoded at once; a longer document is decoded alone

@@ -19,8 +19,15 @@ from torch import nn
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from pipelines.retrieval.options import EncoderOptions, Precision
-from trainer.scorer.encoder import Framing, described_model, load_framing, load_weights, position_count
-from trainer.scorer.encoder_files import EncoderFiles, find_encoder
+from trainer.scorer.encoder import (
+    EncoderFiles,
+    Framing,
+    described_model,
+    find_encoder,
+    load_framing,
+    load_weights,
+    position_count,
+)
 from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
 
 

@@ -12,7 +12,7 @@ from trainer.data.generator_masks import GeneratorMaskedCorpus, open_generator_m
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.scorer.generator import Generator
 
 SEED, LENGTH = 5, 128

@@ -12,7 +12,7 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.scorer.scorers import load_scorer
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import AdamW
 
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.config import CheckpointConfig
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.parallel.distributed import World
 
 IDENTITY = {"run": {"seed": 1}, "betas": (0.9, 0.98)}

@@ -1,4 +1,4 @@
-"""python -m trainer and farspan.train: what they hand to the run, and estimates, which read no data."""
+"""farspan train and farspan.train: what they hand to the run, and estimates, which read no data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from corpora.errors import FarspanError
-from trainer.__main__ import main
 from trainer.command import run_command, train
 from trainer.options import Training
 from trainer.recipe import load_recipe
@@ -16,13 +15,13 @@ from trainer.run.memory import Memory, Setting
 
 
 @pytest.mark.parametrize("rows", [0, -5])
-def test_no_token_rows_are_no_estimate(rows, capsys):
-    assert main(["tiny", "--estimate", str(rows)]) == 1
-    assert f"--estimate is {rows}; give the rows" in capsys.readouterr().err
+def test_no_token_rows_are_no_estimate(rows):
+    with pytest.raises(FarspanError, match=f"--estimate is {rows}; give the rows"):
+        run_command(Training(recipe="tiny", estimate=rows))
 
 
 def test_a_table_of_a_recipe_on_the_command_line(capsys):
-    assert main(["tiny", "--estimate", "8000"]) == 0
+    run_command(Training(recipe="tiny", estimate=8000))
     title, head, *rows = capsys.readouterr().out.splitlines()
     assert "8,000 token rows" in title
     assert head.split()[-1] == "total"
@@ -37,8 +36,11 @@ def test_a_table_of_a_recipe_on_the_command_line(capsys):
 
 
 def test_an_estimate_says_what_it_does_before_anything_slow():
-    code = "import sys\nsys.modules['torch'] = None\nfrom trainer.__main__ import main\nmain(sys.argv[1:])"
-    ended = subprocess.run([sys.executable, "-c", code, "tiny", "--estimate", "9"], capture_output=True, text=True)
+    code = (
+        "import sys\nsys.modules['torch'] = None\nfrom trainer.command import *\n"
+        "run_command(Training(recipe='tiny', estimate=9))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stderr.splitlines()[0].startswith("tiny: measures a step's memory")
     assert "torch" in ended.stderr.splitlines()[-1]  # which it loads next
 
@@ -52,7 +54,7 @@ def test_rows_of_an_estimate_are_printed_as_they_come(capsys, monkeypatch):
             yield Setting(world_size=number, mode="ddp", checkpointing="none"), Memory(1, 1, 1, 1, 1)
 
     monkeypatch.setattr("trainer.run.memory.memory_rows", rows)
-    assert main(["tiny", "--estimate", "8000"]) == 0
+    run_command(Training(recipe="tiny", estimate=8000))
     assert lines == [2, 1, 1]  # the two lines of the head, then one each
 
 

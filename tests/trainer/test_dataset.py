@@ -21,7 +21,7 @@ from objectives.api.special_tokens import PAD
 from tests.artefacts import make_corpus
 from tests.object_store import upload
 from tests.trainer.masked_folders import OPTIONS, SEED, make_folders
-from trainer.data.collate import collate
+from trainer.data.batch import collate
 from trainer.data.config import DataConfig
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.data.collate import collate
-from trainer.metrics import Counts, MetricsConfig, derive, perplexity
-from trainer.model.flops import forward_flops
+from trainer.data.batch import collate
+from trainer.metrics import Counts, MetricsConfig, derive, forward_flops, perplexity
 from trainer.model.patterns.window import Window
 
 

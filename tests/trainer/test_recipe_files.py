@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import FarspanError
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Sinusoidal
+from trainer.model.positions import Sinusoidal
 from trainer.recipe import load_recipe
 
 

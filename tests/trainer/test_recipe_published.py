@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from trainer.conversion.differences import TRAINING, differences
+from trainer.conversion.adapt import TRAINING, differences
 from trainer.conversion.family import family_of
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig

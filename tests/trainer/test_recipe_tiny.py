@@ -12,7 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.artefacts import make_corpus
 from trainer.conversion.convert import convert
-from trainer.conversion.options import Conversion
+from trainer.options import Conversion
 from trainer.recipe import load_recipe
 from trainer.recipe_files import packaged_recipes
 from trainer.run.sources import open_source

@@ -6,7 +6,7 @@ import numpy as np
 
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import SpecialTokens
-from trainer.checkpoint.config import CheckpointConfig
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -14,7 +14,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.recipe import Recipe

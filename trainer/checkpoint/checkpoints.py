@@ -23,7 +23,6 @@ from torch.optim import Optimizer
 
 from corpora.errors import FarspanError
 from corpora.storage.files import sweep
-from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.files import (
     FORMAT,
     MANIFEST,
@@ -41,9 +40,8 @@ from trainer.checkpoint.files import (
     step_of,
     sync_folder,
 )
-from trainer.checkpoint.run_files import write_sealed
-from trainer.checkpoint.run_lock import RunLock, read_record
-from trainer.checkpoint.selection import Selection, best_steps, write_best
+from trainer.checkpoint.run_files import RunLock, read_record, write_sealed
+from trainer.checkpoint.selection import CheckpointConfig, Selection, best_steps, write_best
 from trainer.checkpoint.state import (
     Tensors,
     check_fit,

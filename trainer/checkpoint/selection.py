@@ -1,8 +1,8 @@
-"""Selection of the best checkpoint: the evaluations of a run so far, kept in every checkpoint's manifest.
+"""The recipe's section on checkpoints, and the selection of the best one: the evaluations of a run so far.
 
-A run that is resumed from a checkpoint continues with the selection of that checkpoint, so it chooses what a run that
-was never interrupted chooses. ``best.json`` beside the checkpoints repeats the newest selection for people and scripts;
-farspan does not read it.
+Every checkpoint's manifest has the selection. A run that is resumed continues with that of its checkpoint, so it
+chooses what a run that was never interrupted chooses. ``best.json`` beside the checkpoints repeats the newest selection
+for people and scripts; farspan does not read it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,34 @@ from typing import Any
 from corpora.errors import FarspanError
 from trainer.checkpoint.files import checkpoints_in, read_manifest, step_of
 from trainer.checkpoint.run_files import DamagedError, write_sealed
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """Intervals of checkpoints, and the choice of those that are kept.
+
+    Attributes:
+        every: steps between checkpoints; the last step always has one.
+        keep: number of newest checkpoints to keep.
+        keep_every: also keep those whose step is a multiple of this; None for none.
+        asynchronous: write checkpoints while training continues.
+        best: metric of an evaluation, e.g. ``rouge/geometric_mean`` or ``held_out_loss``. An evaluation that improves
+            it writes a checkpoint, which is kept beside the newest until a better one is written. Losses and
+            perplexities are better if smaller, everything else if larger; of equal values the earlier is best.
+    """
+
+    every: int = 1000
+    keep: int = 3
+    keep_every: int | None = None
+    asynchronous: bool = True
+    best: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("every", "keep", "keep_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FarspanError(f"checkpoint.{name} is {value}; it must be at least 1")
+
 
 BEST = "best.json"
 _NEWEST, _BEST = "newest", "best"

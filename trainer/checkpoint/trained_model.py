@@ -24,7 +24,7 @@ from trainer.checkpoint.files import (
 from trainer.checkpoint.run_files import DamagedError
 from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.model.config import ModelConfig
-from trainer.model.joint import GENERATOR
+from trainer.model.masked_lm import GENERATOR
 
 
 class _Vocabulary(TypedDict):

@@ -1,24 +1,63 @@
 """Extension of a short model to a long one: reuse of its weights, and initialisation of new ones.
 
 For inputs within the short model's range (one block, half a window, less than one summary) the long model initially has
-the same logits. Learned global tokens are an exception: see ``adapt_globals``.
+the same logits. Learned global tokens are an exception: see ``sample_globals``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.conversion.adapt_globals import sample_globals
-from trainer.conversion.differences import TRAINING, differences
+from corpora.keyed import id_keys, make_key
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
-from trainer.model.positions.absolute import tile_positions
+from trainer.model.positions import tile_positions
+
+TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initialisation", "init_std")
+"""Fields that affect training only, not what a trained model computes."""
+
+
+def differences(
+    one: ModelConfig, other: ModelConfig, allowed: tuple[str, ...] = TRAINING
+) -> list[tuple[str, Any, Any]]:
+    """List every difference: dotted field, its value in ``one`` and in ``other``."""
+    ours, theirs = flat(one), flat(other)
+    return [
+        (name, ours.get(name), theirs.get(name))
+        for name in sorted(ours | theirs)
+        if ours.get(name) != theirs.get(name) and not any(fnmatchcase(name, pattern) for pattern in allowed)
+    ]
+
+
+def given(section: Any) -> Any:
+    """Convert a configuration to a recipe's form: dataclasses as tables, tuples as lists, without None values."""
+    if isinstance(section, ModelConfig):
+        return given(asdict(section))
+    if isinstance(section, Mapping):
+        return {name: given(value) for name, value in section.items() if value is not None}
+    return list(section) if isinstance(section, tuple) else section
+
+
+def flat(config: ModelConfig) -> dict[str, Any]:
+    """Map dotted fields to values, without None values but always with the width of heads."""
+    return dict(_leaves(given(config), "")) | {"heads.width": config.head_width}
+
+
+def _leaves(section: Mapping[str, Any], prefix: str) -> Any:
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
 
 _ADAPTABLE = (
     *TRAINING,
@@ -118,3 +157,35 @@ def _initialised(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: 
     if ".global_cross_attention.out." in name and source != name:
         return torch.zeros_like(drawn)
     return state[source].clone()
+
+
+def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int) -> Tensor:
+    """Sample rows of the token table without replacement, from all ids of the tokenizer except special tokens.
+
+    The adapted model (PEGASUS -> PEGASUS-X, arXiv:2208.04347) is not equivalent to the short one. A softmax gives every
+    key a weight above zero, and one of two opposite queries gives a key a score of at least 0, so no initial value of
+    the learned tokens is neutral. Attention gives a position ``(1 - p) short + p learned`` in every layer and head:
+    ``short`` is the short model's result, ``learned`` a mean of the learned tokens' values, and p the sum of their
+    weights, with equal scores G / (G + L): one half for 128 tokens and as many positions. Such a model must be trained
+    further before use, as PEGASUS-X was for 300,000 steps.
+
+    A row's rank in the draw depends only on its id and the seed, so a smaller sample is a prefix of a larger one.
+
+    Args:
+        table: token table, ``(V, d)``.
+        count: number of rows, G.
+        vocabulary: vocabulary of the table; rows after the tokenizer's ids may never have been trained.
+        seed: seed of the draw.
+
+    Returns:
+        ``(G, d)``, not scaled by sqrt(d), as the encoder expects.
+    """
+    special = set(vocabulary.special.ids.values())
+    rows = [row for row in range(vocabulary.tokenizer_size) if row not in special]
+    if count > len(rows):
+        raise FarspanError(
+            f"model.encoder.attention.global_tokens is {count}, but the token table has {len(rows)} text tokens "
+            f"to sample them from; choose at most {len(rows)}"
+        )
+    drawn = id_keys(make_key(seed, "learned global tokens"), map(str, rows))[:, 0].argsort(kind="stable")[:count]
+    return table[torch.tensor(rows)[torch.from_numpy(drawn)]]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from corpora.errors import FarspanError
 from trainer.conversion import families
-from trainer.conversion.differences import differences
+from trainer.conversion.adapt import differences
 from trainer.conversion.names import Tensors
 from trainer.model.config import ModelConfig
 

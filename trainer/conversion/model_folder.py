@@ -26,7 +26,7 @@ from corpora.storage.strict_json import StructureError, decode, parse_json
 from corpora.storage.temporary import temporary_name
 from trainer.checkpoint.files import Facts, check_file
 from trainer.checkpoint.run_files import DamagedError
-from trainer.conversion.differences import given
+from trainer.conversion.adapt import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig

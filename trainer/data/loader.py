@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.batch import Batch
-from trainer.data.collate import collate
+from trainer.data.batch import Batch, collate
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition

@@ -14,7 +14,7 @@ from torch import Tensor
 from trainer.generation.cross_cache import GRAIN, CrossCache
 from trainer.model.decoder import Crossing, DecoderLayer
 from trainer.model.layers.attention import SelfAttention
-from trainer.model.positions.rotary import rotate
+from trainer.model.positions import rotate
 from trainer.model.seq2seq import Seq2Seq
 
 Cross = Callable[[int, Crossing, Tensor], Tensor]

@@ -1,9 +1,18 @@
-"""The order of candidates: scores on a grid, ties by the lowest beam and id."""
+"""Candidates for the next token: constraints, draws, and their order.
+
+Scores lie on a grid; ties are decided by the lowest beam and id. Draws are keyed by the seed of the sample, so that
+they do not depend on the batch.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from corpora.keyed import make_key
+from trainer.generation.config import GenerationConfig
+from trainer.generation.sources import DecoderIds
 
 STEPS = 2.0**22
 """Steps of the grid per unit of log-probability.
@@ -58,3 +67,98 @@ def best_candidates(log_probs: Tensor, live: Tensor, count: int) -> tuple[Tensor
     totals, order = totals.sort(dim=1, descending=True, stable=True)
     order = order[:, :count]
     return totals[:, :count], order // each, ids.view(samples, -1).gather(1, order)
+
+
+def uniforms(seeds: np.ndarray, config: GenerationConfig) -> np.ndarray:
+    """Draw ``(n, max_tokens + 1)`` float64 in [0, 1), a row for each of the ``(n,)`` uint64 sample seeds."""
+    own = int.from_bytes(make_key(config.seed, "generation")[:8], "little")
+    rows = [
+        np.random.Generator(np.random.Philox(key=np.array([own, seed], np.uint64))).random(config.max_tokens + 1)
+        for seed in seeds.tolist()
+    ]
+    return np.stack(rows)
+
+
+def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor:
+    """Draw one token for each row, by inverting the cumulative distribution in the order of ids.
+
+    Args:
+        log_probs: ``(R, V)`` float64, minus infinity for forbidden tokens.
+        uniform: ``(R,)`` float64 in [0, 1).
+        config: temperature, top_k and top_p, applied in this order.
+
+    Returns:
+        ``(R,)`` int64.
+    """
+    # the best token is at 0, so that a low temperature cannot take all of them to minus infinity
+    scaled = (log_probs - log_probs.amax(1, keepdim=True)) / config.temperature
+    if config.top_k or config.top_p < 1:
+        count = min(config.top_k or scaled.shape[1], scaled.shape[1])
+        ids = best_tokens(log_probs, count)[1]
+        chosen = scaled.gather(1, ids)
+        shares = chosen.softmax(-1)
+        before = shares.cumsum(-1) - shares  # probability of all better tokens
+        chosen = chosen.masked_fill(before >= config.top_p, float("-inf"))
+        scaled = torch.full_like(scaled, float("-inf")).scatter(1, ids, chosen)
+    cumulative = scaled.softmax(-1).cumsum(-1)
+    threshold = uniform[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, threshold, right=True)[:, 0].clamp(max=scaled.shape[1] - 1)
+
+
+_NEVER = float("-inf")
+
+
+def constrain(
+    log_probs: Tensor, history: Tensor, positions: Tensor, step: int, config: GenerationConfig, ids: DecoderIds
+) -> Tensor:
+    """Set the log-probabilities of forbidden tokens to minus infinity; all others keep their value.
+
+    Args:
+        log_probs: ``(R, V)``.
+        history: ``(R, P)`` int64, decoder ids so far with the start; arbitrary after the position.
+        positions: ``(R,)`` int64, the position of each text's last token.
+        step: number of tokens generated so far.
+        config: the constraints.
+        ids: ids of the end and the padding.
+
+    Returns:
+        ``(R, V)``. If no token is allowed, the end is.
+    """
+    forced = config.first_tokens[step] if step < len(config.first_tokens) else None
+    if step >= config.max_tokens:
+        forced = ids.end
+    if forced is not None:
+        only = torch.full_like(log_probs, _NEVER)
+        only[:, forced] = log_probs[:, forced]
+        return only
+    ends = log_probs[:, ids.end].clone()
+    log_probs = log_probs.clone()
+    log_probs[:, ids.pad] = _NEVER
+    if step < config.min_tokens:
+        log_probs[:, ids.end] = _NEVER
+    if config.no_repeat_ngram:
+        log_probs = without_repeats(log_probs, history, positions, config.no_repeat_ngram)
+    if log_probs.shape[1] <= history.shape[1] + 2:  # so few tokens that all may be forbidden
+        nothing = (log_probs == _NEVER).all(1)
+        log_probs[:, ids.end] = torch.where(nothing, ends, log_probs[:, ids.end])
+    return log_probs
+
+
+def without_repeats(log_probs: Tensor, history: Tensor, positions: Tensor, size: int) -> Tensor:
+    """Forbid each token that would complete an n-gram of ``size`` tokens that its text already has.
+
+    Arguments and result as in ``constrain``.
+    """
+    before = size - 1
+    if history.shape[1] <= before:
+        return log_probs
+    places = torch.arange(before, device=history.device)
+    last = history.gather(1, (positions[:, None] - before + 1 + places).clamp(min=0))  # (R, n - 1)
+    windows = history.unfold(1, size, 1)  # (R, P - n + 1, n)
+    ends = torch.arange(before, history.shape[1], device=history.device)  # position of each window's last token
+    same = (windows[..., :before] == last[:, None]).all(-1)
+    same &= (ends <= positions[:, None]) & (positions[:, None] >= before - 1)
+    forbidden = torch.full_like(windows[..., -1], 0, dtype=log_probs.dtype).masked_fill(same, _NEVER)
+    # minimum, because a token is forbidden if any window forbids it
+    forbidden = forbidden.masked_fill(~same, float("inf"))
+    return log_probs.scatter_reduce(1, windows[..., -1], forbidden, "amin")

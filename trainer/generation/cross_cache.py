@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.generation.sources import Sources
+from trainer.model.context import sent
 from trainer.model.decoder import Crossing, DecoderLayer
-from trainer.model.host import sent
 from trainer.model.layers.attention import CrossAttention
 from trainer.model.seq2seq import Seq2Seq
 

@@ -6,10 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.generation.candidates import best_candidates, on_grid
+from trainer.generation.candidates import best_candidates, constrain, draw, on_grid
 from trainer.generation.config import GenerationConfig
-from trainer.generation.constraints import constrain
-from trainer.generation.sampling import draw
 from trainer.generation.sources import DecoderIds
 
 _NEVER = float("-inf")

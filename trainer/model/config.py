@@ -12,9 +12,7 @@ from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 
 @dataclass(frozen=True, kw_only=True)

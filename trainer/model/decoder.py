@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers.attention import CrossAttention, SelfAttention
-from trainer.model.layers.causal import Causal
+from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention
 from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
-from trainer.model.positions.relative import Buckets, RelativeBias
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, RelativeBias, Rotary
 
 
 class EncoderOutput(NamedTuple):

@@ -10,8 +10,7 @@ from trainer.model.context import Context
 from trainer.model.layers.pooled import PooledAttention
 from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
 from trainer.model.pattern import Pattern
-from trainer.model.positions.relative import Buckets, RelativeBias
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, RelativeBias, Rotary
 
 
 class EncoderLayer(nn.Module):

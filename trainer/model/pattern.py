@@ -10,8 +10,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from trainer.model.context import Context
-from trainer.model.kernels.plans import Rows
-from trainer.model.kernels.varlen import Plan
+from trainer.model.kernels.varlen import Plan, Rows
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig
 

@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.context import Context, make_context
+from trainer.model.context import Context, derived, make_context
 from trainer.model.decoder import Decoder, EncoderOutput
 from trainer.model.encoder import Encoder
-from trainer.model.host import derived
 from trainer.model.loss import (
     CROSS_ENTROPY,
     LossConfig,

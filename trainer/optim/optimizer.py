@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from corpora.errors import FarspanError
-from trainer.model.layers.projections import projections_in
+from trainer.model.layers.heads import projections_in
 from trainer.optim.adafactor import Adafactor
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest
 from objectives.api.special_tokens import END, PAD, SpecialTokens
+from trainer.conversion.convert import read_model
 from trainer.conversion.model_folder import Model, is_model_folder, weights_sha256
-from trainer.conversion.sources import read_model
 from trainer.model.build import make_model
 from trainer.model.seq2seq import Seq2Seq
 from trainer.recipe import Recipe, read_recipe

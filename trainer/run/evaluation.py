@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainer.data.batch import Batch
-from trainer.data.collate import collate
+from trainer.data.batch import Batch, collate
 from trainer.data.config import DataConfig, Source
 from trainer.metrics import perplexity
 from trainer.parallel.distributed import World

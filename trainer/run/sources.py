@@ -12,7 +12,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, Tools, equip, load_objective, objective_factory
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
-from trainer.data.collate import collate
+from trainer.data.batch import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows

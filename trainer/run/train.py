@@ -1,11 +1,16 @@
-"""A whole training run, from opening the data to the summary of the finished run."""
+"""A whole training run, from opening the data to the summary of the finished run; it stops on signals."""
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
 
 from rich.console import Console
 
@@ -22,18 +27,56 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
-from trainer.run.about import describe_start, keep_summary
 from trainer.run.display import Display, make_console, say
-from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut
-from trainer.run.logs import open_metrics
+from trainer.run.logs import Profile, describe_start, keep_summary, open_metrics
 from trainer.run.loop import Loop, stopped_early
-from trainer.run.profile import Profile
-from trainer.run.signals import Interruption
+from trainer.run.memory import dry_run
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
 from trainer.run.step import Trainer
 from trainer.run.units.choose import open_unit
 from trainer.run.units.unit import TrainUnit
+
+ECHO = 3.0
+"""Seconds within which a second signal counts as the same request; processes often receive a signal twice, directly and
+from their launcher."""
+
+
+class Interruption:
+    """Context in which the first SIGINT or SIGTERM only sets ``received``.
+
+    A signal at least ``ECHO`` seconds later has its usual effect. Outside the main thread, where Python cannot handle
+    signals, the context does nothing.
+
+    Attributes:
+        received: name of the first signal; None before it.
+    """
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._received_at = 0.0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received is None:
+            self.received, self._received_at = signal.Signals(number).name, time.monotonic()
+        elif time.monotonic() - self._received_at >= ECHO:
+            self._restore()
+            signal.raise_signal(number)
+
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.scorer.encoder import described_model, load_weights, position_count
-from trainer.scorer.encoder_files import EncoderFiles
+from trainer.scorer.encoder import EncoderFiles, described_model, load_weights, position_count
 
 _CURE = "give one that was saved as a masked language model (RobertaForMaskedLM, BertForMaskedLM, ...)"
 

@@ -20,8 +20,7 @@ from trainer.checkpoint.files import checkpoints_in
 from trainer.checkpoint.trained_model import TrainedModel, find_trained
 from trainer.conversion.model_folder import is_model_folder
 from trainer.model.masked_lm import MaskedLM
-from trainer.scorer.encoder import load_framing
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder, load_framing
 from trainer.scorer.masked_lm import described_positions, load_masked_lm
 
 _UNLIMITED = 2**31 - 1

@@ -1,4 +1,4 @@
-"""``farspan train`` and ``python -m trainer`` end with the same status and the same words."""
+"""The status and the last words of ``farspan train``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from tests.artefacts import make_corpus
-from trainer.__main__ import main
 from trainer.parallel.distributed import World
 from trainer.recipe_files import packaged_recipes
 from trainer.run.step import Trainer
@@ -29,16 +28,10 @@ def recipe(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture(params=["farspan train", "python -m trainer"])
-def train(request, run, capsys):
-    """(status, output, errors) of either command."""
-
-    def module(*arguments):
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return module if request.param == "python -m trainer" else lambda *arguments: run("train", *arguments)
+@pytest.fixture
+def train(run):
+    """(status, output, errors) of the command."""
+    return lambda *arguments: run("train", *arguments)
 
 
 def test_a_finished_run_is_status_0_and_so_is_one_with_nothing_left_to_do(train, recipe, tmp_path):

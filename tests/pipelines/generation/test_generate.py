@@ -31,10 +31,10 @@ from tests.artefacts import digests, edit_sealed, make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts, paired_recipe, train_quietly
 from tests.pipelines.integration.test_damaged_parents import flip
 from tests.trainer.distributed_ranks import on_ranks
-from trainer.checkpoint.config import CheckpointConfig
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.conversion.convert import convert
-from trainer.conversion.options import Conversion
 from trainer.model.patterns.full import Full
+from trainer.options import Conversion
 from trainer.parallel.distributed import World
 from trainer.prediction.opened import open_model
 from trainer.run_config import EvaluationConfig

@@ -16,9 +16,9 @@ from pipelines.inspect.verify import verify
 from tests.artefacts import make_corpus
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.conversion.convert import convert
-from trainer.conversion.options import Conversion
 from trainer.data.config import DataConfig, ObjectiveConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
+from trainer.options import Conversion
 from trainer.prediction.opened import open_model
 from trainer.recipe import read_recipe
 from trainer.run.train import train

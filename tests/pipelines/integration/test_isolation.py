@@ -78,14 +78,24 @@ def test_a_job_with_workers(hostile, tmp_path, engine):
 
 def test_training(hostile):
     done = subprocess.run(
-        [sys.executable, "-m", "trainer", "tiny", "--set", "data.objective.name=guest", "--set", "data.corpus=nowhere"],
+        [
+            sys.executable,
+            "-m",
+            "pipelines",
+            "train",
+            "tiny",
+            "--set",
+            "data.objective.name=guest",
+            "--set",
+            "data.corpus=nowhere",
+        ],
         cwd=hostile,
         env=without_search_path(),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("trainer: ")
+    assert done.stderr.startswith("farspan: ")
     assert not (hostile / "ran").exists(), (hostile / "ran").read_text()
 
 

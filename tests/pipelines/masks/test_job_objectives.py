@@ -36,7 +36,7 @@ from tests.artefacts import digests
 from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.run.sources import open_source
 from trainer.run.train import train
 from trainer.scorer.scorers import load_scorer

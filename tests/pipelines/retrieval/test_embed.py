@@ -29,7 +29,7 @@ from tests.artefacts import digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.pipelines.retrieval.texts import documents_of
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder
 
 BLOCK = 16  # the documents' rows per batch
 

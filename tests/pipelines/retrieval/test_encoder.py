@@ -16,7 +16,7 @@ from corpora.storage.ragged import Ragged
 from pipelines.retrieval.encoder import Encoder, resolve
 from pipelines.retrieval.options import EncoderOptions
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder
 
 TEXTS = [
     "Berlin is the capital and largest city of Germany.",

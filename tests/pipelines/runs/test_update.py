@@ -16,7 +16,7 @@ from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.loader import Loader
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.recipe import Recipe
 from trainer.run.sources import open_stages
 

@@ -22,7 +22,7 @@ from tests.neighbours import make_neighbours
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
 from trainer.data.config import DataConfig, SourceConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 _TALES = [
     "The lighthouse of Port Ostra stood dark for eleven winters. Mira Valen climbed its stairs every evening with a "

@@ -16,8 +16,8 @@ import trainer.checkpoint.checkpoints
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.files import newest_first
+from trainer.checkpoint.selection import CheckpointConfig
 from trainer.checkpoint.state import load_tensors, optimizer_tensors, shards_of
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.parallel.distributed import World

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from corpora.errors import FarspanError
-from trainer.checkpoint.run_lock import RunLock, read_record
+from trainer.checkpoint.run_files import RunLock, read_record
 
 
 def test_a_second_process_is_kept_out_until_the_first_releases(tmp_path):

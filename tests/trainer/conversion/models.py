@@ -15,7 +15,7 @@ from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 WORDS = [f"w{number}" for number in range(20)]
 OWNED = {"<s>": 0, "<pad>": 1, "</s>": 2}

@@ -20,8 +20,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned, Sinusoidal
 from trainer.recipe import load_recipe
 
 SHORT = 8

@@ -9,7 +9,7 @@ import torch
 
 from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
-from trainer.conversion.adapt_globals import sample_globals
+from trainer.conversion.adapt import sample_globals
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -19,7 +19,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.positions.absolute import Sinusoidal
+from trainer.model.positions import Sinusoidal
 
 VOCAB, EXTRA, SIZE = 31, 4, 12
 KNOWN = Vocabulary(SpecialTokens({"<pad>": 0, "<bos>": 2, "<eos>": 1}, VOCAB), tokenizer_size=VOCAB)

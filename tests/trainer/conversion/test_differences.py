@@ -8,9 +8,9 @@ import pytest
 
 from corpora.settings import parse
 from tests.trainer.conversion.models import tiny_config
-from trainer.conversion.differences import TRAINING, differences, flat, given
+from trainer.conversion.adapt import TRAINING, differences, flat, given
 from trainer.model.config import ModelConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.recipe import load_recipe
 from trainer.recipe_files import packaged_recipes
 

@@ -13,7 +13,7 @@ from trainer.conversion.hugging_face import write_hugging_face
 from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.recipe import load_recipe
 
 

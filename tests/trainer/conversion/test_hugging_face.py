@@ -16,7 +16,7 @@ from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions import Learned, Sinusoidal
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.flags import add_flags
 from corpora.settings import make
-from trainer.conversion.options import Conversion, Convert
+from trainer.options import Conversion, Convert
 
 
 def typed(line: str) -> Convert:

@@ -16,10 +16,9 @@ from corpora.errors import FarspanError
 from tests.trainer.conversion.models import tiny_model, tokenizer_files
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.run_files import keep_recipe
-from trainer.conversion.convert import check_initial_model
+from trainer.conversion.convert import check_initial_model, model_config, model_sha256, read_model
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import write_model_folder
-from trainer.conversion.sources import model_config, model_sha256, read_model
 from trainer.run.train import train
 
 

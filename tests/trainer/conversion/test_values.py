@@ -7,7 +7,7 @@ import torch
 from transformers.activations import ACT2FN
 
 from corpora.errors import FarspanError
-from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.conversion.names import read_activation, require, token_ids, write_activation
 from trainer.model.layers.sublayers import ACTIVATIONS
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
 from tests.trainer.toy import SPECIAL, ToySource
-from trainer.data.collate import collate
+from trainer.data.batch import collate
 from trainer.data.config import DataConfig
 
 DATA = DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4)

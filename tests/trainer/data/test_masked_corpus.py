@@ -24,7 +24,7 @@ from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.run.sources import open_source
 from trainer.run.train import train
 

@@ -24,9 +24,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 LENGTHS, TEXT, BEAMS = [17, 3, 32], 21, 3
 PLAIN = tiny_config(positions=64)

@@ -8,8 +8,8 @@ import torch
 
 from corpora.storage.ragged import Ragged
 from tests.trainer.generation.models import IDS, model_of, ragged
+from trainer.generation.candidates import constrain, without_repeats
 from trainer.generation.config import GenerationConfig
-from trainer.generation.constraints import constrain, without_repeats
 from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds
 

@@ -21,8 +21,7 @@ from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned
 
 POOLED = (Block(8), Pooling(1, 6, 4, 3))
 ENCODERS = [*((pattern, None) for pattern in PATTERNS), POOLED]

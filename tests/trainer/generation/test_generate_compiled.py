@@ -15,7 +15,7 @@ from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 EXTRA = replace(
     tiny_config(EncoderConfig(layers=2, positions=Learned(64), attention=Staggered(8, 3))),

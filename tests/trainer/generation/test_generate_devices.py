@@ -13,18 +13,16 @@ from corpora.storage.ragged import Ragged
 from tests.trainer.conversion.models import tiny_config
 from tests.trainer.generation.models import IDS, model_of, ragged
 from trainer.generation.cached_decoder import CachedDecoder
+from trainer.generation.candidates import uniforms
 from trainer.generation.config import GenerationConfig
 from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.generation.generate import generate
-from trainer.generation.sampling import uniforms
 from trainer.generation.texts import Texts
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.local import Local
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 PROMPTS = Ragged.from_rows([[], [5, 6, 7], [4]], np.int32)
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.trainer.generation.models import IDS, model_of, ragged
+from trainer.generation.candidates import draw, uniforms
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
-from trainer.generation.sampling import draw, uniforms
 
 SHARES = np.array([0.4, 0.05, 0.3, 0.0, 0.15, 0.1])
 

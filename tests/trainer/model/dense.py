@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainer.model.context import make_context
 from trainer.model.pattern import Pattern
-from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions import Buckets, RelativeBias
 
 HEADS, WIDTH = 2, 8  # H and D
 

@@ -13,7 +13,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets
 
 WIDTH, HEADS, HEAD_WIDTH, INNER, VOCAB = 64, 5, 24, 160, 300
 CONFIG = ModelConfig(

@@ -7,16 +7,15 @@ import math
 import pytest
 
 from corpora.errors import FarspanError
+from trainer.metrics import forward_flops
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.flops import forward_flops
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned, Sinusoidal
 
 ENCODER = EncoderConfig(layers=2, positions=Learned(8))
 

@@ -10,13 +10,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.flops import forward_flops
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.positions.absolute import Sinusoidal
+from trainer.model.positions import Sinusoidal
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
 

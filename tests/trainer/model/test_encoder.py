@@ -17,8 +17,7 @@ from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned
 
 VOCAB, WIDTH = 50, 16
 

@@ -6,15 +6,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
-from trainer.model.flops import forward_flops
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned
 
 VOCAB, LENGTH, WIDTH, INNER = 29, 19, 16, 24
 

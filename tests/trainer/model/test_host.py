@@ -14,7 +14,7 @@ from tests.trainer.model.dense import cut, right_padded
 from trainer.data.batch import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.host import on_host, sent
+from trainer.model.context import on_host, sent
 from trainer.model.kernels import choose, varlen
 from trainer.model.kernels.chunks import Inputs
 from trainer.model.layers.heads import HeadsConfig
@@ -28,8 +28,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned
 
 META = torch.device("meta")
 

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from objectives.api.examples import IGNORED
 from tests.trainer.toy import toy_recipe
 from trainer.model.build import build_model
-from trainer.model.joint import JointModel
 from trainer.model.loss import CHUNK, LossConfig
-from trainer.model.masked_lm import MaskedLM
+from trainer.model.masked_lm import JointModel, MaskedLM
 
 VOCAB, WEIGHT = 30, 0.4
 
@@ -71,7 +70,7 @@ def test_names_of_parameters_are_those_of_the_parts(parts):
 
 @pytest.mark.parametrize("chunk", [1, 5, CHUNK])
 def test_scores_are_the_losses_of_the_asked_tokens(parts, batch, chunk, monkeypatch):
-    monkeypatch.setattr("trainer.model.joint.CHUNK", chunk)
+    monkeypatch.setattr("trainer.model.masked_lm.CHUNK", chunk)
     model, generator = parts
     assert isinstance(generator, MaskedLM)
     ids, real, labels = (batch[f"candidate_{name}"] for name in ("ids", "padding_mask", "labels"))

@@ -9,7 +9,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 CONFIG = ModelConfig(
     width=16, heads=HeadsConfig(count=4), feed_forward=FeedForwardConfig(width=32), dropout=0.0, init_std=0.3,

@@ -13,10 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from trainer.model import context as batch_context
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, Globals
-from trainer.model.kernels import chunks, flex, remember
+from trainer.model.kernels import chunks, flex
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
@@ -29,9 +30,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 
 BATCH, SOURCE, TARGET, VOCAB = 2, 300, 7, 50
@@ -54,7 +53,7 @@ built_with_cuda = pytest.mark.skipif(not torch.backends.cuda.is_built(), reason=
 @pytest.fixture
 def fake(monkeypatch):
     """A fake mode, whose tensors no cache outlives, and kernels that are not compiled."""
-    monkeypatch.setattr(remember, "_made", WeakTensorKeyDictionary())
+    monkeypatch.setattr(batch_context, "_made", WeakTensorKeyDictionary())
     monkeypatch.setattr(flex, "_compiled", lambda: flex.flex_attention)
     flex.tiles_of.cache_clear()
     with FakeTensorMode() as mode:

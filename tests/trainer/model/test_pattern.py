@@ -13,10 +13,10 @@ from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.context import make_context
-from trainer.model.kernels.plans import rows_of
+from trainer.model.kernels.varlen import rows_of
 from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.pattern import Pattern
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 PATTERNS = get_args(get_type_hints(EncoderConfig)["attention"])
 

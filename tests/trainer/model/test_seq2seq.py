@@ -18,7 +18,7 @@ from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.wrapping import apply_activation_checkpointing
 

@@ -19,7 +19,7 @@ from tests.trainer.distributed_ranks import on_ranks
 from trainer.checkpoint.state import optimizer_tensors, restore_optimizer, write_tensors
 from trainer.conversion.families import t5
 from trainer.conversion.names import load_state
-from trainer.model.layers.projections import Projections
+from trainer.model.layers.heads import Projections
 from trainer.optim.adafactor import Adafactor
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.parallel.distributed import World

@@ -6,7 +6,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from pipelines import cli
-from trainer import __main__
 from trainer.parallel.reports import is_reporter, raised_alike
 
 
@@ -34,25 +33,20 @@ def test_the_first_process_of_a_machine_reports_for_all(alike, environment, repo
     assert is_reporter(raised(alike), environment) == reported
 
 
-def module(arguments):
-    return __main__.main(arguments)
-
-
 def command(arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main(["train", *arguments])
     return ended.value.code
 
 
-@pytest.mark.parametrize("run", [module, command])
 @pytest.mark.parametrize("words", [["tine"], ["tiny", "--set", "run.stepz=1"], ["tiny", "--fast"]])
-def test_under_torchrun_a_wrong_command_is_one_line(monkeypatch, capsys, run, words):
+def test_under_torchrun_a_wrong_command_is_one_line(monkeypatch, capsys, words):
     """Every process ends with the same status; only the first one says why."""
     monkeypatch.setattr(cli, "leave", lambda status: (_ for _ in ()).throw(SystemExit(status)))
     said = []
     for rank in ("0", "1"):
         for name in ("RANK", "LOCAL_RANK"):
             monkeypatch.setenv(name, rank)
-        assert run(words) == 1
+        assert command(words) == 1
         said.append(capsys.readouterr().err.splitlines())
     assert [len(lines) for lines in said] == [1, 0]

@@ -26,8 +26,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned
 from trainer.parallel.wrapping import ParallelConfig, apply_activation_checkpointing, apply_compile
 from trainer.run.train import train
 

@@ -5,7 +5,7 @@ import pytest
 
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import SpecialTokens
-from trainer.prediction.batches import make_batches
+from trainer.prediction.predictor import make_batches
 
 SPECIAL = SpecialTokens({"<pad>": 0, "<eos>": 1}, 9)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from trainer.model.build import build_model
-from trainer.model.joint import JointModel
+from trainer.model.masked_lm import JointModel
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.model.build import build_model
-from trainer.run.about import model_summary
-from trainer.run.logs import read_lines
+from trainer.run.logs import model_summary, read_lines
 from trainer.run.train import train
 
 

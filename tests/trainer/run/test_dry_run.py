@@ -14,7 +14,7 @@ from trainer.model.build import build_model
 from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.distributed import World
-from trainer.run.dry_run import dry_run
+from trainer.run.memory import dry_run
 from trainer.run.units.masked_lm import MaskedLMUnit
 from trainer.run.units.seq2seq import Seq2SeqUnit
 

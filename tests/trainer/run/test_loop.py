@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from tests.trainer.left_behind import metrics_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.selection import find_checkpoint
-from trainer.conversion.sources import read_model
+from trainer.conversion.convert import read_model
 from trainer.run import train as training
 from trainer.run.units.seq2seq import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from trainer.run import signals
-from trainer.run.signals import ECHO, Interruption
+from trainer.run import train as signals
+from trainer.run.train import ECHO, Interruption
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
-from trainer.run.skipped import SkippedUpdates
+from trainer.run.loop import SkippedUpdates
 
 SAMPLES = [{"number": number, "sequence_id": f"{number:032x}"} for number in range(6)]
 

@@ -29,7 +29,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskC
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train
 from trainer.run_config import EvaluationConfig

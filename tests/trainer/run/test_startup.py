@@ -21,7 +21,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.data.prefetch import LoadingConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.startup import check_shards

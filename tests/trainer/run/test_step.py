@@ -16,7 +16,7 @@ from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.distributed import World
-from trainer.run.skipped import SkippedUpdates
+from trainer.run.loop import SkippedUpdates
 from trainer.run.step import Trainer
 from trainer.run.units.seq2seq import Seq2SeqUnit
 

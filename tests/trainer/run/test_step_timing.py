@@ -12,7 +12,7 @@ from trainer.model.build import build_model
 from trainer.parallel import device
 from trainer.parallel.distributed import World
 from trainer.run import step
-from trainer.run.skipped import SkippedUpdates
+from trainer.run.loop import SkippedUpdates
 from trainer.run.step import Trainer
 from trainer.run.units.seq2seq import Seq2SeqUnit
 

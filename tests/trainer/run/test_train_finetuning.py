@@ -18,7 +18,7 @@ from tests.trainer.run.test_train_ranks import DDP, FSDP, losses, stopped_run
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.model.loss import LossConfig, R3FConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.run.step import Trainer
 from trainer.run.train import train

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.object_store import upload
 from tests.trainer.run.test_startup import recipe_on
-from trainer.conversion.sources import read_model
+from trainer.conversion.convert import read_model
 from trainer.data.prefetch import LoadingConfig
 from trainer.run.train import train
 
@@ -70,7 +70,7 @@ def test_two_ranks_of_torchrun_share_one_cache_and_learn_what_they_learn_from_lo
             'objective = { name = "span" }\n[loading]\ncache_gib = 0.01\n'
         )
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        command += ["-m", "trainer", str(recipe)]
+        command += ["-m", "pipelines", "train", str(recipe)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()

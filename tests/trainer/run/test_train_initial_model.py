@@ -17,14 +17,13 @@ from objectives.api.special_tokens import SpecialTokens
 from tests.artefacts import make_corpus, make_documents, make_pairs, small_tokenizer
 from tests.trainer.conversion.models import tiny_model
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.conversion.convert import convert
+from trainer.conversion.convert import convert, read_model
 from trainer.conversion.model_folder import write_model_folder
-from trainer.conversion.options import Conversion
-from trainer.conversion.sources import read_model
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.config import DataConfig, ObjectiveConfig, TaskConfig
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
+from trainer.options import Conversion
 from trainer.run.train import train
 
 KNOWN = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, ["<mask>"])  # the data has a sentinel instead

@@ -21,7 +21,7 @@ from tests.trainer.distributed_ranks import on_ranks, start_ranks
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.step import Trainer
@@ -200,7 +200,7 @@ def test_under_torchrun_a_signal_is_a_checkpoint_and_the_same_command_goes_on(tm
         f"[data]\nsource_length = 512\ntarget_length = 256\n{tables}\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "trainer", str(recipe)]
+    command += ["-m", "pipelines", "train", str(recipe)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     said = tmp_path / "said"
     for start in range(2):

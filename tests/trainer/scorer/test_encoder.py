@@ -14,8 +14,7 @@ from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 
 from corpora.errors import FarspanError
 from tests.tiny_encoder import make_encoder
-from trainer.scorer.encoder import described_model, load_framing, load_weights, position_count
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import described_model, find_encoder, load_framing, load_weights, position_count
 
 
 @pytest.fixture(scope="module")

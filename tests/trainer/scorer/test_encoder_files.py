@@ -8,7 +8,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from tests.tiny_encoder import make_encoder
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder
 
 
 @pytest.fixture(scope="module")

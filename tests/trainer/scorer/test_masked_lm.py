@@ -10,7 +10,7 @@ from corpora.errors import FarspanError
 from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import ARCHITECTURES, make_masked_lm
 from tests.trainer.masked_lm_runs import masked_rows, scorer_of
-from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.encoder import find_encoder
 from trainer.scorer.masked_lm import described_positions, load_masked_lm
 
 

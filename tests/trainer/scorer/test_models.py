@@ -27,7 +27,7 @@ from trainer.checkpoint.state import load_tensors
 from trainer.conversion.model_folder import write_model_folder
 from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.masked_lm import MaskedLM
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.run.train import train
 from trainer.scorer.scorers import load_scorer
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.conversion.names import Tensors, expand
-from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bart",)
 PATTERNS = ("full",)

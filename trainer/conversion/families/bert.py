@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.conversion.names import Tensors, expand
-from trainer.conversion.values import read_activation, require
+from trainer.conversion.names import Tensors, expand, read_activation, require
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bert",)
 PATTERNS: tuple[str, ...] = ()

@@ -8,13 +8,12 @@ from typing import Any
 
 from trainer.conversion.families.bart import layer_modules
 from trainer.conversion.families.bert import encoder_names, read_encoder
-from trainer.conversion.names import Tensors, expand
-from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 MODEL_TYPES = ("longformer", "led")
 PATTERNS = ("window",)

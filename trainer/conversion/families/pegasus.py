@@ -7,14 +7,13 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from trainer.conversion.families.bart import layer_modules
-from trainer.conversion.names import Tensors, expand
-from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.positions.absolute import Sinusoidal
+from trainer.model.positions import Sinusoidal
 
 MODEL_TYPES = ("pegasus", "pegasus_x")
 PATTERNS = ("staggered",)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainer.conversion.families.bert import encoder_names, read_encoder
-from trainer.conversion.names import Tensors, expand
-from trainer.conversion.values import require
+from trainer.conversion.names import Tensors, expand, require
 from trainer.model.config import ModelConfig
 
 MODEL_TYPES = ("roberta",)

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
-from trainer.conversion.names import Tensors
-from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Tensors, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets
 
 MODEL_TYPES = ("t5", "longt5")
 PATTERNS = ("local", "tglobal")

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from trainer.model.context import Context
-from trainer.model.kernels import flex, plans, varlen
-from trainer.model.kernels.remember import remembered
+from trainer.model.context import Context, remembered
+from trainer.model.kernels import flex, varlen
 from trainer.model.pattern import Pattern
 
 _forced = False
@@ -82,11 +81,11 @@ def attend_across(
     batch, sizes = len(q), (q.shape[1], k.shape[1])
 
     def made() -> varlen.Plan:
-        sides = (plans.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
+        sides = (varlen.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
         of_queries, of_keys = sides
         if of_queries.document.device != of_keys.document.device:  # one of them is made on the device
             of_queries, of_keys = (side._replace(document=side.document.to(q.device)) for side in (of_queries, of_keys))
-        return plans.across(of_queries, of_keys).on(q.device)
+        return varlen.across(of_queries, of_keys).on(q.device)
 
     plan = remembered((queries.padding_mask, queries.segments, keys.padding_mask, keys.segments), (batch, *sizes), made)
     return varlen.attend(plan, q, k, v, scale)
@@ -118,7 +117,7 @@ def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | 
     key = (pattern, batch, length)
 
     def made() -> varlen.Plan | None:
-        plan = pattern.plan(plans.rows_of(context, batch, length, q.device))
+        plan = pattern.plan(varlen.rows_of(context, batch, length, q.device))
         return plan and plan.on(q.device)
 
     return remembered((padding_mask, segments), key, made)

@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from trainer.model.context import Context
-from trainer.model.kernels.remember import remembered
+from trainer.model.context import Context, remembered
 from trainer.model.kernels.saved_results import saved_result
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 

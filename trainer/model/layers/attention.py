@@ -1,19 +1,23 @@
-"""Scaled dot-product attention with defined results at padding, and the self- and cross-attention layers built on it.
+"""Scaled dot-product attention with defined results at padding, and the attention layers built on it.
 
 Tensors with heads are ``(B, L, H, D)``: batch, positions, heads, head width.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.model.context import Context
 from trainer.model.kernels.choose import attend_across, attend_within
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.projections import Projections
+from trainer.model.layers.heads import HeadsConfig, Projections
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
-from trainer.model.positions.rotary import rotate
+from trainer.model.positions import rotate
 
 
 def attend(
@@ -121,3 +125,35 @@ class CrossAttention(nn.Module):
         if mixed is None:
             mixed = attend(q, k, v, visible(padding_mask, None, None), dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
+
+
+@dataclass(frozen=True)
+class Causal(Pattern):
+    """Position i attends to positions up to i.
+
+    Padding is on the right, where no earlier position attends to it, so it needs no mask.
+    """
+
+    pattern: Literal["causal"] = "causal"
+
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
+    ) -> Tensor:
+        if not context.biases:
+            return attend(q, k, v, dropout=dropout, causal=True, scale=scale)
+        places = torch.arange(q.shape[1], device=q.device)
+        seen = self.mask_mod(places[:, None], places, q.shape[1])[None]
+        return attend(q, k, v, seen, *context.biases, dropout=dropout, scale=scale)
+
+    def offsets(self, length: int) -> tuple[Tensor, ...]:
+        positions = torch.arange(length)
+        return (positions - positions[:, None],)  # (L, L)
+
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+        return key <= query
+
+    def flops(self, length: int, width: int) -> int:
+        return 2 * length * (length + 1) * width

@@ -14,12 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.context import Context
-from trainer.model.host import derived
+from trainer.model.context import Context, derived
 from trainer.model.kernels.choose import attend_across
 from trainer.model.layers.attention import attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.projections import Projections
+from trainer.model.layers.heads import HeadsConfig, Projections
 
 Length = TypeVar("Length", int, Tensor)
 

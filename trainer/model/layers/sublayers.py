@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.positions.absolute import Learned, LearnedPositions, Sinusoidal, SinusoidalPositions
+from trainer.model.positions import Learned, LearnedPositions, Sinusoidal, SinusoidalPositions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

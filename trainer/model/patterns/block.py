@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.kernels import plans
+from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
 from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
@@ -66,8 +66,8 @@ class Block(Pattern):
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return query // self.size == key // self.size
 
-    def plan(self, rows: plans.Rows) -> Plan:
-        return plans.blocks(rows, self.size)
+    def plan(self, rows: varlen.Rows) -> Plan:
+        return varlen.blocks(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         blocks, rest = divmod(length, self.size)

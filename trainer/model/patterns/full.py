@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.kernels import plans
+from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
 from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
@@ -39,8 +39,8 @@ class Full(Pattern):
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return torch.ones_like(query + key, dtype=torch.bool)
 
-    def plan(self, rows: plans.Rows) -> Plan:
-        return plans.across(rows, rows)
+    def plan(self, rows: varlen.Rows) -> Plan:
+        return varlen.across(rows, rows)
 
     def flops(self, length: int, width: int) -> int:
         return 4 * length * length * width

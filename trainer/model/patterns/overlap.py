@@ -11,7 +11,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.kernels import plans
+from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
 from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
@@ -99,8 +99,8 @@ class Overlap(Pattern):
         start, half = query // self.size * self.size, self.size // 2
         return (start - half <= key) & (key < start + self.size + half)
 
-    def plan(self, rows: plans.Rows) -> Plan:
-        return plans.overlapping(rows, self.size)
+    def plan(self, rows: varlen.Rows) -> Plan:
+        return varlen.overlapping(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         pairs, half = 0, self.size // 2

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.kernels import plans
+from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
 from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
@@ -119,9 +119,9 @@ class Staggered(Pattern):
         same_block = (query - extra + shift) // self.size == (key - extra + shift) // self.size
         return (query < extra) | (key < extra) | same_block
 
-    def plan(self, rows: plans.Rows) -> Plan:
+    def plan(self, rows: varlen.Rows) -> Plan:
         shift = self.size // 2 if self.shifted else 0
-        return plans.with_global_tokens(rows, self.size, shift, self.global_tokens)
+        return varlen.with_global_tokens(rows, self.size, shift, self.global_tokens)
 
     def flops(self, length: int, width: int) -> int:
         pairs = self.global_tokens * (self.global_tokens + 2 * length)

@@ -19,7 +19,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig, make_norm
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 from trainer.model.patterns.local import MOST_POSITIONS, band_pairs, near_bias
-from trainer.model.positions.rotary import rotate
+from trainer.model.positions import rotate
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from trainer.model.context import Context, Globals
 from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.projections import Projections
+from trainer.model.layers.heads import HeadsConfig, Projections
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
-from trainer.model.positions.rotary import rotate
+from trainer.model.positions import rotate
 
 
 class _Part(NamedTuple):

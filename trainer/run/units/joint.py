@@ -21,18 +21,15 @@ from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from trainer.checkpoint.trained_model import vocabulary_of
 from trainer.choices import Precision
-from trainer.data.batch import Batch, Batches
-from trainer.data.collate import collate
+from trainer.data.batch import Batch, Batches, collate
 from trainer.data.config import Source
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture, Part
 from trainer.generator_config import GeneratorConfig
-from trainer.metrics import Counts
-from trainer.model.flops import batch_flops
-from trainer.model.joint import JointModel
-from trainer.model.masked_lm import MaskedLM
+from trainer.metrics import Counts, batch_flops
+from trainer.model.masked_lm import JointModel, MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe

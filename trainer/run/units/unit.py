@@ -22,8 +22,7 @@ from torch.optim import Optimizer
 from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
 from trainer.checkpoint.trained_model import vocabulary_of
-from trainer.conversion.convert import initial_model
-from trainer.conversion.sources import model_sha256
+from trainer.conversion.convert import initial_model, model_sha256
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.batch import Batch, Batches
 from trainer.data.config import DataConfig, Source

@@ -23,15 +23,14 @@ from tests.trainer.generation.models import greedy
 from trainer.conversion.convert import convert
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
-from trainer.conversion.options import Conversion
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned, Sinusoidal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets, Learned, Sinusoidal
+from trainer.options import Conversion
 
 TEXT = "three one four one five nine two six five three five eight nine seven"
 EDGES = ("<bos>", "<eos>")

@@ -9,7 +9,7 @@ from corpora.storage.manifest_file import manifest_sha256
 from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe
-from trainer.conversion.export.training_card import training_section
+from trainer.conversion.export.files import training_section
 from trainer.data.config import ObjectiveConfig
 
 

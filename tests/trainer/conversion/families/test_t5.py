@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from tests.trainer.conversion.models import loaded, tiny_model
 from tests.trainer.conversion.oracle import VOCAB, assert_same_seq2seq, disturbed, text
 from tests.trainer.generation.models import greedy
-from trainer.conversion.differences import differences
+from trainer.conversion.adapt import differences
 from trainer.conversion.families import t5
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.names import load_state, save_state
@@ -25,7 +25,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.positions.relative import Buckets
+from trainer.model.positions import Buckets
 
 SIZES = {
     "vocab_size": VOCAB,

@@ -20,7 +20,7 @@ from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 
 REAL = right_padded([10, 3], 10)
 

@@ -14,7 +14,7 @@ from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions import Buckets, RelativeBias
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 

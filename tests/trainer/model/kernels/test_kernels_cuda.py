@@ -8,8 +8,7 @@ import torch
 from tests.trainer.model.dense import cut, right_padded
 from trainer.model.context import make_context
 from trainer.model.kernels.choose import attend_within, fused, reference_only
-from trainer.model.layers.attention import CrossAttention
-from trainer.model.layers.causal import Causal
+from trainer.model.layers.attention import Causal, CrossAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
@@ -19,7 +18,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions import Buckets, RelativeBias
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from tests.trainer.model.kernels.emulation import loop
 from trainer.model.context import make_context
-from trainer.model.kernels import plans, varlen
-from trainer.model.kernels.plans import rows_of
+from trainer.model.kernels import varlen
+from trainer.model.kernels.varlen import rows_of
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
@@ -101,8 +101,8 @@ def test_across_sees_the_real_keys_of_the_row(lengths, targets, padded_queries):
     real, batch = right_padded(lengths, 9), len(lengths)
     query_real = right_padded([min(n, targets) for n in lengths], targets) if padded_queries else None
     cpu = torch.device("cpu")
-    queries = plans.rows_of(make_context(query_real), batch, targets, cpu)
-    plan = plans.across(queries, plans.rows_of(make_context(real), batch, 9, cpu))
+    queries = varlen.rows_of(make_context(query_real), batch, targets, cpu)
+    plan = varlen.across(queries, varlen.rows_of(make_context(real), batch, 9, cpu))
     asked = torch.ones(batch, targets, dtype=torch.bool) if query_real is None else query_real
     expected = torch.block_diag(*(asked[:, :, None] & real[:, None]).long())
     assert torch.equal(pairs(plan, batch * targets, batch * 9), expected)

@@ -12,7 +12,7 @@ from trainer.model.kernels import choose, flex
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.window import Window
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.parallel.wrapping import apply_activation_checkpointing
 
 REAL = right_padded([10, 3], 10)

@@ -12,10 +12,10 @@ from tests.trainer.model.dense import (
     dense_mask,
 )
 from trainer.model.context import Context
-from trainer.model.layers.causal import Causal
+from trainer.model.layers.attention import Causal
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig
-from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions import Buckets, RelativeBias
 
 
 @pytest.mark.parametrize("length", [1, 7])

@@ -21,8 +21,7 @@ from trainer.model.layers.sublayers import (
     make_last_norm,
     make_norm,
 )
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.rotary import Rotary
+from trainer.model.positions import Learned, Rotary
 
 
 @pytest.mark.parametrize(

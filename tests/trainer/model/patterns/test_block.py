@@ -20,7 +20,7 @@ from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
-from trainer.model.positions.absolute import Learned, tile_positions
+from trainer.model.positions import Learned, tile_positions
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,7 @@ from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, righ
 from trainer.model.context import Context, make_context
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
-from trainer.model.positions.rotary import Rotary, rotate
+from trainer.model.positions import Rotary, rotate
 
 D = HEADS * WIDTH
 

@@ -23,8 +23,7 @@ from trainer.model.config import EncoderConfig
 from trainer.model.context import Context, make_context
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.window import Window, WindowAttention
-from trainer.model.positions.absolute import Learned
-from trainer.model.positions.rotary import Rotary, rotate
+from trainer.model.positions import Learned, Rotary, rotate
 
 WINDOWS = st.builds(Window, size=st.integers(1, 5).map(lambda half: 2 * half))
 

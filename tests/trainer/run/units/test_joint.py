@@ -21,7 +21,7 @@ from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
-from trainer.model.joint import JointModel
+from trainer.model.masked_lm import JointModel
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reducing
 from trainer.run.units.joint import JointBatches

@@ -20,17 +20,16 @@ from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, mak
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, read_tokenizer, tokenizer_contents
 from trainer.checkpoint.state import load_tensors
-from trainer.conversion.sources import read_model
+from trainer.conversion.convert import read_model
 from trainer.data.config import ObjectiveConfig, SourceConfig
 from trainer.data.mixture import Mixture
 from trainer.generator_config import GeneratorConfig
-from trainer.metrics import Counts
+from trainer.metrics import Counts, forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
-from trainer.model.flops import forward_flops
-from trainer.model.joint import JointModel
+from trainer.model.masked_lm import JointModel
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Learned
+from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.step import Trainer

@@ -16,7 +16,7 @@ from tests.trainer.masked_lm_runs import MaskedSource, encoder_recipe
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.curriculum import StageConfig
 from trainer.generator_config import GeneratorConfig
-from trainer.model.flops import batch_flops
+from trainer.metrics import batch_flops
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq

@@ -1,0 +1,210 @@
+"""Positions: vectors added to token vectors (learned, sinusoidal), biases of attention scores, rotations.
+
+Relative positions in buckets add a learned bias (T5, arXiv:1910.10683, section 2.1); rotary ones rotate queries and
+keys by their position (RoFormer, arXiv:2104.09864, section 3.2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Learned position vectors.
+
+    Attributes:
+        count: number of rows, which is the maximum sequence length.
+    """
+
+    count: int
+    scheme: Literal["learned"] = "learned"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise FarspanError(f"learned positions: count is {self.count}; it must be at least 1")
+
+    @property
+    def limit(self) -> int:
+        """Maximum sequence length."""
+        return self.count
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """Sinusoidal position vectors, sines in the first half and cosines in the second, without a maximum length.
+
+    Attributes:
+        variant: ``pegasus``: wave i of pair i has length ``2 pi 10,000^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
+            the d / 2 lengths are spread from 2 pi to exactly 2 pi 10,000, as in the released PEGASUS-X.
+    """
+
+    variant: Literal["pegasus", "pegasus_x"] = "pegasus"
+    scheme: Literal["sinusoidal"] = "sinusoidal"
+
+    @property
+    def limit(self) -> None:
+        """Maximum sequence length: unlimited."""
+        return None
+
+
+class LearnedPositions(nn.Module):
+    """A table with one row per position.
+
+    Attributes:
+        weight: ``(positions, d)`` float32.
+    """
+
+    def __init__(self, positions: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(positions, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
+        length = tokens.shape[1]
+        if length > len(self.weight):
+            raise FarspanError(
+                f"a sequence has {length} positions, the model has {len(self.weight)}; raise `positions.count` in the "
+                "model's section or shorten the data"
+            )
+        return self.weight[:length]
+
+
+class SinusoidalPositions(nn.Module):
+    """Sinusoidal vectors, computed for the longest sequence so far and not stored in checkpoints."""
+
+    def __init__(self, sinusoidal: Sinusoidal) -> None:
+        super().__init__()
+        self.variant = sinusoidal.variant
+        self._table = torch.empty(0, 0)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
+        length, width = tokens.shape[1:]
+        if len(self._table) < length or self._table.device != tokens.device:
+            self._table = self._waves(length, width).to(tokens.device)
+        return self._table[:length].to(tokens.dtype)
+
+    def _waves(self, length: int, width: int) -> Tensor:
+        half = width // 2
+        # Each variant has the precision of its original: at position 16,384 float32 is off by a thousandth.
+        kind = torch.float64 if self.variant == "pegasus" else torch.float32
+        steps = torch.arange(half, dtype=kind)
+        if self.variant == "pegasus":
+            angles = torch.arange(length, dtype=kind)[:, None] / 10_000.0 ** (2 * steps / width)  # (L, d / 2)
+        else:
+            angles = torch.arange(length)[:, None] * torch.exp(steps * -(math.log(10_000.0) / (half - 1)))
+        return torch.cat([angles.sin(), angles.cos()], -1).float()
+
+
+def tile_positions(rows: Tensor, length: int) -> Tensor:
+    """Repeat a short model's ``(P, d)`` rows until there are ``length``, so that each block starts at its row 0."""
+    return rows.repeat(-(-length // len(rows)), 1)[:length]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Buckets of distances: one for each small distance, then logarithmically wider ones, the last without an end.
+
+    Attributes:
+        count: number of buckets; an encoder uses half of them for each direction.
+        distance: distance from which on all distances are in the last bucket, which begins somewhat earlier.
+    """
+
+    count: int = 32
+    distance: int = 128
+    scheme: Literal["buckets"] = "buckets"
+
+    def __post_init__(self) -> None:
+        if self.count < 4 or self.count % 4:
+            raise FarspanError(f"relative positions: count is {self.count}; it must be a multiple of 4 (T5's is 32)")
+        if self.distance <= self.count // 2:
+            raise FarspanError(
+                f"relative positions: distance is {self.distance} with count {self.count}; it must be above "
+                f"{self.count // 2}, half the count (T5's is 128)"
+            )
+
+    @property
+    def limit(self) -> None:
+        """Maximum sequence length: unlimited."""
+        return None
+
+
+def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
+    """Return the bucket of each offset, key position - query position; int64 of any shape."""
+    count = buckets.count
+    if both_ways:
+        count //= 2
+        base, distance = (offset > 0).long() * count, offset.abs()
+    else:
+        base, distance = torch.zeros_like(offset), (-offset).clamp(min=0)
+    exact = count // 2
+    # float32 throughout, as in T5: borders between buckets depend on its last bit
+    wide = torch.log(distance.clamp(min=1).float() / exact) / math.log(buckets.distance / exact) * (count - exact)
+    wide = (exact + wide.long()).clamp(max=count - 1)
+    return base + torch.where(distance < exact, distance, wide)
+
+
+class RelativeBias(nn.Module):
+    """A learned bias for each bucket and head.
+
+    Attributes:
+        weight: ``(buckets, H)``.
+    """
+
+    def __init__(self, buckets: Buckets, heads: int, both_ways: bool) -> None:
+        super().__init__()
+        self.buckets, self.both_ways = buckets, both_ways
+        self.weight = nn.Parameter(torch.empty(buckets.count, heads))
+
+    def forward(self, offsets: Tensor) -> Tensor:
+        """Return the biases of offsets of any shape, ``(H, *shape)``."""
+        number = bucket(offsets, self.buckets, self.both_ways)
+        return self.weight.T[:, number]
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary positions, without parameters or a maximum length; only differences of positions matter.
+
+    Attributes:
+        theta: base of the wavelengths, ``2 pi theta^(2i / D)`` positions for pair i.
+    """
+
+    theta: float = 10_000.0
+    scheme: Literal["rotary"] = "rotary"
+
+    def __post_init__(self) -> None:
+        if self.theta <= 1:
+            raise FarspanError(f"rotary positions: theta is {self.theta}; it must be above 1 (usual: 10,000)")
+
+    @property
+    def limit(self) -> None:
+        """Maximum sequence length: unlimited."""
+        return None
+
+    def rotation(self, length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines, each ``(L, D)`` float32; dimension i is paired with i + D / 2."""
+        rates = self.theta ** -(torch.arange(0, head_width, 2, device=device).float() / head_width)  # (D / 2,)
+        angles = torch.arange(length, device=device).float()[:, None] * rates
+        angles = torch.cat([angles, angles], -1)  # (L, D)
+        return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Rotate ``(B, G + L, H, D)`` by ``(L, D)`` cosines and sines; the first G positions are left unchanged."""
+    if rotation is None:
+        return x
+    cosines, sines = (part.to(x.dtype)[:, None, :] for part in rotation)  # (L, 1, D)
+    extra = x.shape[1] - len(cosines)
+    if extra:
+        return torch.cat([x[:, :extra], rotate(x[:, extra:], rotation)], 1)
+    first, second = x.chunk(2, -1)
+    return x * cosines + torch.cat([-second, first], -1) * sines

@@ -1,1 +1,0 @@
-"""Position encodings: absolute, relative and rotary."""
