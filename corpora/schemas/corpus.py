@@ -27,7 +27,7 @@ class Corpus(ShardedRows):
     ) -> None:
         super().__init__(folder, format, verify, cache)
         self.schema = corpus_schema(self.manifest.tokenizer["vocab_size"])
-        self._view = self.kept_by_batch(
+        self._view = self.cache_by_batch(
             lambda shard, batch: Gatherable.of(SequenceBatch.from_arrow(self.batch(shard, batch)))
         )
         self._table = lru_cache(maxsize=None if self.cached_batches else 0)(self._token_table)

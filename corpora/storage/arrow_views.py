@@ -48,16 +48,16 @@ def items(lists: pa.ListArray | pa.LargeListArray) -> pa.Array:
 
 def booleans(array: pa.BooleanArray) -> np.ndarray:
     """Return a copy, ``(n,)`` bool, of an array without nulls."""
-    return _unpacked(array, array.buffers()[1])
+    return _unpack(array, array.buffers()[1])
 
 
 def validity(array: pa.Array) -> np.ndarray:
     """Return ``(n,)`` bool: True where the array has a value, False for nulls."""
     bits = array.buffers()[0]
-    return np.ones(len(array), bool) if bits is None else _unpacked(array, bits)
+    return np.ones(len(array), bool) if bits is None else _unpack(array, bits)
 
 
-def _unpacked(array: pa.Array, bits: pa.Buffer) -> np.ndarray:
+def _unpack(array: pa.Array, bits: pa.Buffer) -> np.ndarray:
     if not len(array):
         return np.empty(0, bool)
     end = array.offset + len(array)

@@ -155,11 +155,11 @@ def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
     """Describe the first difference between a tokenizer and the one in a manifest; None if there is none."""
     entry = manifest.tokenizer
     for name in ("fingerprint", "vocab_size"):
-        if (found := getattr(tokenizer, name)) != entry[name]:
-            return f"{name} {found!r}, the manifest says {entry[name]!r}"
+        if (actual := getattr(tokenizer, name)) != entry[name]:
+            return f"{name} {actual!r}, the manifest says {entry[name]!r}"
     for name, number in entry["owned_tokens"].items():
-        if (found := tokenizer.owned_tokens.get(name, number)) != number:
-            return f"{name!r} has id {found}, the manifest says {number}"
+        if (actual := tokenizer.owned_tokens.get(name, number)) != number:
+            return f"{name!r} has id {actual}, the manifest says {number}"
     return None
 
 

@@ -63,14 +63,14 @@ def parent_folder(folder: str, flag: str) -> str:
     Raises:
         FarspanError: it is not recorded, or not there any more.
     """
-    found = find_parent(folder)
-    if found is None:
+    parent = find_parent(folder)
+    if parent is None:
         raise FarspanError(
             f"{folder}: {NAME}, which names the folder of its parent, was not copied with it; give it: {flag} FOLDER"
         )
-    if files.is_local(found) and not os.path.exists(found):
-        raise FarspanError(f"{folder}: its parent is no longer in {found}; if it was moved, give it: {flag} FOLDER")
-    return found
+    if files.is_local(parent) and not os.path.exists(parent):
+        raise FarspanError(f"{folder}: its parent is no longer in {parent}; if it was moved, give it: {flag} FOLDER")
+    return parent
 
 
 def _read_origins(folder: str) -> Mapping[str, str]:
@@ -96,5 +96,5 @@ def resolved(folder: str, path: str) -> str:
 
 def _store_of(path: str) -> str:
     """Return ``scheme://bucket``; empty for local disk."""
-    found = re.match(r"\w+://[^/]*", path)
-    return found[0] if found else ""
+    store = re.match(r"\w+://[^/]*", path)
+    return store[0] if store else ""

@@ -64,7 +64,7 @@ class ShardedRows:
         self._ranges = False
         self._fetched = FetchedShards(self._open, last=1 if cache else 4)
         self.shard = lru_cache(maxsize=None)(self._open) if self._stay else self._fetched
-        self.batch = self.kept_by_batch(self._batch)
+        self.batch = self.cache_by_batch(self._batch)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -108,7 +108,7 @@ class ShardedRows:
         """The cache, if it may hold less than all shards."""
         return None if self._stay else self.cache
 
-    def kept_by_batch(self, make: Callable[[int, int], Made]) -> Callable[[int, int], Made]:
+    def cache_by_batch(self, make: Callable[[int, int], Made]) -> Callable[[int, int], Made]:
         """Cache the results of ``make(shard, record batch)`` for as long as the shard is kept."""
         if self._stay:
             return lru_cache(maxsize=self.cached_batches)(make)
@@ -165,8 +165,8 @@ class ShardedRows:
         for name, listed in self.manifest.files.items():
             self._check_file(os.path.join(self.folder, name), listed)
         has_tokenizer = files.walk(os.path.join(self.folder, "tokenizer"))
-        own = load_tokenizer_of(self.folder) if has_tokenizer else None
-        if own and (wrong := tokenizer_fault(self.manifest, own)):
+        tokenizer = load_tokenizer_of(self.folder) if has_tokenizer else None
+        if tokenizer and (wrong := tokenizer_fault(self.manifest, tokenizer)):
             raise FarspanError(f"{self.folder}: its tokenizer is not that of its manifest: {wrong}; {_COPY_AGAIN}")
         if self.cache:  # fetching compares sizes and checksums; a request for each shard would take minutes
             if not self.bounded:
@@ -184,11 +184,11 @@ class ShardedRows:
     def _check_file(self, path: str, info: FileInfo) -> None:
         try:
             with files.open(path) as file:
-                found = file_info(file)
+                actual = file_info(file)
         except OSError as error:
             raise FarspanError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
-        if found != info:
-            raise FarspanError(f"{path}: sha256 {found.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
+        if actual != info:
+            raise FarspanError(f"{path}: sha256 {actual.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum.
@@ -219,7 +219,7 @@ class ShardedRows:
         """Copy the given rows ``(n,)``, n at least 1, into one block, in the given order.
 
         Args:
-            view: returns the block of a shard's record batch; should cache it (``kept_by_batch``).
+            view: returns the block of a shard's record batch; should cache it (``cache_by_batch``).
 
         Raises:
             IndexError: a row outside ``[0, len)``.
@@ -238,15 +238,15 @@ class ShardedRows:
             buffer, reader = map_shard(path, ahead=not self._ranges)
             if self.verify:
                 self._check_bytes(shard, buffer)
-            return self._checked(shard, buffer, reader)
+            return self._check_reader(shard, buffer, reader)
         copy = self.cache.map(path, info) if self.cache else ShardCache().find(info)
         if copy is not None:
             return self._read(shard, copy)
         if self._ranges:
-            return self._checked(shard, pa.py_buffer(b""), open_shard(path))
+            return self._check_reader(shard, pa.py_buffer(b""), open_shard(path))
         buffer, reader = map_shard(path)
         self._check_bytes(shard, buffer)
-        return self._checked(shard, buffer, reader)
+        return self._check_reader(shard, buffer, reader)
 
     def _read(self, shard: int, buffer: pa.Buffer) -> Mapped:
         """Read the end of a shard in the cache."""
@@ -254,9 +254,9 @@ class ShardedRows:
             reader = pa.ipc.open_file(buffer)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(self.path(shard), error) from error
-        return self._checked(shard, buffer, reader)
+        return self._check_reader(shard, buffer, reader)
 
-    def _checked(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
+    def _check_reader(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
         if self.schema is not None and not reader.schema.equals(self.schema):
             raise unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
@@ -268,16 +268,16 @@ class ShardedRows:
         return buffer, reader
 
     def _check_bytes(self, shard: int, buffer: pa.Buffer) -> None:
-        found, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
-        if found != expected:
-            raise unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
+        actual, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
+        if actual != expected:
+            raise unreadable(self.path(shard), f"sha256 {actual} where the manifest says {expected}")
 
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
         try:
-            found = self.shard(shard)[1].get_batch(batch)
+            rows = self.shard(shard)[1].get_batch(batch)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(self.path(shard), error) from error
         size = self.manifest.rows_per_batch
-        if len(found) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
-            raise unreadable(self.path(shard), f"record batch {batch} has {len(found)} rows, not {expected}")
-        return found
+        if len(rows) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
+            raise unreadable(self.path(shard), f"record batch {batch} has {len(rows)} rows, not {expected}")
+        return rows

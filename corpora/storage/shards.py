@@ -140,17 +140,17 @@ def map_shard(path: str, ahead: bool = True) -> tuple[pa.Buffer, pa.ipc.RecordBa
         local = stack.enter_context(local_copy(path))
         try:
             require_regular(local)
-            buffer = pa.memory_map(local).read_buffer() if ahead else _mapped(local)
+            buffer = pa.memory_map(local).read_buffer() if ahead else _map_file(local)
             return buffer, pa.ipc.open_file(buffer)  # stays valid after the name is deleted
         except (OSError, ValueError) as error:  # Arrow's errors of content and an empty file are values
             raise unreadable(path, error) from error
 
 
-def _mapped(path: str) -> pa.Buffer:
+def _map_file(path: str) -> pa.Buffer:
     with open(path, "rb") as file:
-        found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    found.madvise(mmap.MADV_RANDOM)
-    return pa.py_buffer(found)
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapping.madvise(mmap.MADV_RANDOM)
+    return pa.py_buffer(mapping)
 
 
 @contextmanager

@@ -60,8 +60,8 @@ class StoredShard:
             yield reader.get_batch(index)
 
     def _compare(self, buffer: pa.Buffer) -> None:
-        if (found := hashlib.sha256(buffer).hexdigest()) != self.sha256:
-            raise unreadable(self.path, f"sha256 {found} where the manifest says {self.sha256}")
+        if (actual := hashlib.sha256(buffer).hexdigest()) != self.sha256:
+            raise unreadable(self.path, f"sha256 {actual} where the manifest says {self.sha256}")
 
 
 def stored_shards(folder: str, manifest: Manifest) -> list[StoredShard]:

@@ -91,7 +91,7 @@ def _decoder(kind: Any) -> _Decoder:
         return lambda value, name: value
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _ruled(_decoder(inner[0]), inner[1:])
+        return _with_rules(_decoder(inner[0]), inner[1:])
     if origin in (Union, UnionType):
         (kind,) = (choice for choice in inner if choice is not NoneType)
         chosen = _decoder(kind)
@@ -105,8 +105,8 @@ def _decoder(kind: Any) -> _Decoder:
     return _scalar(kind)
 
 
-def _ruled(decode_inner: _Decoder, rules: tuple[Any, ...]) -> _Decoder:
-    def decode_ruled(value: Any, name: str) -> Any:
+def _with_rules(decode_inner: _Decoder, rules: tuple[Any, ...]) -> _Decoder:
+    def decode_by_rules(value: Any, name: str) -> Any:
         value = decode_inner(value, name)
         for rule in rules:
             if isinstance(rule, range) and value not in rule:
@@ -115,7 +115,7 @@ def _ruled(decode_inner: _Decoder, rules: tuple[Any, ...]) -> _Decoder:
                 raise _unfit(name, value, f"text of the form {rule.pattern}")
         return value
 
-    return decode_ruled
+    return decode_by_rules
 
 
 def _mapping(decode_key: _Decoder, decode_part: _Decoder) -> _Decoder:

@@ -39,7 +39,7 @@ def read_user_json(path: str | os.PathLike[str], pairs: Callable[[list[tuple[str
         FarspanError: as ``read_user_file``, or it is not JSON.
     """
     data = read_user_file(path)
-    return _parsed(path, "JSON", lambda: json.loads(data, object_pairs_hook=pairs))
+    return _parse(path, "JSON", lambda: json.loads(data, object_pairs_hook=pairs))
 
 
 def read_user_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def read_user_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         FarspanError: as ``read_user_file``, or it is not TOML.
     """
     data = read_user_file(path)
-    tables: dict[str, Any] = _parsed(path, "TOML", lambda: tomllib.loads(data.decode()))
+    tables: dict[str, Any] = _parse(path, "TOML", lambda: tomllib.loads(data.decode()))
     return tables
 
 
-def _parsed(path: str | os.PathLike[str], kind: str, parse: Callable[[], Any]) -> Any:
+def _parse(path: str | os.PathLike[str], kind: str, parse: Callable[[], Any]) -> Any:
     try:
         return parse()
     except RecursionError:

@@ -67,7 +67,7 @@ class MaskSet(ShardedRows):
                 )
         vocab_size = 1 + max([self.manifest.tokenizer["vocab_size"] - 1, *self.manifest.special_tokens.values()])
         self.special_tokens = SpecialTokens(self.manifest.special_tokens, vocab_size)
-        self._view = self.kept_by_batch(
+        self._view = self.cache_by_batch(
             lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
         )
 

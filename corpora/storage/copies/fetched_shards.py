@@ -45,18 +45,18 @@ class FetchedShards:
 
     def _entry(self, shard: int) -> tuple[Mapped, dict[Any, Any]]:
         with self._lock:
-            found = self._shards.pop(shard, None)
-            if found is not None:
-                self._shards[shard] = found
-                return found
+            entry = self._shards.pop(shard, None)
+            if entry is not None:
+                self._shards[shard] = entry
+                return entry
         mapped = self._open(shard)  # takes long: other shards can be read meanwhile
         with self._lock:
-            found = self._shards.setdefault(shard, (mapped, {}))
+            entry = self._shards.setdefault(shard, (mapped, {}))
             self._forget(others=self._last)
-            return found
+            return entry
 
     def _forget(self, others: int) -> None:
         """Forget all but the kept shards and the given number of others."""
-        found = [shard for shard in self._shards if shard not in self._kept]
-        for shard in found[: max(len(found) - others, 0)]:
+        unkept = [shard for shard in self._shards if shard not in self._kept]
+        for shard in unkept[: max(len(unkept) - others, 0)]:
             del self._shards[shard]

@@ -82,7 +82,7 @@ class ShardCache:
     def find(self, info: ShardInfo) -> pa.Buffer | None:
         """Memory-map a shard if it is in the cache; None if not."""
         try:
-            return _mapped(os.path.join(self._folder, info.sha256), info)
+            return _map_file(os.path.join(self._folder, info.sha256), info)
         except OSError:
             return None  # the folder cannot be read, so it is not used
 
@@ -110,9 +110,9 @@ class ShardCache:
     def _map(self, path: str, info: ShardInfo, patience: float) -> pa.Buffer | None:
         cached, end = os.path.join(self._existing_folder(), info.sha256), time.monotonic() + patience
         while True:
-            if (found := _mapped(cached, info)) is not None:
-                return found
-            if self._fetched(path, cached, info):
+            if (buffer := _map_file(cached, info)) is not None:
+                return buffer
+            if self._fetch_once(path, cached, info):
                 continue
             if not patience:
                 return None
@@ -123,13 +123,13 @@ class ShardCache:
                 )
             time.sleep(_WAIT)
 
-    def _fetched(self, path: str, cached: str, info: ShardInfo) -> bool:
+    def _fetch_once(self, path: str, cached: str, info: ShardInfo) -> bool:
         """Fetch a shard, or wait until another process has; False if there is no room."""
-        with _locked(cached + _PART) as part:
+        with _lock_part(cached + _PART) as part:
             try:
                 if not os.path.exists(cached) and self._reserve(part, info.bytes):
                     _fetch(path, part, info)
-                    with self._locked_listing():
+                    with self._lock_listing():
                         os.replace(cached + _PART, cached)
                     _compared.add(_identity(os.fstat(part), info))
                     return True
@@ -155,7 +155,7 @@ class ShardCache:
             yield
 
     @contextmanager
-    def _locked_listing(self) -> Iterator[None]:
+    def _lock_listing(self) -> Iterator[None]:
         """Hold the lock for resizing and renaming files; a directory scan could miss a file renamed during it."""
         with self._alone(".lock"):
             yield
@@ -173,13 +173,13 @@ class ShardCache:
     def _reserve(self, part: int, needed: int) -> bool:
         """Evict files until ``needed`` bytes fit, and give the partial file that size; False if there is no room."""
         os.ftruncate(part, 0)
-        with self._locked_listing():
+        with self._lock_listing():
             entries = sorted(_entries(self._existing_folder()))
             excess = sum(size for _, size, _ in entries) + needed - self.size
             for _, size, path in entries:
                 if excess <= 0:
                     break
-                excess -= size if _removed(path) else 0
+                excess -= size if _remove_unused(path) else 0
             if excess > 0:
                 return False
             os.ftruncate(part, needed)
@@ -188,15 +188,15 @@ class ShardCache:
 
 def _entries(folder: str) -> Iterator[tuple[int, int, str]]:
     """Yield the time of last use, the size and the path of every file."""
-    with os.scandir(folder) as found:
-        for entry in found:
+    with os.scandir(folder) as entries:
+        for entry in entries:
             with suppress(FileNotFoundError):
                 status = entry.stat()
                 if not entry.name.startswith("."):
                     yield status.st_atime_ns, status.st_size, entry.path
 
 
-def _mapped(path: str, info: ShardInfo) -> pa.Buffer | None:
+def _map_file(path: str, info: ShardInfo) -> pa.Buffer | None:
     """Map the file at ``path``, with a shared lock that lasts as long as the buffer; None if there is no file.
 
     A file with another size or checksum was damaged since it was fetched, and is removed, so that it is fetched again.
@@ -238,7 +238,7 @@ def _identity(status: os.stat_result, info: ShardInfo) -> tuple[int | str, ...]:
     return info.sha256, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _removed(path: str) -> bool:
+def _remove_unused(path: str) -> bool:
     """Remove a file unless a process uses or fetches it."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -254,7 +254,7 @@ def _removed(path: str) -> bool:
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[int]:
+def _lock_part(path: str) -> Iterator[int]:
     """Open and lock the file at ``path``, creating it if necessary."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -58,7 +58,7 @@ class Unsupported(FarspanError):
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
+def explain_errors(path: str) -> Iterator[None]:
     """Convert the many kinds of error of the clients inside the ``with`` block.
 
     Raises:
@@ -99,8 +99,8 @@ def refusal(path: str, error: Exception) -> FarspanError:
 
 def status(error: Exception) -> int:
     """Return the HTTP status with which a store answered; 0 if no answer came."""
-    found = re.search(r"status: (\d{3})", str(error))
-    return 404 if isinstance(error, FileNotFoundError) else int(found[1]) if found else 0
+    code = re.search(r"status: (\d{3})", str(error))
+    return 404 if isinstance(error, FileNotFoundError) else int(code[1]) if code else 0
 
 
 def is_definite(error: Exception) -> bool:

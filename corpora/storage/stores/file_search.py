@@ -62,7 +62,7 @@ class _Pattern:
 
     @property
     def start(self) -> frozenset[int]:
-        return self._closed({0})
+        return self._close({0})
 
     def enter(self, state: frozenset[int], name: str) -> frozenset[int]:
         """Return the state inside the folder ``name``; empty if nothing below it can match."""
@@ -75,7 +75,7 @@ class _Pattern:
                 following.add(index)
             elif index + 1 < len(self._parts) and match(name):
                 following.add(index + 1)
-        return self._closed(following)
+        return self._close(following)
 
     def matches(self, state: frozenset[int], name: str) -> bool:
         """Return True if a file ``name`` matches the end of the pattern."""
@@ -85,7 +85,7 @@ class _Pattern:
         match = self._parts[last]
         return match is None or match(name) is not None
 
-    def _closed(self, state: set[int]) -> frozenset[int]:
+    def _close(self, state: set[int]) -> frozenset[int]:
         # ** may also stand for no folder at all
         for index in range(len(self._parts) - 1):
             if index in state and self._parts[index] is None:
@@ -101,7 +101,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _search(top: str, pattern: _Pattern) -> FoundFiles:
-    found = FoundFiles()
+    result = FoundFiles()
     named: dict[tuple[int, int, str], str] = {}  # folder and name -> path, as a pattern may lead to a folder twice
     entered: set[tuple[int, int, frozenset[int]]] = set()
     # (reached by a link, path, state): real folders first, then links by path
@@ -112,7 +112,7 @@ def _search(top: str, pattern: _Pattern) -> FoundFiles:
             status = os.stat(folder)
             place = (status.st_dev, status.st_ino, state)
             if place in entered:
-                found.repeated.append(folder)
+                result.repeated.append(folder)
                 continue
             entered.add(place)
             with os.scandir(folder) as listing:
@@ -128,7 +128,7 @@ def _search(top: str, pattern: _Pattern) -> FoundFiles:
                 if inside:
                     heapq.heappush(waiting, (linked or entry.is_symlink(), path, inside))
             elif pattern.matches(state, entry.name) and named.setdefault((*place[:2], entry.name), path) == path:
-                found.paths.append(path)
-    found.paths.sort()
-    found.repeated.sort()
-    return found
+                result.paths.append(path)
+    result.paths.sort()
+    result.repeated.sort()
+    return result

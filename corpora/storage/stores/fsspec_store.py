@@ -12,7 +12,7 @@ import fsspec
 
 from corpora.errors import FarspanError
 from corpora.hugging_face import require_hub
-from corpora.storage.stores.client_errors import explained
+from corpora.storage.stores.client_errors import explain_errors
 from corpora.storage.stores.remote import Remote, RemoteStore
 
 
@@ -28,21 +28,21 @@ class FsspecStore(RemoteStore):
         return file, self.read(file, 0, min(count, file.size))
 
     def read(self, file: Remote, start: int, stop: int) -> bytes:
-        with explained(file.path):
+        with explain_errors(file.path):
             return bytes(self._system(file.path).cat_file(file.path, start=start, end=stop)) if stop > start else b""
 
     def stat(self, path: str) -> Remote:
-        with explained(path):
+        with explain_errors(path):
             info = self._system(path).info(path)
             if info["type"] != "file":
                 raise FileNotFoundError(path)
             return replace(self._remote(info), version=str(sorted(info.items())))
 
     def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
-        found: dict[str, dict[str, Any]] = {}
-        with explained(folder), suppress(FileNotFoundError, NotADirectoryError):
-            found = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
-        yield from map(self._remote, found.values())
+        infos: dict[str, dict[str, Any]] = {}
+        with explain_errors(folder), suppress(FileNotFoundError, NotADirectoryError):
+            infos = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
+        yield from map(self._remote, infos.values())
 
     def _refuse(self, path: str | list[str], *_: object) -> NoReturn:
         path, scheme = path if isinstance(path, str) else path[0], self._root.partition("://")[0]

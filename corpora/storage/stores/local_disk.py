@@ -54,7 +54,7 @@ class LocalDisk:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            if taken is None or not _is_linked(temporary, path, taken):
+            if taken is None or not _link_unless_equal(temporary, path, taken):
                 os.replace(temporary, path)
             self.delete([temporary])
         except OSError as error:
@@ -119,11 +119,11 @@ class LocalDisk:
         return True
 
     def times(self, folder: str) -> dict[str, float]:
-        found = {}
+        result = {}
         for name in self.names(folder):
             with suppress(FileNotFoundError):
-                found[name] = os.stat(os.path.join(folder, name)).st_mtime
-        return found
+                result[name] = os.stat(os.path.join(folder, name)).st_mtime
+        return result
 
 
 def _is_stream(path: str) -> bool:
@@ -138,7 +138,7 @@ def _is_stream(path: str) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
-def _is_linked(temporary: str, path: str, taken: Callable[[], None]) -> bool:
+def _link_unless_equal(temporary: str, path: str, taken: Callable[[], None]) -> bool:
     """Link a temporary file to ``path`` unless an equal file is there; False if the caller must rename instead."""
     try:
         os.link(temporary, path)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from corpora.errors import FarspanError
-from corpora.storage.stores.client_errors import REPLACED, Unsupported, explained, is_definite, is_passing, status
+from corpora.storage.stores.client_errors import REPLACED, Unsupported, explain_errors, is_definite, is_passing, status
 from corpora.storage.stores.connect import open_client, patience
 from corpora.storage.stores.remote import Remote, RemoteStore
 
@@ -39,7 +39,7 @@ class ObjectStore(RemoteStore):
     def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
         from obstore.exceptions import BaseError
 
-        with explained(path):
+        with explain_errors(path):
             try:
                 result = self._ask("get", self._key(path), options={"range": (0, count)})
                 return self._remote(result.meta), bytes(result.bytes())
@@ -53,7 +53,7 @@ class ObjectStore(RemoteStore):
         from obstore.exceptions import PreconditionError
 
         condition = {"if_match": file.version} if file.version else {}
-        with explained(file.path):
+        with explain_errors(file.path):
             try:
                 answer = self._ask("get", self._key(file.path), options={"range": (start, stop), **condition})
                 return bytes(answer.bytes())
@@ -61,17 +61,17 @@ class ObjectStore(RemoteStore):
                 raise FarspanError(f"{file.path}: {REPLACED}") from error
 
     def stat(self, path: str) -> Remote:
-        with explained(path):
+        with explain_errors(path):
             return self._remote(self._ask("head", self._key(path)))
 
     def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
         prefix = folder.removeprefix(self._root).strip("/") or None
-        with explained(folder):
+        with explain_errors(folder):
             if recursive:
-                found = [entry for chunk in self._ask("list", prefix, take=list) for entry in chunk]
+                entries = [entry for chunk in self._ask("list", prefix, take=list) for entry in chunk]
             else:
-                found = list(self._ask("list_with_delimiter", prefix)["objects"])
-        for entry in found:
+                entries = list(self._ask("list_with_delimiter", prefix)["objects"])
+        for entry in entries:
             # obstore lists the marker of a folder, an empty object "folder/", by the folder's name
             if entry["size"] or self.exists(f"{self._root}/{entry['path']}"):
                 yield self._remote(entry)
@@ -98,7 +98,7 @@ class ObjectStore(RemoteStore):
             with suppress(FileNotFoundError):
                 self._ask("delete", key)
 
-        with explained(paths[0]):
+        with explain_errors(paths[0]):
             if self._root.startswith("s3:"):
                 self._ask("delete", keys)  # a thousand in one request; those already gone are no error
             else:
@@ -106,7 +106,7 @@ class ObjectStore(RemoteStore):
                     list(pool.map(delete, keys))
 
     def create_new(self, path: str, data: bytes) -> bool:
-        with explained(path):
+        with explain_errors(path):
             return self._create(path, data)
 
     def renew(self, path: str, data: bytes) -> bool:
@@ -125,7 +125,7 @@ class ObjectStore(RemoteStore):
                     raise
                 return False
 
-        with explained(path):
+        with explain_errors(path):
             return self._insist(attempt)
 
     def _create(self, path: str, data: Any) -> bool:
@@ -181,14 +181,14 @@ class ObjectStore(RemoteStore):
             raise Unsupported(f"{path}: too large for one request")
         with open(local, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""
-        with explained(path):
+        with explain_errors(path):
             return self._create(path, data) or bool(self._equals(path, data))
 
     def _upload(self, path: str, local: str) -> None:
         size = os.path.getsize(local)
         part = max(_PART, -(-size // _PARTS))
         whole: Any = Path(local) if size > part else Path(local).read_bytes()
-        with explained(path):
+        with explain_errors(path):
             self._ask("put", self._key(path), whole, chunk_size=part, max_concurrency=_SENDERS, timeout=2 * _TIMEOUT)
 
     def _equals(self, path: str, data: Any) -> bool | None:

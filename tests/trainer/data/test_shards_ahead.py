@@ -61,7 +61,7 @@ def open_loader(corpus, masks, cache=None, shuffle_shards=2, rank=0, world_size=
 
 
 def cache_bytes(cache: str) -> int:
-    with ShardCache(0, cache)._locked_listing():
+    with ShardCache(0, cache)._lock_listing():
         return sum(size for _, size, _ in _entries(cache))
 
 
