@@ -20,6 +20,7 @@ _FIRST = 5.0  # the same until the store has answered once: a wrong address is l
 _CONNECT = 3  # seconds for a connection
 _LONGEST_WAIT = 10.0  # seconds between two attempts
 _METADATA = ("169.254.169.254", 80)  # answers on machines of Amazon, Google and Azure, which have credentials
+_process = 0  # number of the process that uses clients
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 
 
@@ -44,8 +45,16 @@ def open_client(root: str, answered: bool, timeout: int) -> Any:
         timeout: seconds after which an attempt at a request is given up.
 
     Raises:
-        FarspanError: wrong settings, or no name of a bucket.
+        FarspanError: wrong settings, no name of a bucket, or a fork of a process that has used a client, whose threads
+            it lacks.
     """
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise FarspanError(
+            f"{root}: a process that was forked cannot use its parent's connections to stores; start it by spawn, as "
+            "with DataLoader's multiprocessing_context='spawn'"
+        )
     return _open(root, s3.settings() if root.startswith("s3:") else (), patience(answered), timeout)
 
 

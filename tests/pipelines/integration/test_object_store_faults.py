@@ -45,6 +45,23 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
 
 
+def test_a_store_that_is_busy_for_seconds_ends_no_job(run, store, bucket, local, monkeypatch):
+    monkeypatch.setenv("FARSPAN_STORE_PATIENCE", "60")
+    copy(f"{local}/documents", f"{bucket}/documents")
+    _, command, _ = chain(bucket, "")
+    write, busy = random_corpus.write_corpus_shard, []
+
+    def be_busy(*arguments):
+        store.unavailable = 6
+        busy.append(True)
+        return write(*arguments)
+
+    monkeypatch.setattr(random_corpus, "write_corpus_shard", be_busy)
+    status, _, err = run(*command, *store.flags)
+    assert (status, store.unavailable, len(busy)) == (0, 0, int(SHARDS)), err
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+
+
 def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
 import time
@@ -293,6 +294,15 @@ def test_a_profile_is_read_by_boto3(bucket, store, tmp_path, monkeypatch):
     connect._open.cache_clear()
     with pytest.raises(FarspanError, match=r"AWS's profile needs boto3: pip install 'farspan\[s3\]'"):
         files.exists("s3://b/a")
+
+
+def test_a_forked_process_is_refused_instead_of_waiting_for_threads_that_it_lacks(bucket, monkeypatch):
+    files.exists(f"{bucket}/a")
+    process = os.getpid() + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: process)
+        with pytest.raises(FarspanError, match=r"^s3://bucket: a process that was forked cannot .*start it by spawn"):
+            files.exists(f"{bucket}/a")
 
 
 def test_equal_settings_share_a_client_and_the_environment_may_hold_them(bucket, store, monkeypatch):
