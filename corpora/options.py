@@ -52,13 +52,13 @@ NO_FLAG = Flag()  # annotates a field that only programs set
 UNRECORDED = object()  # annotates a field that does not affect the artefact, or that its manifest names elsewhere
 
 
-def declared(kind: type) -> dict[str, tuple[Any, Flag]]:
+def list_fields(kind: type) -> dict[str, tuple[Any, Flag]]:
     """Return the type of each field of a dataclass, stripped of ``Annotated``, and its ``Flag``."""
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: _unwrapped(hints[field.name]) for field in fields(kind)}
+    return {field.name: _unwrap(hints[field.name]) for field in fields(kind)}
 
 
-def _unwrapped(hint: Any) -> tuple[Any, Flag]:
+def _unwrap(hint: Any) -> tuple[Any, Flag]:
     if get_origin(hint) is not Annotated:
         return hint, Flag()
     kind, *notes = get_args(hint)
@@ -120,7 +120,7 @@ def options_of(kind: type, without: Sequence[str] = (), group: tuple[str, str] |
         without: fields that are no options.
         group: group of the options that have no group of their own.
     """
-    help_of, hints = meanings(kind), declared(kind)
+    help_of, hints = meanings(kind), list_fields(kind)
     for field in sorted(fields(kind), key=lambda field: default_of(field) is not MISSING):
         hint, flag = hints[field.name]
         if field.name in without or flag is NO_FLAG:
@@ -138,7 +138,7 @@ def default_of(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
+def record_options(options: Any, /, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
     """Return the options that a manifest's ``config`` records, by name, in the order of the fields.
 
     The fields of nested dataclasses are listed among the others; fields annotated with ``UNRECORDED`` are left out.
@@ -147,29 +147,29 @@ def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> di
         without: other fields to leave out.
         decided: values chosen for this job, in place of those in ``options``.
     """
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     hints = get_type_hints(type(options), include_extras=True)
     for name in (field.name for field in fields(options)):
         if name not in without and UNRECORDED not in get_args(hints[name]):
             value = decided.get(name, getattr(options, name))
-            found |= recorded(value) if is_dataclass(value) else {name: value}
-    return found
+            record |= record_options(value) if is_dataclass(value) else {name: value}
+    return record
 
 
-def given(options: Any, without: Sequence[str] = ()) -> list[str]:
+def list_changed(options: Any, without: Sequence[str] = ()) -> list[str]:
     """Return the flags of all fields whose values are not their defaults, including those of nested dataclasses.
 
     Args:
         without: names of fields to leave out.
     """
-    found: list[str] = []
+    flags: list[str] = []
     for field in fields(options):
-        value, flag = getattr(options, field.name), declared(type(options))[field.name][1]
+        value, flag = getattr(options, field.name), list_fields(type(options))[field.name][1]
         if is_dataclass(value):
-            found += given(value, (*without, *flag.without))
+            flags += list_changed(value, (*without, *flag.without))
         elif field.name not in without and value != default_of(field):
-            found.append(f"--{flag_name(field.name, flag)}")
-    return found
+            flags.append(f"--{flag_name(field.name, flag)}")
+    return flags
 
 
 def explanation(kind: type) -> str:

@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import NO_FLAG, Flag, declared, flag_name, keyword
+from corpora.options import NO_FLAG, Flag, flag_name, keyword, list_fields
 
 Settings = TypeVar("Settings")
 
@@ -31,8 +31,8 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
-        raise FarspanError(f"{where} is {spelled(values)}; a table is needed, with keys {_names(kind)}")
-    known = declared(kind)
+        raise FarspanError(f"{where} is {format_value(values)}; a table is needed, with keys {_names(kind)}")
+    known = list_fields(kind)
     for key in values:
         if key not in known:
             raise FarspanError(f"{where} has no key {key!r}{nearest(key, known)}; its keys: {_names(kind)}")
@@ -70,39 +70,39 @@ def make(
             itself refuses.
     """
     decoded = dict(fixed)
-    for field, (hint, flag) in declared(kind).items():
+    for field, (hint, flag) in list_fields(kind).items():
         option = flag_name(field, flag)
         if field in fixed or field in without or flag is NO_FLAG:
             continue
         if is_dataclass(hint):
             decoded[field] = make(hint, values, spell, flag.without)  # type: ignore[arg-type]
         elif keyword(option) in values:
-            value = _given(hint, flag, values[keyword(option)], spell(option))
+            value = _convert(hint, flag, values[keyword(option)], spell(option))
             decoded[field] = _in_range(flag, value, "", spell(option))
             if hint is bool and getattr(kind, field):  # the flag switches it off, as --euclidean does for spherical
                 decoded[field] = not decoded[field]
     return kind(**decoded)
 
 
-def _given(hint: Any, flag: Flag, value: Any, name: str) -> Any:
+def _convert(hint: Any, flag: Flag, value: Any, name: str) -> Any:
     """Convert the value of a flag or keyword: paths to text, ``KEY=VALUE`` and mappings to one another."""
     if NoneType in get_args(hint):
         if value is None:
             return None
         (hint,) = (part for part in get_args(hint) if part is not NoneType)
     if get_origin(hint) is tuple:
-        return _list(get_args(hint), _several(value, flag), "", name)
+        return _list(get_args(hint), _list_values(value, flag), "", name)
     if get_origin(hint) is Mapping and isinstance(value, list | tuple):
-        return dict(assignment(text, name) for text in value)
+        return dict(parse_assignment(text, name) for text in value)
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    return _chosen(value, flag.choices, "", name) if flag.choices else _value(hint, value, "", name)
+    return _require_choice(value, flag.choices, "", name) if flag.choices else _value(hint, value, "", name)
 
 
-def _several(value: Any, flag: Flag) -> Any:
+def _list_values(value: Any, flag: Flag) -> Any:
     """Return the values of a repeatable option: one alone is a list of one, and a mapping a list of ``NAME=VALUE``."""
     if isinstance(value, Mapping):  # NAME=PATTERN is not TOML
         return [
-            assigned(key, one) if flag.metavar == "KEY=VALUE" else f"{key}={os.fspath(one)}"
+            format_assignment(key, one) if flag.metavar == "KEY=VALUE" else f"{key}={os.fspath(one)}"
             for key, one in value.items()
         ]
     values = [value] if isinstance(value, str | os.PathLike) else value
@@ -118,7 +118,7 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     if is_dataclass(kind):
         return parse(kind, value, file, name)  # type: ignore[arg-type]
     if get_origin(kind) is Literal:
-        return _chosen(value, get_args(kind), file, name)
+        return _require_choice(value, get_args(kind), file, name)
     if get_origin(kind) is tuple:
         return _list(get_args(kind), value, file, name)
     if kind in _NUMBERS and isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool):  # numpy's, too
@@ -126,7 +126,7 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     plain = get_origin(kind) or kind
     if not (isinstance(value, Mapping) if plain in (dict, Mapping) else type(value) is plain):
         raise FarspanError(
-            f"{_at(file, name)} is {spelled(value)}; a value of type {_TYPES.get(plain, plain.__name__)} is needed"
+            f"{_at(file, name)} is {format_value(value)}; a value of type {_TYPES.get(plain, plain.__name__)} is needed"
         )
     if kind is float and math.isnan(value):  # it would pass every check against a limit
         raise FarspanError(f"{_at(file, name)} is nan; a number is needed")
@@ -144,12 +144,14 @@ def _number(kind: Any, value: Any) -> Any:
         return math.inf
 
 
-def _chosen(value: Any, choices: Sequence[Any], file: str, name: str) -> Any:
+def _require_choice(value: Any, choices: Sequence[Any], file: str, name: str) -> Any:
     """Return ``value`` if it is one of ``choices``."""
     if value in choices:
         return value
     hint = nearest(value, map(str, choices)) if isinstance(value, str) else ""
-    raise FarspanError(f"{_at(file, name)} is {spelled(value)}{hint}; choose one of {', '.join(map(repr, choices))}")
+    raise FarspanError(
+        f"{_at(file, name)} is {format_value(value)}{hint}; choose one of {', '.join(map(repr, choices))}"
+    )
 
 
 def _in_range(flag: Flag, value: Any, file: str, name: str) -> Any:
@@ -169,7 +171,7 @@ def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any
     any_number = inner[1:] == (...,)
     if not isinstance(value, list | tuple) or not (any_number or len(value) == len(inner)):
         needed = f"{len(inner)} values" if not any_number else "tables" if is_dataclass(inner[0]) else "values"
-        raise FarspanError(f"{_at(file, name)} is {spelled(value)}; a list of {needed} is needed")
+        raise FarspanError(f"{_at(file, name)} is {format_value(value)}; a list of {needed} is needed")
     kinds = inner[:1] * len(value) if any_number else inner
     return tuple(
         _value(kind, part, file, f"{name}[{number}]")
@@ -211,27 +213,27 @@ def _looks_like(kind: Any, value: Any) -> bool:
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of ``values`` with each ``dotted.key=value`` set, as parsed by ``assignment``.
+    """Return a copy of ``values`` with each ``dotted.key=value`` set, as parsed by ``parse_assignment``.
 
     Raises:
         FarspanError: no ``=``, or a key below a value that is not a table.
     """
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
     for text in assignments:
-        dotted, value = assignment(text)
+        dotted, value = parse_assignment(text)
         *path, last = dotted.split(".")
         table = values
         for part in path:
             inner = table.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise FarspanError(f"--set {text}: {part!r} is {spelled(inner)}, not a section")
+                raise FarspanError(f"--set {text}: {part!r} is {format_value(inner)}, not a section")
             table[part] = dict(inner)
             table = table[part]
         table[last] = value
     return values
 
 
-def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
+def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
     """Parse ``KEY=VALUE`` into key and value.
 
     The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so words and paths need no TOML
@@ -256,8 +258,8 @@ def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
         return key, value
 
 
-def assigned(key: str, value: Any) -> str:
-    """Format ``KEY=VALUE`` so that ``assignment`` reads it back; paths become strings."""
+def format_assignment(key: str, value: Any) -> str:
+    """Format ``KEY=VALUE`` so that ``parse_assignment`` reads it back; paths become strings."""
     return f"{key}={_toml(value)}"
 
 
@@ -270,8 +272,8 @@ def _toml(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def spelled(value: Any) -> str:
-    """Format a value for a message as ``assignment`` and recipes spell it: None is ``null``."""
+def format_value(value: Any) -> str:
+    """Format a value for a message as ``parse_assignment`` and recipes spell it: None is ``null``."""
     return "null" if value is None else repr(value)
 
 

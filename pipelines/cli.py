@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not words:
         print(WELCOME, file=sys.stderr)
         leave(2)
-    with reporting(_chosen(words)):
+    with reporting(_message_options(words)):
         try:
             flags, rest = build_parser().parse_known_args(words)
         except BrokenPipeError:  # of a flag that prints, such as --options
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(flags.chosen, vars(flags), rest)
 
 
-def _chosen(words: Sequence[str]) -> Reporting:
+def _message_options(words: Sequence[str]) -> Reporting:
     """Return the options of messages for errors in the command line itself."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     add_flags(parser, Reporting)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
 from corpora.reporting import note
-from corpora.settings import assigned
+from corpora.settings import format_assignment
 from trainer.options import Recipes, Training
 from trainer.parallel.reports import raised_alike
 from trainer.recipe_files import find_recipe, read_tables, summaries
@@ -33,11 +33,11 @@ def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = N
     from trainer.recipe import load_recipe
     from trainer.run import train as run
 
-    assignments = [assigned(key, value) for key, value in (settings or {}).items()]
-    return run.train(load_recipe(os.fspath(recipe), assignments), name=named(os.fspath(recipe)))
+    assignments = [format_assignment(key, value) for key, value in (settings or {}).items()]
+    return run.train(load_recipe(os.fspath(recipe), assignments), name=name_of(os.fspath(recipe)))
 
 
-def named(recipe: str) -> str:
+def name_of(recipe: str) -> str:
     """Return the name of a recipe that was given by name or as a file."""
     return os.path.basename(recipe).removesuffix(".toml")
 
@@ -46,10 +46,10 @@ def run_command(options: Training) -> None:
     """Train, continue or estimate."""
     with raised_alike():
         find_recipe(options.recipe)  # a wrong name fails before the slow imports
-        if options.estimate is not None and options.estimate < 1:
-            raise FarspanError(f"--estimate is {options.estimate}; give the rows of the token table, at least 1")
     if options.estimate is not None:
-        note(f"{named(options.recipe)}: measures a step's memory on tensors without contents, which may take a minute")
+        note(
+            f"{name_of(options.recipe)}: measures a step's memory on tensors without contents, which may take a minute"
+        )
     from trainer.recipe import load_recipe
     from trainer.run.memory import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.run.train import train
@@ -61,7 +61,7 @@ def run_command(options: Training) -> None:
             print(line, flush=True)
         return
     try:
-        train(recipe, name=named(options.recipe))
+        train(recipe, name=name_of(options.recipe))
     except BrokenPipeError as error:
         raise FarspanError(
             f"the reader of this run's output has ended ({error}); the same command, with its output sent elsewhere, "

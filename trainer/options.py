@@ -34,7 +34,7 @@ class Training:
 
     recipe: Annotated[str, Flag(positional=True)]
     assignments: Annotated[tuple[str, ...], Flag(name="set", metavar="KEY=VALUE")] = ()
-    estimate: Annotated[int | None, Flag(metavar="ROWS")] = None
+    estimate: Annotated[int | None, Flag(metavar="ROWS", least=1)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

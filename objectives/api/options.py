@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from corpora.errors import FarspanError
-from corpora.settings import spelled
+from corpora.settings import format_value
 from objectives.api.protocol import Tools
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR
 
@@ -18,7 +18,9 @@ Equipped = TypeVar("Equipped")
 def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
     """Raise an error for an option unless ``valid``."""
     if not valid:
-        raise FarspanError(f"{objective.name}: option {option} is {spelled(getattr(objective, option))}; give {wanted}")
+        raise FarspanError(
+            f"{objective.name}: option {option} is {format_value(getattr(objective, option))}; give {wanted}"
+        )
 
 
 def check_choice(objective: Any, option: str, *choices: str | None) -> None:

@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from corpora.errors import FarspanError
-from corpora.options import NO_FLAG, UNRECORDED, declared
-from corpora.settings import assigned
+from corpora.options import NO_FLAG, UNRECORDED, list_fields
+from corpora.settings import format_assignment
 from corpora.storage.manifest import Manifest
 
 _COMMANDS = {
@@ -70,7 +70,7 @@ def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterato
     """Yield the flags of a dataclass of options; positional arguments are separate words."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
-        hint, flag = declared(kind)[field.name]
+        hint, flag = list_fields(kind)[field.name]
         name = f"--{flag.name or field.name.replace('_', '-')}"
         required = field.default is MISSING and field.default_factory is MISSING
         default = field.default if field.default_factory is MISSING else field.default_factory()
@@ -119,7 +119,7 @@ def _given(name: str, hint: Any, value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping) and "manifest_sha256" in value:
         yield f"{name} {name.removeprefix('--').upper()}"
     elif isinstance(value, Mapping):
-        yield from (f"{name} {shlex.quote(assigned(key, one))}" for key, one in value.items())
+        yield from (f"{name} {shlex.quote(format_assignment(key, one))}" for key, one in value.items())
     elif value is not None:
         yield f"{name} {shlex.quote(str(value))}"
 

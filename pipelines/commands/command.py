@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from corpora.errors import nearest
+from corpora.address_space import check_address_space
+from corpora.errors import FarspanError, nearest
 from corpora.flags import add_flags
 from corpora.options import examples, explanation
 from corpora.reporting import Reporting, tell_error
@@ -117,3 +118,23 @@ class Parser(argparse.ArgumentParser):
             known = [str(choice) for choice in action.choices]
             hint = nearest(str(value), known)
             raise argparse.ArgumentError(action, f"unknown {value!r}{hint}; choose one of {', '.join(known)}")
+
+
+class Explain(argparse.Action):
+    """Print the explanation of the objective named before this flag, and exit."""
+
+    def __init__(self, option_strings: Any, dest: str) -> None:
+        meaning = "explain the objective, its options and presets, and stop"
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=meaning)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        name = getattr(namespace, "objective", None)
+        try:
+            check_address_space()
+            from objectives.api.protocol import OBJECTIVES
+            from pipelines.inspect.explain import explain
+
+            print(explain(OBJECTIVES, name) if name else "name the objective first: farspan mask span --options")
+        except FarspanError as error:
+            parser.exit(1, f"farspan: {error}\n")
+        parser.exit()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pipelines.commands.command import Command
-from pipelines.commands.explain import Explain
+from pipelines.commands.command import Command, Explain
 
 
 def _command(name: str, summary: str, run: str, *options: str, **further: Any) -> Command:

@@ -18,7 +18,7 @@ from corpora.linking.graph import clusters_of_shard
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, edge_graph, near_duplicates
 from corpora.linking.options import Linking
 from corpora.linking.policies import Linked, link
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.packing.assemble import assemble
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
@@ -56,7 +56,7 @@ def plan(options: LinkedCorpus) -> Job:
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
     config = {
         "builder": "linked",
-        **recorded(options, linking=linking, shards=shards),
+        **record_options(options, linking=linking, shards=shards),
         "split": split,
         "neighbours": parent_entry(output, neighbours.folder),
     }

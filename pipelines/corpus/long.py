@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys, make_key
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.packing.assemble import Cuts, assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
@@ -108,12 +108,12 @@ def plan(options: LongCorpus) -> Job:
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
         "builder": "long",
-        **recorded(packing),
+        **record_options(packing),
         "mixture": _described(mixture, settings),
         "short_documents": settings.short_documents,
         "stride": windows.stride,
         "overlap": windows.overlap,
-        **recorded(options, shards=shards),
+        **record_options(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
     place = PlaceSources(key, shards, options.split == "held-out", tuple(settings.sources))

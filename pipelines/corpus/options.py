@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
 from corpora.linking.options import Linking
-from corpora.options import UNRECORDED, Flag, declared, given
+from corpora.options import UNRECORDED, Flag, list_changed, list_fields
 from corpora.packing.options import Packing, RelatedRows
 from pipelines.options import (
     FAN_IN,
@@ -94,7 +94,7 @@ class LinkedCorpus:
     earlier: Annotated[EarlierStages, Flag(group="earlier stages"), UNRECORDED] = field(default_factory=EarlierStages)
 
     def __post_init__(self) -> None:
-        if self.neighbours is not None and (unused := given(self.earlier, without=[*declared(LinkedCorpus)])):
+        if self.neighbours is not None and (unused := list_changed(self.earlier, without=[*list_fields(LinkedCorpus)])):
             raise FarspanError(f"{unused[0]}: has no effect with --neighbours; give one of the two")
 
     @property

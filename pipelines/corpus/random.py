@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import DocumentUse
@@ -36,7 +36,7 @@ def plan(options: RandomCorpus) -> Job:
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
     shards = shard_count(options.shards, tokens)
-    config = {"builder": "random", **recorded(options, shards=shards)}
+    config = {"builder": "random", **record_options(options, shards=shards)}
     key = make_key(options.seed, "shuffle", {"split": options.split})
     place = Shuffle(key, shards, options.split == "held-out", options.packing)
     stages, spills = spill_stages(output, documents, place, shards, options.fan_in)

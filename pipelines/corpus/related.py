@@ -18,7 +18,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.linking.graph import Cluster, clusters_of_shard
 from corpora.linking.near_duplicates import edge_graph
 from corpora.linking.options import Linking
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups
@@ -123,8 +123,8 @@ def _clustered(documents: Manifest, split: str) -> int:
 def _recorded(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
     """The options as the manifest records them; without neighbours, the bounds on them are left out."""
     if neighbours is None:
-        return recorded(options, without=_BOUNDS, neighbours=None, **decided)
-    return recorded(options, neighbours=parent_entry(output, neighbours.folder), **decided)
+        return record_options(options, without=_BOUNDS, neighbours=None, **decided)
+    return record_options(options, neighbours=parent_entry(output, neighbours.folder), **decided)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.readers import ReadOptions
 from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut
@@ -54,7 +54,7 @@ def plan(options: Documents) -> Job:
         "builder": "documents",
         "sources": sorted(reads),
         "read": {source: _configuration(read) for source, read in reads.items()},
-        **recorded(options, sentences={"name": splitter.name, "version": splitter.version}),
+        **record_options(options, sentences={"name": splitter.name, "version": splitter.version}),
     }
     config |= {name: value for name, value in _terms(options).items() if value}
     if repeating := _repeating(reads):
@@ -127,4 +127,4 @@ def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:
 def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options of reading that affect the bytes of documents, for the manifest; those added later only if given."""
     unset = [name for name in ("subset", "title_field") if not getattr(read, name)]
-    return recorded(read, without=["pairs", *unset])
+    return record_options(read, without=["pairs", *unset])

@@ -18,7 +18,7 @@ import pyarrow as pa
 import torch
 
 from corpora.errors import FarspanError, out_of_memory
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.reporting import result
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PREDICTION_TOTALS, TEXTS, add_prediction_totals, predictions_schema
@@ -115,7 +115,7 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
             Stage("texts", [texts], partial(write_texts, output, paths), "shards"),
         ],
         format="farspan.predictions",
-        config=recorded(
+        config=record_options(
             options,
             model=dict(opened.entry),
             task={"name": predictor.task.name, "options": dict(predictor.task.options)},

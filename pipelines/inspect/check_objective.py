@@ -14,7 +14,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
-from corpora.settings import assigned
+from corpora.settings import format_assignment
 from objectives.api.laws import LAWS, broken
 from objectives.api.plugins import OWN_ERRORS
 from objectives.api.protocol import CorpusFacts, Objective, objective_factory
@@ -90,7 +90,7 @@ def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
     """Draw the same masks in another process, and report a difference."""
     command = [sys.executable, "-P", "-m", "pipelines", "check-objective", check.objective, "--digest"]
     command += ["--corpus", check.corpus, "--seed", str(check.seed), "--rows", str(check.rows)]
-    command += [part for item in check.options.items() for part in ("--set", assigned(*item))]
+    command += [part for item in check.options.items() for part in ("--set", format_assignment(*item))]
     command += ["--preset", check.preset] if check.preset else []
     command += ["--scorer", check.scorer] if check.scorer else []
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import MOST_SHARDS, write_shard
@@ -67,7 +67,7 @@ def plan(options: Masking) -> Job:
         raise FarspanError(f"--draws {options.draws}: give 1 to {most:,}, as the corpus has {len(shards)} shards")
     objective_options, tools = dict(objective.options), dict(getattr(objective, "tools", {}))
     config = {
-        **recorded(options, options=objective_options),
+        **record_options(options, options=objective_options),
         "global_attention": objective.global_attention,
         "tools": tools,
     }

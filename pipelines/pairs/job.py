@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import declared, recorded
+from corpora.options import list_fields, record_options
 from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
 from pipelines.documents.inputs import (
@@ -54,7 +54,7 @@ def plan(options: Pairs) -> Job:
         "builder": "pairs",
         "sources": sorted(reads),
         "read": {source: _configuration(read) for source, read in reads.items()},
-        **recorded(options, **unused),
+        **record_options(options, **unused),
     }
     return derived_job(
         output,
@@ -85,9 +85,9 @@ def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options of reading that affect pairs, for the manifest."""
-    of_documents = [name for name in declared(ReadOptions) if name not in declared(RawPairs)]
+    of_documents = [name for name in list_fields(ReadOptions) if name not in list_fields(RawPairs)]
     format = str(read.format).removeprefix(PAIRS_OF)
-    return {**recorded(read, without=of_documents, format=format), **recorded(read.pairs)}
+    return {**record_options(read, without=of_documents, format=format), **record_options(read.pairs)}
 
 
 def _stages(

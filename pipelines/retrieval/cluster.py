@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
 from corpora.storage.manifest import Receipt
@@ -69,7 +69,7 @@ def plan(options: Clustering) -> Job:
         "builder": "cluster",
         "dimension": vectors.manifest.config["dimension"],
         "split": vectors.manifest.config["split"],
-        **recorded(options, centroids=clusters, sample=min(options.sample, clusters * _SAMPLE_PER_CENTROID)),
+        **record_options(options, centroids=clusters, sample=min(options.sample, clusters * _SAMPLE_PER_CENTROID)),
     }
     return derived_job(
         output,

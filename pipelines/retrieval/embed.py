@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.printing import counted
 from corpora.schemas.vectors import vector_column, vectors_schema
 from corpora.storage import files
@@ -65,7 +65,7 @@ def plan(options: Embed) -> Job:
         "builder": "embed",
         "fingerprint": encoder_files.fingerprint,
         "dimension": encoder_files.dimension,
-        **recorded(
+        **record_options(
             options,
             encoder=replace(encoder, name=encoder_files.name),
             block=batches * documents.manifest.rows_per_batch,

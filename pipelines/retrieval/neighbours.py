@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
-from corpora.options import recorded
+from corpora.options import record_options
 from corpora.retrieval.best_rows import Neighbours
 from corpora.retrieval.knn import list_count, memory_needed, search
 from corpora.retrieval.options import Search
@@ -53,7 +53,7 @@ def plan(options: NeighbourSearch) -> Job:
         config={
             "builder": "neighbours",
             "split": clusters.manifest.config["split"],
-            **recorded(options),
+            **record_options(options),
         },
         seed=options.search.seed,
         rows_per_batch=clusters.manifest.rows_per_batch,

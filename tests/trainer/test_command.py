@@ -1,23 +1,40 @@
-"""farspan train and farspan.train: what they hand to the run, and estimates, which read no data."""
+"""The commands about recipes: flags, what they hand to the run, and estimates, which read no data."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.flags import add_flags
+from corpora.settings import make
 from trainer.command import run_command, train
-from trainer.options import Training
+from trainer.options import Recipes, Training
 from trainer.recipe import load_recipe
 from trainer.run.memory import Memory, Setting
 
 
+def test_flags_of_training():
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Training)
+    typed = vars(parser.parse_args(["tiny", "--set", "run.steps=3", "--set", "data.corpus=c", "--estimate", "50"]))
+    assert make(Training, typed) == Training(recipe="tiny", assignments=("run.steps=3", "data.corpus=c"), estimate=50)
+
+
+def test_the_recipe_to_print_may_be_left_out():
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Recipes)
+    assert make(Recipes, vars(parser.parse_args([]))) == Recipes(recipe=None)
+    assert make(Recipes, vars(parser.parse_args(["tiny"]))) == Recipes(recipe="tiny")
+
+
 @pytest.mark.parametrize("rows", [0, -5])
 def test_no_token_rows_are_no_estimate(rows):
-    with pytest.raises(FarspanError, match=f"--estimate is {rows}; give the rows"):
-        run_command(Training(recipe="tiny", estimate=rows))
+    with pytest.raises(FarspanError, match=f"--estimate {rows}: give a number of at least 1"):
+        make(Training, {"recipe": "tiny", "estimate": rows})
 
 
 def test_a_table_of_a_recipe_on_the_command_line(capsys):
