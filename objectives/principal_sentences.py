@@ -145,8 +145,8 @@ class PrincipalSentences:
 
     def __post_init__(self) -> None:
         check_choice(self, "strategy", "random", "lead", "ind", "seq", "continuous", "hybrid", "dynamic")
-        given: Any = self.ratio
-        bounds = list(given) if isinstance(given, list | tuple) else [given]
+        value: Any = self.ratio
+        bounds = list(value) if isinstance(value, list | tuple) else [value]
         valid = len(bounds) in (1, 2) and all(is_number(bound) for bound in bounds) and bounds == sorted(bounds)
         check(self, "ratio", valid and bounds[0] > 0 and bounds[-1] <= 1, "a number above 0 up to 1, or [low, high]")
         check_choice(self, "rounding", "down", "up")
@@ -155,10 +155,10 @@ class PrincipalSentences:
         check_choice(self, "counts", *COUNTS)
         check_whole(self, "ngram", least=1)
         check_choice(self, "words", *WORDS, "tokens")
-        given = self.stopwords
-        listed = isinstance(given, list | tuple) and all(isinstance(word, str) for word in given)
-        check(self, "stopwords", listed or given in ("none", "english"), "none, english, or a list of words")
-        check(self, "stopwords", given == "none" or self.words != "tokens", "none, or words other than tokens")
+        value = self.stopwords
+        listed = isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+        check(self, "stopwords", listed or value in ("none", "english"), "none, english, or a list of words")
+        check(self, "stopwords", value == "none" or self.words != "tokens", "none, or words other than tokens")
         check_choice(self, "precision", *PRECISIONS)
         check_choice(self, "ties", *TIES)
         chances = check_chances(self, "treatments", "mask", "random", "intact", "remove")
@@ -174,7 +174,7 @@ class PrincipalSentences:
             self, "global_attention", not unclear, f"none, or mask_token={SENTENCE_MASK}: text may hold {UNKNOWN} too"
         )
         ratio = float(bounds[0]) if bounds[0] == bounds[-1] else tuple(map(float, bounds))
-        stopwords = tuple(sorted(set(given))) if listed else given
+        stopwords = tuple(sorted(set(value))) if listed else value
         normalize(self, ratio=ratio, noise=float(self.noise), treatments=chances, stopwords=stopwords)
 
     @property

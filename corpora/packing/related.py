@@ -73,7 +73,7 @@ def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
 
     Returns ``(n,)`` int64 with the sum ``min(sum(wants), room)``.
     """
-    given = np.zeros(len(wants), np.int64)
+    shares = np.zeros(len(wants), np.int64)
     order = np.argsort(wants, kind="mergesort")
     left = room
     for i in range(len(order)):
@@ -81,15 +81,15 @@ def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
         if wants[order[i]] > level:
             rest = left - level * (len(order) - i)
             for j in np.sort(order[i:]):
-                given[j] = level
+                shares[j] = level
                 # all of these requests exceed the level, so each can take one more
                 if rest > 0:
-                    given[j] += 1
+                    shares[j] += 1
                     rest -= 1
             break
-        given[order[i]] = wants[order[i]]
+        shares[order[i]] = wants[order[i]]
         left -= wants[order[i]]
-    return given
+    return shares
 
 
 @compiled

@@ -99,10 +99,10 @@ class Proposals:
         self.products = np.empty((queries, depth), np.float32)
         self.counts = np.zeros(queries, np.int32)
 
-    def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray) -> None:
-        """Add ``products``, ``(m, c)``, of the queries ``places`` with ``candidates``, leaving out ``own``."""
+    def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, itself: np.ndarray) -> None:
+        """Add ``products``, ``(m, c)``, of the queries ``places`` with ``candidates``, leaving out ``itself``."""
         if self.rows.shape[1]:
-            keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
+            keep_best(products, places, candidates, itself, self.products, self.rows, self.counts)
 
     def rank(
         self,
@@ -174,13 +174,13 @@ class ExactBest:
         columns: np.ndarray,
         places: np.ndarray,
         candidates: np.ndarray,
-        own: np.ndarray,
+        itself: np.ndarray,
     ) -> None:
         """Add candidates.
 
         ``products``: ``(m, c)`` float32, ``rows @ columns.T`` up to rounding. ``rows``, ``columns``: ``(m, d)`` and
         ``(c, d)`` float32: vectors of the queries and of the candidates. ``places``: ``(m,)`` indices of the queries.
-        ``candidates``: ``(c,)`` int32 rows. ``own``: ``(m,)`` int32, the row that each query itself is; it is left out.
+        ``candidates``: ``(c,)`` int32 rows. ``itself``: ``(m,)`` int32, the row of each query, which is left out.
         """
         # (c,), equal numbers for equal bits: the product with equal candidates is computed once
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]
@@ -192,7 +192,7 @@ class ExactBest:
             kinds.reshape(-1),
             at,
             candidates,
-            own,
+            itself,
             self._least,
             self._errors,
             self._exact,

@@ -111,19 +111,19 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     return _find(vectors, vectors, rows, k, lambda: _list_visits(probed, lists), work, progress, order)
 
 
-def nearest(vectors: VectorRows, queries: VectorRows, k: int, own: np.ndarray) -> Neighbours:
+def nearest(vectors: VectorRows, queries: VectorRows, k: int, itself: np.ndarray) -> Neighbours:
     """Return the k of ``vectors`` with the greatest inner products with each query, by an exact search.
 
-    ``own``: ``(m,)`` int32, the row that is the query itself and is left out; -1 for none.
+    ``itself``: ``(m,)`` int32, the row that is the query itself and is left out; -1 for none.
     """
     visit = Visit(np.arange(len(queries), dtype=np.int32), np.arange(len(vectors), dtype=np.int32), False)
-    return _find(vectors, queries, own, k, lambda: [visit])
+    return _find(vectors, queries, itself, k, lambda: [visit])
 
 
 def _find(
     vectors: VectorRows,
     queries: VectorRows,
-    own: np.ndarray,
+    itself: np.ndarray,
     k: int,
     visits: Callable[[], Iterable[Visit]],
     work: float = 1,
@@ -132,23 +132,23 @@ def _find(
 ) -> Neighbours:
     """Return the best k of the candidates of each query.
 
-    ``own``: ``(m,)`` int32, as in ``nearest``. ``order``: order of the queries in which those with common candidates
+    ``itself``: ``(m,)`` int32, as in ``nearest``. ``order``: order of the queries in which those with common candidates
     are adjacent; None for the order of rows.
     """
     proposals = Proposals(len(queries), min(proposal_count(k), max(k, len(vectors))))
     done = 0.0
     for block in _blocks(vectors, queries, visits()):
-        proposals.see(block.products, block.queries, block.candidates, own[block.queries])
+        proposals.see(block.products, block.queries, block.candidates, itself[block.queries])
         done += block.products.size
         progress(done / work)
-    return _rank(proposals, vectors, queries, own, k, visits, Bounds.of(vectors, queries), order)
+    return _rank(proposals, vectors, queries, itself, k, visits, Bounds.of(vectors, queries), order)
 
 
 def _rank(
     proposals: Proposals,
     vectors: VectorRows,
     queries: VectorRows,
-    own: np.ndarray,
+    itself: np.ndarray,
     k: int,
     visits: Callable[[], Iterable[Visit]],
     bounds: Bounds,
@@ -156,7 +156,7 @@ def _rank(
 ) -> Neighbours:
     """Return the best k of ``proposals``, comparing queries again that might have better candidates."""
     order = np.arange(len(queries)) if order is None else order
-    neighbours, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (own >= 0), order)
+    neighbours, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (itself >= 0), order)
     step = max(1, _OPEN // max(k, 1))
     for first in range(0, len(unsure), step):
         best = ExactBest(unsure[first : first + step], neighbours, bounds)
@@ -166,7 +166,7 @@ def _rank(
             if best.wants(batch).any()
         )
         for block in _blocks(vectors, queries, again):
-            best.see(*block, own[block.queries])
+            best.see(*block, itself[block.queries])
         best.finish()
     return neighbours
 
@@ -247,6 +247,6 @@ def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None
         proposals.products[rows] = np.take_along_axis(products, order, axis=1)
         proposals.counts[rows] = depth
         progress((rows[-1] + 1) / count)
-    own = np.arange(count, dtype=np.int32)
+    itself = np.arange(count, dtype=np.int32)
     bounds = Bounds.of(vectors, vectors, _GPU_LOOSENESS)
-    return _rank(proposals, vectors, vectors, own, min(k, depth), lambda: [Visit(own, own, True)], bounds)
+    return _rank(proposals, vectors, vectors, itself, min(k, depth), lambda: [Visit(itself, itself, True)], bounds)

@@ -230,20 +230,20 @@ def _token_starts(
     starts: np.ndarray, offsets: np.ndarray, boundaries: np.ndarray, boundary_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return token indices within each text, ``(sentences,)`` int32, and sentences per text, ``(texts,)`` int64."""
-    found = np.empty(len(offsets) - 1 + len(boundaries), np.int32)
+    result = np.empty(len(offsets) - 1 + len(boundaries), np.int32)
     lengths = np.zeros(len(offsets) - 1, np.int64)
     count = 0
     for text in range(len(lengths)):
         first, end, token = count, offsets[text + 1], offsets[text]
         if token == end:
             continue
-        found[count] = 0
+        result[count] = 0
         count += 1
         for i in range(boundary_offsets[text], boundary_offsets[text + 1]):
             while token < end and starts[token] < boundaries[i]:
                 token += 1
-            if token < end and token - offsets[text] > found[count - 1]:
-                found[count] = token - offsets[text]
+            if token < end and token - offsets[text] > result[count - 1]:
+                result[count] = token - offsets[text]
                 count += 1
         lengths[text] = count - first
-    return found[:count], lengths
+    return result[:count], lengths

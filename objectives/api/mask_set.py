@@ -126,14 +126,14 @@ class MaskSet(ShardedRows):
                 + "run `farspan mask` on this corpus"
             )
         ours, theirs = self.manifest, corpus.manifest
-        for what, own, other in (
+        for what, mine, other in (
             ("tokenizer", ours.tokenizer, theirs.tokenizer),
             ("rows_per_batch", ours.rows_per_batch, theirs.rows_per_batch),
             ("rows of the shards", [s.rows for s in ours.shards], [s.rows for s in theirs.shards] * self.draws),
         ):
-            if own != other:
+            if mine != other:
                 raise FarspanError(
-                    f"{self.folder}: its {what} {_short(own)} differ from {_short(other)} of its corpus "
+                    f"{self.folder}: its {what} {_short(mine)} differ from {_short(other)} of its corpus "
                     f"{corpus.folder}; run `farspan mask` on this corpus again"
                 )
         if self.adjusted:

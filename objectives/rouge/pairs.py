@@ -117,16 +117,16 @@ def _fractions(shared: np.ndarray, predicted: np.ndarray, expected: np.ndarray) 
 @compiled
 def shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     """Count the n-grams shared with each reference; they may cross lines."""
-    found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
+    result = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     most = grams.distinct.max() if len(grams.distinct) else 0
     counts, own = np.zeros(most, np.int64), np.zeros(most, np.int64)
     for text in range(len(firsts) - 1):
         predicted = _ngrams_of(grams, lines, firsts[text])
         add_counts(predicted, counts, 1)
         for piece in range(firsts[text] + 1, firsts[text + 1]):
-            found[piece - text - 1] = count_shared(_ngrams_of(grams, lines, piece), counts, own)
+            result[piece - text - 1] = count_shared(_ngrams_of(grams, lines, piece), counts, own)
         add_counts(predicted, counts, -1)
-    return found
+    return result
 
 
 @compiled
@@ -143,7 +143,7 @@ def subsequences(
 
     ``ids``: the words of all lines; line i is ``ids[bounds[i]:bounds[i + 1]]``.
     """
-    found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
+    result = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     for text in range(len(firsts) - 1):
         pieces = lines[firsts[text] : firsts[text + 1] + 1]
         edges = np.empty(len(pieces), np.int64)
@@ -151,8 +151,8 @@ def subsequences(
             edges[i] = bounds[pieces[i]]
         compared = np.ones(len(pieces) - 2, np.bool_)
         lengths = lcs_lengths(ids[edges[0] : edges[1]], ids, edges[1:], compared, distinct[text])
-        found[firsts[text] - text : firsts[text + 1] - text - 1] = lengths
-    return found
+        result[firsts[text] - text : firsts[text + 1] - text - 1] = lengths
+    return result
 
 
 @compiled
@@ -164,7 +164,7 @@ def union_subsequences(
     A word counts at most as often as it occurs in the prediction, as in ROUGE-1.5.5 and ``rouge_score``. The arguments
     are those of ``subsequences``.
     """
-    found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
+    result = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     most = distinct.max() if len(distinct) else 0
     counts, marks = np.zeros(most, np.int64), np.zeros(most, np.uint64)
     for text in range(len(firsts) - 1):
@@ -177,7 +177,7 @@ def union_subsequences(
                 for i in range(len(sequence)):
                     if taken[i] and counts[sequence[i]] > 0:
                         counts[sequence[i]] -= 1
-                        found[piece - text - 1] += 1
+                        result[piece - text - 1] += 1
             for word in ids[own[0] : own[-1]]:
                 counts[word] = 0
-    return found
+    return result

@@ -62,8 +62,8 @@ def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, re
     numbers: dict[tuple[int, str], int] = {}
     entities: list[int] = []
     places, counts = [np.empty(0, np.int64)], []
-    found = recognizer.find(pieces)
-    for document, row, piece, begin, spans in zip(documents.tolist(), rows, pieces, begins, found, strict=True):
+    mentions = recognizer.find(pieces)
+    for document, row, piece, begin, spans in zip(documents.tolist(), rows, pieces, begins, mentions, strict=True):
         forms = [entity_form(piece[first:stop]) for first, stop in spans.tolist()]
         named = np.array([form != "" for form in forms], bool)
         entities += [numbers.setdefault((row, form), len(numbers)) for form in forms if form]
