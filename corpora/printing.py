@@ -1,8 +1,10 @@
-"""Printing: untrusted text, safe for a terminal, and counts with their nouns."""
+"""Printing: untrusted text, safe for a terminal, counts with their nouns, and values of options."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _PLURAL = re.compile(r"s\b")  # the end of the noun in the name of a total
 _UNITS = {
@@ -37,3 +39,8 @@ def total(count: int, name: str) -> str:
     name = name.removeprefix("max_")
     words = _UNITS.get(name, name.replace("held_out", "held-out").replace("_", " "))
     return f"{count:,} {_PLURAL.sub('', words, count=1) if count == 1 else words}"
+
+
+def option_text(value: Any) -> str:
+    """Format a value for ``--set``, with short floats for reading."""
+    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))

@@ -26,7 +26,7 @@ from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.printing import print_table
 from pipelines.evaluation.sources import copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_systems, word_counts
-from pipelines.inspect.figure import check_figure
+from pipelines.figures.style import check_figure
 
 Scored = tuple[Metric, list[dict[str, np.ndarray]]]
 

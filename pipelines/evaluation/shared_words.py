@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from pipelines.pieces.piece import Piece
+from pipelines.pages.piece import Piece
 
 _WORD = re.compile(r"\w+")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import from_extra
+from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
 
 STYLE = Path(__file__).with_name("farspan.mplstyle")
@@ -33,6 +33,20 @@ def styled() -> Iterator[Any]:
         import matplotlib.pyplot as plt
     with plt.style.context(STYLE):
         yield plt
+
+
+def check_figure(path: str) -> None:
+    """Check, before any work, that matplotlib is installed and can draw a file with the suffix of ``path``.
+
+    Raises:
+        FarspanError: matplotlib is missing, or does not know the suffix.
+    """
+    with from_extra("figures", "drawing a figure"):
+        from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if PurePath(path).suffix[1:].lower() not in known:
+        raise FarspanError(f"--figure {path}: the suffix names no kind of picture; give FILE.svg, FILE.png or FILE.pdf")
 
 
 def grid(

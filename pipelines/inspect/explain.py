@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from corpora.printing import option_text
 from objectives.api.plugins import Plugins
 from objectives.tasks.protocol import TASKS
 from pipelines.inspect.options import Tasks
@@ -30,14 +30,14 @@ def explain(plugins: Plugins, name: str) -> str:
     lines.append(f"values with preset {preset}:" if preset else "defaults:")
     for option, parameter in inspect.signature(factory).parameters.items():
         if option in chosen or parameter.default is not parameter.empty:
-            lines.append(f"  {option} = {spelled(chosen.get(option, parameter.default))}")
+            lines.append(f"  {option} = {option_text(chosen.get(option, parameter.default))}")
     return "\n".join([*lines, "", "presets:", *listed(presets)])
 
 
 def listed(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A line for each preset: its name and its options."""
     return [
-        f"  {name}: {', '.join(f'{key}={spelled(value)}' for key, value in options.items())}"
+        f"  {name}: {', '.join(f'{key}={option_text(value)}' for key, value in options.items())}"
         for name, options in presets.items()
     ]
 
@@ -45,11 +45,6 @@ def listed(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def summary(plugins: Plugins, name: str) -> str:
     """The first sentence of a plug-in's description, after its name."""
     return inspect.cleandoc(plugins.factory(name).__doc__ or "").partition("\n")[0].partition(": ")[2]
-
-
-def spelled(value: Any) -> str:
-    """Format a value for ``--set``, with short floats for reading."""
-    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
 
 
 def print_tasks(options: Tasks) -> None:

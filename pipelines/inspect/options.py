@@ -34,7 +34,7 @@ class Show:
     """Options of ``farspan show``.
 
     Attributes:
-        artefact: folder of a corpus, mask set, pairs or predictions; or a run of `farspan train`, with --step.
+        artefact: folder of documents, a corpus, masks, pairs or predictions; or a run of `farspan train`, with --step.
         row: number of the row (default: 0; of an update, all of its rows).
         width: characters to show of each text; 0 for all.
         figure: draw the row in colour instead of printing it.
@@ -43,6 +43,7 @@ class Show:
         rank: of a run: only the rows of this process.
 
     Examples:
+        farspan show documents --row 3 --width 500
         farspan show masks --row 3 --width 2000
         farspan show corpus --objective principal_sentences --preset pegasus
         farspan show masks --set target_length=512

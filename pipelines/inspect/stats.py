@@ -19,11 +19,11 @@ from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import padding_share, shares
+from pipelines.figures.style import check_figure
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
-from pipelines.inspect.figure import check_figure
 from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
-from pipelines.inspect.show import is_run
+from pipelines.pages.run import is_run
 
 
 def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.reporting import result
-from pipelines.figures.style import grid, label_lines, save, short_names, styled, thousands
-from pipelines.inspect.figure import check_figure
+from pipelines.figures.style import check_figure, grid, label_lines, save, short_names, styled, thousands
 from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
 from pipelines.runs.options import Plot
 

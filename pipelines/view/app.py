@@ -9,8 +9,8 @@ from typing import Any
 from corpora.errors import FarspanError, from_extra, nearest
 from corpora.printing import counted, row_numbers
 from objectives.api.plugins import plugin_errors
-from pipelines.view.filters import Filter, whole_number
-from pipelines.view.page import MORE, PARTS, PageOptions, Subject
+from pipelines.pages.filters import Filter, whole_number
+from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
 from pipelines.view.search import search
 
 with from_extra("view", "viewing artefacts"):

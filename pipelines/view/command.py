@@ -11,9 +11,9 @@ from corpora.errors import FarspanError, from_extra
 from corpora.printing import counted
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
+from pipelines.pages.page import PageOptions, Subject
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
-from pipelines.view.page import PageOptions, Subject
 
 _SAVED = 10  # rows, unless --count is given
 _HOST = "127.0.0.1"  # not reachable from other machines

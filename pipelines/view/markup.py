@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 from corpora.errors import from_extra
 from corpora.printing import counted, printable
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pieces.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
-from pipelines.pieces.row import Reason
-from pipelines.pieces.titles import shortened
-from pipelines.view.page import Block, Column, RowPage
+from pipelines.pages.page import Block, Column, RowPage
+from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
+from pipelines.pages.row import Reason
+from pipelines.pages.titles import shortened
 
 with from_extra("view", "viewing artefacts"):
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -46,6 +46,8 @@ def _piece(piece: Piece, column: int, reason: Reason | None) -> Markup:
     text = safe(piece.text)
     if piece.kind == "special":
         return Markup('<b class="special{}">{}</b>').format(" attended" if piece.marked else "", text)
+    if piece.kind == "boundary":
+        return Markup('<i class="boundary" title="a sentence begins" aria-hidden="true">{}</i>').format(text)
     if piece.kind == "shared":
         return Markup('<mark class="k-shared">{}</mark>').format(text)
     if piece.kind in _MARKS:
@@ -60,7 +62,7 @@ def token_html(block: Block, tokenizer: Tokenizer) -> Markup:
     """A block as HTML, token by token, each with its id and position."""
     assert block.ids is not None
     tokens = []
-    pieces = [replace(piece, start=piece.start - block.start) for piece in block.pieces]
+    pieces = [replace(piece, start=piece.start - block.start) for piece in block.pieces if piece.tokens]
     for piece in token_pieces(tokenizer, block.ids, pieces):
         number = int(block.ids[piece.start])
         kind = {"special": "special", **_MARKS}.get(piece.kind, "plain")

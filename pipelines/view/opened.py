@@ -15,17 +15,16 @@ from corpora.schemas.predictions import PredictionSet
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.mask_set import MaskSet
-from pipelines.inspect.options import Choice
-from pipelines.inspect.show import names_update
-from pipelines.inspect.task_text import ChosenTask, chosen_task
-from pipelines.pieces.titles import find_titles
-from pipelines.view.corpus_rows import CorpusRows
-from pipelines.view.document_rows import DocumentRows
-from pipelines.view.links import Links
-from pipelines.view.maskers import Drawn, Masker, Stored
+from pipelines.pages.corpus_rows import CorpusRows
+from pipelines.pages.document_rows import DocumentRows
+from pipelines.pages.links import Links
+from pipelines.pages.maskers import Drawn, Masker, Stored
+from pipelines.pages.page import Subject
+from pipelines.pages.pair_rows import PairRows, System, check_answers
+from pipelines.pages.run import names_update
+from pipelines.pages.task import ChosenTask
+from pipelines.pages.titles import find_titles
 from pipelines.view.options import View
-from pipelines.view.page import Subject
-from pipelines.view.pair_rows import PairRows, System, check_answers
 
 Rows = TypeVar("Rows", bound=ShardedRows)
 
@@ -72,7 +71,7 @@ def open_subjects(options: View) -> list[Subject]:
 def _updates(options: View, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
     """Open the update ``options.step`` of each run."""
     for folder in runs:
-        from pipelines.view.update_rows import open_step  # brings torch, which no artefact needs
+        from pipelines.pages.update_rows import open_step  # brings torch, which no artefact needs
 
         assert options.step is not None
         yield open_step(names.new(f"{folder.rstrip('/')}-step-{options.step}"), folder, options.step, options.rank)
@@ -109,7 +108,7 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
     of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
     documents = None if of_pairs else options.documents
     for key, corpus in corpora.items():
-        beside[key] += [Drawn.of(corpus, name, options.seed) for name in options.objective]
+        beside[key] += [Drawn.load(corpus, name, seed=options.seed) for name in options.objective]
         links = None
         if corpus.manifest.config.get("neighbours"):
             links = Links(corpus.folder, corpus.manifest, options.neighbours)
@@ -127,7 +126,7 @@ def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRo
 
 
 def _task(options: View, pairs: PairSet) -> ChosenTask | None:
-    return chosen_task(pairs, Choice(task=options.task)) if options.task else None
+    return ChosenTask.load(pairs, options.task) if options.task else None
 
 
 def _ranged(rows: Rows) -> Rows:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.view.filters import Filter
-from pipelines.view.page import Subject
+from pipelines.pages.filters import Filter
+from pipelines.pages.page import Subject
 
 ROWS = 20_000  # rows examined per request
 TOKENS = 400_000  # tokens decoded per request

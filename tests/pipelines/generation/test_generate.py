@@ -235,7 +235,7 @@ def test_the_command(made, tmp_path, capsys):
     said = capsys.readouterr().out
     assert f"prediction 2 of {output}" in said
     assert printable(found.texts[2]) in said
-    assert f"pair {found.pair_ids[2]!r}" in said
+    assert f", pair {found.pair_ids[2]}\n" in said
     assert "prediction length" in said
     assert f"{output}: sound" in said
 

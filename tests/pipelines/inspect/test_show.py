@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from io import StringIO
 
 import numpy as np
@@ -14,12 +15,14 @@ from objectives.api.mask_set import MaskSet
 from pipelines import functions
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.inspect.options import Choice
-from pipelines.inspect.row_text import as_seen
+from pipelines.inspect.options import Choice, Show
+from pipelines.inspect.print_page import as_text, brackets_of
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from tests.artefacts import make_corpus, make_documents, make_pairs, small_tokenizer
+from pipelines.pages.piece import BRACKETS, KINDS, Piece
+from pipelines.pages.row import seen_pieces
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, small_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,11 @@ def masks(corpus, tmp_path_factory, farspan_lead):
     return folder
 
 
-def shown(folder, *arguments, colours=False, **named) -> str:
+def shown(folder, row=0, colours=False, **named) -> str:
     out = StringIO()
     system = "truecolor" if colours else None
     console = Console(file=out, soft_wrap=True, highlight=False, force_terminal=colours, color_system=system)
-    show(folder, *arguments, console=console, **named)
+    show(Show(artefact=folder, row=row, **named), console)
     return out.getvalue()
 
 
@@ -85,7 +88,7 @@ def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
 def test_no_character_of_a_text_commands_the_terminal(corpus, masks):
     tokenizer = small_tokenizer()
     ids = tokenizer.encode(["red \x1b[31m\x9b2J \u202eback\r\n\tok"])[0]
-    text = as_seen(ids, tokenizer, {"\x1b[2J": 400}, np.zeros(len(ids), bool))
+    text = as_text(seen_pieces(ids, tokenizer, {"\x1b[2J": 400}, np.zeros(len(ids), bool)))
     assert text.plain == "red \\x1b[31m\\x9b2J \\u202eback\\r\n\tok"
     everything = "".join(shown(folder, row) for folder in (corpus, masks) for row in range(6))
     assert "\\x" in everything  # its random tokens are bytes of every kind
@@ -130,14 +133,14 @@ def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"width": -1}, "--width -1: give how many characters"),
+        ({"width": -1}, "--width -1: give the number of characters"),
         ({"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
-        ({"corpus_folder": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
+        ({"corpus": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
     ],
 )
 def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
     with pytest.raises(FarspanError, match=message):
-        shown(corpus, 0, **named)
+        shown(corpus, **named)
 
 
 def test_documents_with_titles_are_shown_by_them(tmp_path):
@@ -149,3 +152,61 @@ def test_documents_with_titles_are_shown_by_them(tmp_path):
         assert "  made:0:7: tokens 0 to " in lines
     assert "document The \\x1b[31mOne (made:0:0), " in shown(pairs, 0)
     assert "document made:0:1, " in shown(pairs, 1)
+
+
+def test_colours_say_what_happens_to_a_text():
+    tokenizer = small_tokenizer()
+    ids = np.array([400, *tokenizer.encode(["fox jumps"])[0], 401])
+    attending = np.zeros(len(ids), bool)
+    attending[0] = True
+    text = as_text(seen_pieces(ids, tokenizer, {"<gap>": 400, "<eos>": 401}, attending))
+    assert text.plain == "<gap>fox jumps<eos>"
+    styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
+    assert styles["<gap>"] == "bold red"
+    assert styles["<eos>"] == "bold cyan"
+
+
+def test_every_kind_of_span_has_brackets_of_its_own():
+    for form in range(2):
+        pairs = [pair[form] for pair in BRACKETS.values()]
+        assert len(set(pairs)) == len(pairs)
+    assert BRACKETS.keys() > KINDS.keys()
+    assert "".join(plain for _, plain in BRACKETS.values()).isascii()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"force_terminal": True, "color_system": "truecolor"}, "a hidden b"),
+        ({"force_terminal": True, "no_color": True}, "a ⟦hidden⟧ b"),
+        ({"file": io.StringIO()}, "a ⟦hidden⟧ b"),
+        ({"file": io.TextIOWrapper(io.BytesIO(), "latin-1")}, "a [[hidden]] b"),
+    ],
+    ids=["colour", "NO_COLOR", "pipe", "latin-1"],
+)
+def test_without_colour_hidden_text_is_in_brackets(options: dict, expected: str):
+    pieces = [Piece("a ", "text"), Piece("hidden", "hidden"), Piece(" b", "text")]
+    assert as_text(pieces, brackets_of(Console(**options))).plain == expected
+
+
+def test_documents_are_shown_with_title_and_sentences(tmp_path, run):
+    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=20, titles=("The One", None))
+    rows = all_rows(documents)
+    number = max(range(20), key=lambda row: len(rows[row]["sentence_starts"]))
+    for row in (number, number ^ 1):
+        columns, text = rows[row], shown(documents, row)
+        assert text.startswith(f"document {row} of {documents}, source made\n")
+        title = "The One (" if row % 2 == 0 else ""
+        assert f"  {title}{columns['document_id']}{')' * bool(title)}: {len(columns['tokens'])} tokens\n" in text
+        starts = [*columns["sentence_starts"], len(columns["tokens"])]
+        assert f"sentences {len(starts) - 1}, split" in text
+        _, places = small_tokenizer().decode_with_offsets(np.array(columns["tokens"]))
+        whole = small_tokenizer().decode(columns["tokens"])
+        cuts = [*(int(places[start]) for start in starts[:-1]), len(whole)]
+        sentences = [printable(whole[cuts[n] : cuts[n + 1]]) for n in range(len(cuts) - 1)]
+        assert "|".join(sentences) in text
+    assert run("show", documents, "--width", 40)[1].splitlines()[-1].endswith(" ...")
+    with pytest.raises(FarspanError, match=r"--objective span, --draw: .* holds documents; leave the flags out"):
+        shown(documents, 0, choice=Choice(objective="span", draw=1))
+    with pytest.raises(FarspanError, match=r"--row 20: .* has rows 0 to 19"):
+        shown(documents, 20)

@@ -44,7 +44,7 @@ def corpus(tmp_path_factory) -> str:
         ["show", "CORPUS", "--objective", "span", "--width", "80"],
         ["stats", "CORPUS"],
         ["verify", "CORPUS"],
-        ["train", "tiny", "--estimate", "1000"],
+        ["train", "tiny", "--estimate", "1000", "--quiet"],
     ],
     ids=lambda command: command[0],
 )

@@ -27,6 +27,7 @@ from pipelines.documents.options import Documents
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.inspect.coherence import similarity_of
+from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import EncoderOptions
@@ -118,7 +119,7 @@ def test_sequences_keep_to_a_topic(stages):
 
 def test_show_gives_the_texts_of_a_sequence_one_by_one(stages):
     out = io.StringIO()
-    show(stages["linked"], 0, width=200, console=Console(file=out, width=250))
+    show(Show(artefact=stages["linked"], width=200), Console(file=out, width=250))
     corpus = Corpus(stages["linked"])
     names = corpus.take(np.array([0])).document_ids[0].as_py()
     assert len(names) > 1

@@ -24,7 +24,7 @@ from objectives.api.verify import verify_masks
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
-from pipelines.inspect.options import Choice
+from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
@@ -144,13 +144,13 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
             (corpus, Choice(objective="span", preset="bart_ls_mixed", draw=draw)),
         ):
             console = Console(file=io.StringIO(), width=10_000)
-            show(artefact, 1, choice=choice, console=console)
+            show(Show(artefact=artefact, row=1, choice=choice), console)
             seen.append(console.file.getvalue().partition("tokens in the target")[2])
     assert seen[0] == seen[1] != seen[2] == seen[3]
     with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
-        show(folder, 1, choice=Choice(draw=2))
+        show(Show(artefact=folder, row=1, choice=Choice(draw=2)))
     with pytest.raises(FarspanError, match="--draw -1: give 0"):
-        show(corpus, 1, choice=Choice(objective="span", draw=-1))
+        show(Show(artefact=corpus, row=1, choice=Choice(objective="span", draw=-1)))
 
 
 def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):

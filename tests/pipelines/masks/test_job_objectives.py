@@ -28,7 +28,7 @@ from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.inspect.options import Choice
+from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import equipped_objective, plan
 from pipelines.masks.options import Masking
@@ -192,7 +192,7 @@ def test_show_says_what_is_hidden_and_why(mask_sets, name):
     named = masks.take(np.arange(len(masks))).span_labels
     row = 1 if named is None else next(row for row, labels in enumerate(named.to_pylist()) if any(labels))
     out = StringIO()
-    show(mask_sets[name], row, console=Console(file=out, soft_wrap=True, highlight=False))
+    show(Show(artefact=mask_sets[name], row=row), Console(file=out, soft_wrap=True, highlight=False))
     text = out.getvalue()
     assert ("labels, " in text) == (name == "cross_document")
     assert ("target, " in text) == (name != "cross_document")
@@ -254,7 +254,8 @@ def test_a_scorer_that_trains_on_while_rows_are_masked_stops_the_job(folder, tmp
 def test_stored_candidates_take_another_density(folder, mask_sets):
     text = StringIO()
     choice = Choice(options={"density": 0.02})
-    show(mask_sets["model_based"], 1, choice=choice, console=Console(file=text, soft_wrap=True, highlight=False))
+    options = Show(artefact=mask_sets["model_based"], row=1, choice=choice)
+    show(options, Console(file=text, soft_wrap=True, highlight=False))
     batch = Corpus(str(folder / "corpus")).take(np.array([1]))
     fewer = MaskSet(mask_sets["model_based"], {"density": 0.02}).masks(batch, np.array([1]))
     asked = int(fewer.span_lengths[0][fewer.span_flags[0] & IN_TARGET != 0].sum())

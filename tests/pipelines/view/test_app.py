@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
+from pipelines.pages.document_rows import DocumentRows
+from pipelines.pages.page import PageOptions
+from pipelines.pages.pair_rows import PairRows, System
 from pipelines.view import search
 from pipelines.view.app import build_app
-from pipelines.view.document_rows import DocumentRows
-from pipelines.view.page import PageOptions
-from pipelines.view.pair_rows import PairRows, System
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
-from pipelines.pieces.piece import BRACKETS, KINDS, Piece, plain_pieces
-from pipelines.pieces.row import Part, Reason, parts_of
-from pipelines.view.filters import Filter
+from pipelines.pages.filters import Filter
+from pipelines.pages.page import Block, Column, Link, PageOptions, RowPage
+from pipelines.pages.piece import BRACKETS, KINDS, Piece, plain_pieces
+from pipelines.pages.row import Part, Reason, parts_of
 from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
-from pipelines.view.page import Block, Column, Link, PageOptions, RowPage
 from tests.artefacts import small_tokenizer
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"

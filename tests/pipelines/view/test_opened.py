@@ -10,9 +10,9 @@ from corpora.errors import FarspanError
 from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
 from pipelines import functions
+from pipelines.pages.page import PageOptions
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
-from pipelines.view.page import PageOptions
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 

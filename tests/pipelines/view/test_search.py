@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from pipelines.pages.filters import Filter, within
 from pipelines.view import search as searches
-from pipelines.view.filters import Filter, within
 from pipelines.view.search import Found, search
 
 

@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory) -> dict[str, str]:
     """Folder name -> folder, as ``make_tales``, with hostile documents."""
-    from tests.pipelines.view.invented import make_hostile, make_tales
+    from tests.pipelines.pages.invented import make_hostile, make_tales
 
     root = tmp_path_factory.mktemp("tales")
     return {**make_tales(str(root)), "hostile": make_hostile(str(root / "hostile"))}

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer_of
-from pipelines.pieces.row import parts_of
+from pipelines.pages.row import parts_of
 from tests.pipelines.view.integration.chromium import (
     MARKS,
     Keys,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.runs.update import open_update
+from pipelines.pages.update import open_update
+from tests.pipelines.pages.invented import make_run
 from tests.pipelines.view.integration.chromium import (
     MARKS,
     find,
@@ -23,7 +24,6 @@ from tests.pipelines.view.integration.chromium import (
     wait,
     wait_for_row,
 )
-from tests.pipelines.view.invented import make_run
 from trainer.data.config import ObjectiveConfig, SourceConfig, TaskConfig
 
 pytestmark = MARKS

@@ -1,0 +1,176 @@
+"""Pages of rows on a terminal, in colours, or without colours in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from corpora.printing import counted, printable
+from pipelines.pages.page import Block, Column, PageOptions, RowPage, Why
+from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece
+from pipelines.pages.titles import named
+
+if TYPE_CHECKING:
+    from pipelines.pages.update_rows import StepRows
+
+_BEGINNING = 300  # characters of each document of a pair, unless --width is given
+_ALL = 1 << 40
+_STYLES: Mapping[Kind, str] = {
+    "text": "",
+    "hidden": "black on yellow",
+    "shown": "black on green",
+    "replaced": "black on magenta",
+    "candidate": "underline",
+    "special": "bold cyan",
+    "shared": "bold underline",
+    "boundary": "dim",
+}
+_MARKED: Mapping[Kind, str] = {"text": "black on green", "special": "bold red"}
+
+
+def page_options(width: int, draw: int) -> PageOptions:
+    """Ask for as much of a page as ``print_page`` prints of it: a character has at most four tokens."""
+    return PageOptions(
+        draw=draw,
+        parts=max(width, 3) if width else _ALL,
+        size=4 * width or _ALL,
+        beginning=4 * (width or _BEGINNING),
+        reasons=_lines(_ALL, width),
+    )
+
+
+def print_places(console: Console, update: StepRows) -> None:
+    """Print the place of each row of an update, one in a line."""
+    console.print(Text.assemble((f"update {update.step:,}", "bold"), f" of {printable(update.folder)}"))
+    for number, seen in enumerate(update.seen):
+        order = f"rank {seen.rank}, micro-batch {seen.micro_batch}, sample {seen.sample:,}, epoch {seen.epoch}"
+        console.print(Text(f"  row {number}: {order}, {printable(seen.place)}"))
+
+
+def print_page(console: Console, page: RowPage, folder: str, width: int) -> None:
+    """Print a page.
+
+    Args:
+        folder: folder of the artefact.
+        width: maximum characters of each text; 0 for all.
+    """
+    noun, facts = page.heading.partition(" ")[0], [f"{name} {printable(value)}" for name, value in page.facts]
+    if noun == "update":
+        console.print(Text(f"\n{page.heading}", style="bold reverse"))
+    else:
+        console.print(Text.assemble((f"{noun} {page.row}", "bold"), f" of {printable(folder)}, {facts.pop(0)}"))
+    if page.parts and noun != "update":
+        cluster = [fact for fact in facts if fact.startswith("cluster ")]
+        facts = [", ".join([counted(page.all_parts, "part"), counted(page.tokens, "token"), *cluster])]
+        _heading(console, facts[0])
+    elif facts:
+        console.print(Text(", ".join(facts), style="dim"))
+    for column in (column for band in page.bands for column in band):
+        if column.number >= 0:
+            _print_parts(console, page, width)
+            _print_masks(console, column, width)
+        else:
+            _print_column(console, column, width)
+        for block in column.seen:
+            _heading(console, f"{block.heading}, {block.note}")
+            console.print(_cut(as_text(block.pieces), width, block))
+    for message in page.missing:
+        console.print(Text(f"  {printable(message)}", style="dim"))
+
+
+def _print_parts(console: Console, page: RowPage, width: int) -> None:
+    parts = page.parts[: _lines(page.all_parts, width)]
+    for part in parts:
+        console.print(Text(f"  {named(part.document_id, part.title)}: {part.described}"))
+    _print_rest(console, page.all_parts - len(parts))
+
+
+def _print_masks(console: Console, column: Column, width: int) -> None:
+    """Print the text of a row with its spans, and the reasons for them in the order of choice."""
+    heading = Text(f"\ntext, {column.note}", style="bold")
+    brackets = brackets_of(console)
+    for kind in column.kinds:
+        first, last = brackets.get(kind, (" ", " "))
+        heading.append("  ").append(f"{first}{KINDS[kind]}{last}", style=_STYLES[kind])
+    console.print(heading)
+    console.print(_cut(as_text((piece for block in column.blocks for piece in block.pieces), brackets), width))
+    if column.whys:
+        _heading(console, "why")
+        for why in column.whys:
+            console.print(_reason(why))
+        _print_rest(console, column.more_whys)
+
+
+def _print_column(console: Console, column: Column, width: int) -> None:
+    """Print the texts of a column without masks, each under its name."""
+    if column.note:
+        _heading(console, f"{printable(column.heading)}: {printable(column.note)}")
+    for block in column.blocks:
+        text, beginning = as_text(block.pieces), _BEGINNING if column.heading == "documents" else 0
+        if block.part is None or beginning:
+            noun = "document " if beginning else ""
+            _heading(console, ", ".join(filter(None, (noun + named(block.heading, block.title), block.note))))
+        else:
+            console.print(Text(f"  {named(block.heading, block.title)}: {block.note}", style="bold cyan"))
+        console.print(_cut(text, width or beginning, block))
+
+
+def _reason(why: Why) -> Text:
+    """A line with rank, score and label of a span, and the beginning of its text."""
+    line, reason = Text("  "), why.reason
+    if reason.rank is not None:
+        line.append(f"#{reason.rank + 1} ")
+    if reason.score is not None:
+        line.append(f"score {reason.score:.4f} ", style="bold")
+    if reason.label is not None:
+        line.append(f"[{printable(reason.label)}] ", style="cyan")
+    line.append(f"tokens {reason.start} to {reason.stop}: ", style="dim")
+    return line.append(printable(why.text), style=_STYLES[reason.kind])
+
+
+def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
+    """Opening and closing bracket of each kind of span for a console without colour; empty for one with colour.
+
+    A pipe, a file and a terminal under ``NO_COLOR`` have no colour. If the console's encoding lacks ``⟦ ⟧``, the
+    bracket is ``[[ ]]``.
+    """
+    if console.is_terminal and not console.no_color:
+        return {}
+    try:
+        "".join(pair for pair, _ in BRACKETS.values()).encode(console.encoding)
+        pairs = {kind: pair for kind, (pair, _) in BRACKETS.items()}
+    except (UnicodeEncodeError, LookupError):
+        pairs = {kind: plain for kind, (_, plain) in BRACKETS.items()}
+    return {kind: (pair[: len(pair) // 2], pair[len(pair) // 2 :]) for kind, pair in pairs.items()}
+
+
+def as_text(pieces: Iterable[Piece], brackets: Mapping[Kind, tuple[str, str]] | None = None) -> Text:
+    """Pieces as text in colour, or in brackets; control characters are escaped."""
+    text = Text()
+    for piece in pieces:
+        first, last = (brackets or {}).get(piece.kind, ("", ""))
+        text.append(f"{first}{printable(piece.text)}{last}", style=(_MARKED if piece.marked else _STYLES)[piece.kind])
+    return text
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(Text(f"\n{text}", style="bold"))
+
+
+def _lines(count: int, width: int) -> int:
+    """Number of lines to print out of ``count``: all, or if texts are cut, one per 100 characters and at least 3."""
+    return min(count, max(width // 100, 3)) if width else count
+
+
+def _print_rest(console: Console, count: int) -> None:
+    if count:
+        console.print(Text(f"  ... and {count} more", style="dim"))
+
+
+def _cut(text: Text, width: int, block: Block | None = None) -> Text:
+    """The first ``width`` characters, with dots if these, or the block, are not all of the text."""
+    whole = not width or (len(text) <= width and (block is None or block.stop == block.total))
+    return text if whole else text[:width] + Text(" ...", style="dim")

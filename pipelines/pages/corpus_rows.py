@@ -1,0 +1,266 @@
+"""Rows of a corpus as pages: for each mask set the text, the reasons for its spans, source and target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow.compute as pc
+
+from corpora.printing import counted
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import SequenceBatch, fixed_bytes
+from corpora.tokenizers.load import load_tokenizer_of
+from objectives.api.masks import MaskBatch
+from pipelines.pages.filters import Filter, document_matches, within
+from pipelines.pages.links import Links
+from pipelines.pages.maskers import Masker, described, hidden_shares
+from pipelines.pages.page import (
+    MORE,
+    SPAN_TEXT,
+    Block,
+    Column,
+    Link,
+    PageOptions,
+    RowPage,
+    Why,
+    bounds,
+    no_block,
+)
+from pipelines.pages.piece import Kind, Piece, plain_pieces
+from pipelines.pages.row import (
+    Part,
+    Side,
+    cluster_of,
+    kinds_of,
+    parts_of,
+    reasons_of,
+    seen_pieces,
+    sides_of,
+    span_pieces,
+    target_spans,
+    treatment,
+)
+from pipelines.pages.titles import Titles, shortened
+
+_BINS = 400  # bins of the picture of a row
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row that was read, with its masks in each mask set, and source and target for each."""
+
+    batch: SequenceBatch
+    parts: list[Part]
+    masks: tuple[MaskBatch, ...]
+    sides: tuple[list[Side], ...]
+
+
+class CorpusRows:
+    """A ``Subject``: a corpus, with mask sets beside it."""
+
+    kind = "corpus"
+
+    def __init__(
+        self,
+        name: str,
+        corpus: Corpus,
+        maskers: Sequence[Masker] = (),
+        links: Links | None = None,
+        titles: Titles | None = None,
+    ) -> None:
+        self.name, self.folder = name, corpus.folder
+        self._corpus, self._maskers, self._links, self._titles = corpus, tuple(maskers), links, titles
+        self.tokenizer = load_tokenizer_of(corpus.folder)
+        self.sources = sorted(corpus.manifest.counts)
+        self.mask_sets = [masker.name for masker in maskers]
+        self.draws = max([masker.draws or 1 for masker in maskers], default=1)
+        totals = corpus.manifest.totals
+        counts = (len(corpus), totals["tokens"], totals["documents"])
+        self.described = ", ".join(map(counted, counts, ("row", "token", "document")))
+        self._row = lru_cache(maxsize=16)(self._read)
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    def _read(self, row: int, draw: int) -> _Row:
+        rows = np.array([row])
+        batch = self._corpus.take(rows)
+        masks = tuple(masker.masks(batch, rows, draw) for masker in self._maskers)
+        rendered = (
+            masker.objective.render(batch, hidden, masker.special)
+            for masker, hidden in zip(self._maskers, masks, strict=True)
+        )
+        parts = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
+        return _Row(batch, parts, masks, tuple(sides_of(examples) for examples in rendered))
+
+    def page(self, row: int, options: PageOptions) -> RowPage:
+        read = self._row(row, options.draw)
+        first = min(max(options.first_part, 0), max(len(read.parts) - 1, 0))
+        parts = read.parts[first : first + options.parts]
+        cluster, tokens = cluster_of(read.batch), len(read.batch.tokens[0])
+        facts = [
+            ("sequence", read.batch.sequence_id(0).hex()),
+            ("tokens", f"{tokens:,} of at most {self._corpus.manifest.config['sequence_length']:,} positions"),
+            ("documents", f"{len(read.parts):,}"),
+        ]
+        if cluster is not None:
+            facts.append(("cluster", str(cluster)))
+        if self.draws > 1:
+            facts.append(("draw", f"{options.draw} of {self.draws}"))
+        links: list[Link] = []
+        if self._links:
+            before = read.parts[max(first - 1, 0) : first + options.parts] if first else parts
+            links = self._links.of(before, cluster)[len(before) - len(parts) :]
+        numbers = range(len(self._maskers)) if self._maskers else (-1,)
+        return RowPage(
+            row=row,
+            heading=f"row {row:,} of {len(self) - 1:,}",
+            facts=tuple(facts),
+            bands=(tuple(self._column(read, number, first, options) for number in numbers),),
+            tokens=tokens,
+            parts=tuple(parts),
+            first_part=first,
+            all_parts=len(read.parts),
+            links=tuple(links),
+            missing=tuple(each.missing for each in (self._links, self._titles) if each and each.missing),
+        )
+
+    def _column(self, read: _Row, number: int, first_part: int, options: PageOptions) -> Column:
+        """The row with mask set ``number``; -1 for none."""
+        shown = range(first_part, min(first_part + options.parts, len(read.parts)))
+        blocks = tuple(self._text(read, number, part, 0, options.size) for part in shown)
+        if number < 0:
+            return Column("text", "", blocks)
+        masker, masks = self._maskers[number], read.masks[number]
+        reasons = reasons_of(masks)
+        starts = [part.start for part in read.parts]
+        whys = tuple(
+            Why(
+                reason,
+                int(np.searchsorted(starts, reason.start, side="right")) - 1,
+                self._beginning(read, number, reason.start, reason.stop),
+            )
+            for reason in reasons[: options.reasons]
+        )
+        return Column(
+            heading=masker.name,
+            note=target_spans(masks),
+            blocks=blocks,
+            objective=masker.objective.name,
+            options=described(masker.objective),
+            share=float(hidden_shares(masks, read.batch.tokens.lengths)[0]),
+            number=number,
+            kinds=tuple(kinds_of(masks)),
+            density=_density(masks, len(read.batch.tokens[0])),
+            whys=whys,
+            more_whys=len(reasons) - len(whys),
+            seen=tuple(self._side(read, number, side, 0, options.size) for side in range(len(read.sides[number]))),
+        )
+
+    def _beginning(self, read: _Row, number: int, start: int, stop: int) -> str:
+        """The first ``SPAN_TEXT`` characters of a span."""
+        pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], start, min(stop, start + SPAN_TEXT))
+        text = " ".join("".join(piece.text for piece in pieces).split())
+        return text if len(text) <= SPAN_TEXT and stop - start <= SPAN_TEXT else text[:SPAN_TEXT] + " …"
+
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
+        read = self._row(row, options.draw)
+        try:
+            what, number, place = address.split("-", 2)
+            if what == "text" and -1 <= int(number or -1) < len(self._maskers) and 0 <= int(place) < len(read.parts):
+                return self._text(read, int(number or -1), int(place), start, size)
+            if what == "seen" and 0 <= int(place) < len(read.sides[int(number)]):
+                return self._side(read, int(number), int(place), start, size)
+        except (ValueError, IndexError):
+            pass
+        raise no_block(address)
+
+    def _text(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
+        part, tokens = read.parts[place], read.batch.tokens[0]
+        start, stop = bounds(start, part.stop - part.start, size)
+        in_row = part.start + start, part.start + stop
+        if number < 0:
+            pieces = plain_pieces(self.tokenizer, tokens, *in_row, (part.start, part.stop))
+        else:
+            pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], *in_row)
+        pieces = [replace(piece, start=piece.start - part.start) for piece in pieces]
+        return Block(
+            address=f"text-{'' if number < 0 else number}-{place}",
+            heading=part.document_id,
+            note=part.described,
+            pieces=tuple(pieces),
+            start=start,
+            stop=stop,
+            total=part.stop - part.start,
+            part=place,
+            ids=tokens[in_row[0] : in_row[1]],
+            title=shortened(part.title),
+        )
+
+    def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
+        side, special = read.sides[number][place], self._maskers[number].special
+        start, stop = bounds(start, len(side.ids), size)
+        ids = side.ids[start:stop]
+        if side.places is None:
+            pieces = seen_pieces(ids, self.tokenizer, special.ids, side.marked[start:stop], start)
+        else:
+            pieces = []
+            for at, (position, label) in enumerate(zip(side.places[start:stop].tolist(), ids[:, None], strict=True)):
+                text = self.tokenizer.decode(label).strip()
+                pieces += [Piece(f"{position}", "special", start + at), Piece(f" {text}  ", "text", start + at, 1)]
+        return Block(
+            f"seen-{number}-{place}",
+            side.name,
+            side.described,
+            tuple(pieces),
+            start,
+            stop,
+            len(side.ids),
+            "positions",
+            "model",
+            ids=ids if side.places is None else None,
+        )
+
+    def batch_of(self, row: int) -> tuple[int, int]:
+        shard, _, inside = (int(column[0]) for column in self._corpus.locate(np.array([row])))
+        size = self._corpus.manifest.rows_per_batch
+        return row - inside, min(row - inside + size, int(self._corpus.starts[shard + 1]))
+
+    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+        shard, number, inside = (int(column[0]) for column in self._corpus.locate(np.array([start])))
+        batch = self._corpus.batch(shard, number).slice(inside, stop - start)
+        fits = document_matches(batch.column("document_ids"), replace(wanted, id=""))
+        if wanted.id:
+            names = [each.tobytes().hex() for each in fixed_bytes(batch.column("sequence_id"))]
+            begins = np.array([name.startswith(wanted.id.lower()) for name in names])
+            fits &= begins | document_matches(batch.column("document_ids"), Filter(id=wanted.id))
+        lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
+        fits &= within(lengths, wanted.least, wanted.most)
+        if wanted.hides and self._maskers and fits.any():
+            places = np.flatnonzero(fits)
+            rows = start + places
+            masker = self._maskers[min(max(wanted.masks, 0), len(self._maskers) - 1)]
+            masks = masker.masks(self._corpus.take(rows), rows, 0)
+            fits[places] = within(hidden_shares(masks, lengths[places]), wanted.least_hidden, wanted.most_hidden)
+        return fits
+
+    def texts(self, row: int) -> list[tuple[int, str]]:
+        tokens = self._corpus.tokens(row)
+        pieces = [tokens[first : first + MORE] for first in range(0, len(tokens), MORE)]
+        return [(len(piece), self.tokenizer.decode(piece)) for piece in pieces]
+
+
+def _density(masks: MaskBatch, tokens: int) -> tuple[Kind | None, ...]:
+    """The kind of the spans in each of ``_BINS`` equal parts of a row; None for a part without spans."""
+    bins: list[Kind | None] = [None] * min(_BINS, max(tokens, 1))
+    scale = len(bins) / max(tokens, 1)
+    columns = (masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0])
+    for start, length, flag in zip(*(column.tolist() for column in columns), strict=True):
+        kind = treatment(flag)
+        for place in range(int(start * scale), min(int((start + length - 1) * scale) + 1, len(bins))):
+            if bins[place] is None or kind != "candidate":
+                bins[place] = kind
+    return tuple(bins)

@@ -1,0 +1,124 @@
+"""Documents as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.compute as pc
+
+from corpora.printing import counted
+from corpora.schemas.documents import DocumentSet
+from corpora.storage.ragged import Ragged
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
+from pipelines.pages.filters import Filter, within
+from pipelines.pages.page import MORE, Block, Column, PageOptions, RowPage, bounds, no_block
+from pipelines.pages.piece import Piece, cut_pieces, plain_pieces
+from pipelines.pages.titles import shortened
+
+SENTENCE = "|"  # mark of the beginning of a sentence
+
+
+class DocumentRows:
+    """A ``Subject``: tokenised documents."""
+
+    kind = "documents"
+    draws = 1
+    mask_sets: tuple[str, ...] = ()
+
+    def __init__(self, name: str, documents: DocumentSet) -> None:
+        self.name, self.folder = name, documents.folder
+        self._documents, self.tokenizer = documents, load_tokenizer_of(documents.folder)
+        self.sources = sorted(documents.manifest.counts)
+        totals = documents.manifest.totals
+        self.described = f"{counted(len(documents), 'document')}, {counted(totals['tokens'], 'token')}"
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def page(self, row: int, options: PageOptions) -> RowPage:
+        table = self._documents.take([row])
+        values = table.drop_columns(["tokens", "sentence_starts"]).to_pylist()[0]
+        tokens, sentences = (len(table.column(name)[0]) for name in ("tokens", "sentence_starts"))
+        facts = [("source", values["source"]), ("tokens", f"{tokens:,}"), ("sentences", f"{sentences:,}")]
+        if values["cluster"] is not None:
+            facts.append(("cluster", str(values["cluster"])))
+        facts.append(("split", "held out" if values["held_out"] else "train"))
+        block = self._text(row, 0, options.size)
+        return RowPage(
+            row, f"document {row:,} of {len(self) - 1:,}", tuple(facts), ((Column("text", "", (block,)),),), tokens
+        )
+
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
+        if address != "document":
+            raise no_block(address)
+        return self._text(row, start, size)
+
+    def _text(self, row: int, start: int, size: int) -> Block:
+        name = self._documents.take([row]).column("document_id")[0].as_py()
+        tokens, title = document_tokens(self._documents, row), self._documents.title(row)
+        block = document_block("document", name, self.tokenizer, tokens, start, size, title=title)
+        starts = self._documents.take([row]).column("sentence_starts").combine_chunks().values.to_numpy()
+        return replace(block, pieces=tuple(_sentences(self.tokenizer, tokens, block.start, block.stop, starts)))
+
+    def batch_of(self, row: int) -> tuple[int, int]:
+        shard, _, inside = (int(column[0]) for column in self._documents.locate(np.array([row])))
+        size = self._documents.manifest.rows_per_batch
+        return row - inside, min(row - inside + size, int(self._documents.starts[shard + 1]))
+
+    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+        shard, number, inside = (int(column[0]) for column in self._documents.locate(np.array([start])))
+        batch = self._documents.batch(shard, number).slice(inside, stop - start)
+        lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
+        fits = within(lengths, wanted.least, wanted.most)
+        if wanted.source:
+            fits &= pc.equal(batch.column("source"), wanted.source).to_numpy(zero_copy_only=False)
+        if wanted.id:
+            named = pc.match_substring(batch.column("document_id"), wanted.id)
+            fits &= named.to_numpy(zero_copy_only=False)
+        return fits
+
+    def texts(self, row: int) -> Iterator[tuple[int, str]]:
+        """The title, if there is one, and the text."""
+        if title := self._documents.title(row):
+            yield 0, f"{title}\n"
+        tokens = document_tokens(self._documents, row)
+        for first in range(0, len(tokens), MORE):
+            piece = tokens[first : first + MORE]
+            yield len(piece), self.tokenizer.decode(piece)
+
+
+def _sentences(tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, starts: np.ndarray) -> Iterator[Piece]:
+    """Tokens ``start:stop`` of a document, with a mark before each sentence but the first."""
+    inner = starts[(starts > start) & (starts < stop)].tolist()
+    edges = [start, *inner, stop]
+    for piece in cut_pieces(tokenizer, tokens, edges, [("text", -1)] * (len(inner) + 1), (0, len(tokens))):
+        if (piece.start and piece.start in inner) or (piece.start == start and start in starts[1:]):
+            yield Piece(SENTENCE, "boundary", piece.start, 0)
+        yield piece
+
+
+def document_tokens(documents: DocumentSet, row: int) -> np.ndarray:
+    """Zero-copy view of a document's tokens."""
+    shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
+    return Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
+
+
+def document_block(
+    address: str,
+    name: str,
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    start: int,
+    size: int,
+    part: int | None = 0,
+    title: str | None = None,
+) -> Block:
+    """A range of a document's ``(n,)`` tokens as a block."""
+    start, stop = bounds(start, len(tokens), size)
+    pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
+    note = counted(len(tokens), "token")
+    ids = tokens[start:stop]
+    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shortened(title))

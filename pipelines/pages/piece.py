@@ -1,0 +1,107 @@
+"""Pieces of text with their treatment: the content that `farspan show` prints and `farspan view` draws.
+
+Pieces have neither colours nor markup. Their text is as the tokenizer decodes it and may come from hostile documents,
+so the code that writes it must escape it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from corpora.tokenizers.protocol import Tokenizer
+
+Kind = Literal["text", "hidden", "shown", "replaced", "candidate", "special", "shared", "boundary"]
+"""Kind of a piece: plain text, a span by its treatment, a special token, words that another text has too, or a mark of
+no token where a sentence begins."""
+
+KINDS: Mapping[Kind, str] = {
+    "hidden": "hidden",
+    "shown": "visible, in target",
+    "replaced": "replaced",
+    "candidate": "candidate",
+}
+"""Treatment of a span -> its name in a legend."""
+
+BRACKETS: Mapping[Kind, tuple[str, str]] = {
+    "hidden": ("⟦⟧", "[[]]"),
+    "shown": ("⟨⟩", "<>"),
+    "replaced": ("⟪⟫", "<<>>"),
+    "candidate": ("‹›", "{}"),
+    "shared": ("[]", "[]"),
+}
+"""Kind of a piece -> the pair of brackets that replaces its colour, in Unicode and in ASCII."""
+
+_AROUND = 4  # tokens decoded before and after a range of a text; no character consists of more
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of tokens of one kind.
+
+    Attributes:
+        start: position of its first token in its row, source or target.
+        tokens: number of its tokens.
+        span: number of its span in the mask row, -1 outside of spans.
+        marked: True if its positions in a source have global attention, or are the prompt of a target.
+    """
+
+    text: str
+    kind: Kind = "text"
+    start: int = 0
+    tokens: int = 0
+    span: int = -1
+    marked: bool = False
+
+
+def plain_pieces(
+    tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, text: tuple[int, int] | None = None
+) -> list[Piece]:
+    """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or no piece for an empty range.
+
+    Args:
+        text: first and last + 1 token of the text that contains the range; None for all n.
+    """
+    return list(cut_pieces(tokenizer, tokens, [start, stop], [("text", -1)], text or (0, len(tokens))))
+
+
+def cut_pieces(
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    edges: list[int],
+    kinds: list[tuple[Kind, int]],
+    text: tuple[int, int],
+) -> Iterator[Piece]:
+    """Cut a text at the token positions ``edges`` into pieces, with the kinds and spans ``kinds``.
+
+    The pieces are decoded together, and with the tokens around them inside of ``text``, so that neither a character of
+    several tokens nor a space at the beginning of a token is lost at an edge.
+    """
+    first, last = max(edges[0] - _AROUND, text[0]), min(edges[-1] + _AROUND, text[1])
+    decoded, places = tokenizer.decode_with_offsets(tokens[first:last])
+    characters = [int(places[edge - first]) if edge < last else len(decoded) for edge in edges]
+    for number, (kind, span) in enumerate(kinds):
+        if (count := edges[number + 1] - edges[number]) > 0:
+            piece_text = decoded[characters[number] : characters[number + 1]]
+            yield Piece(piece_text, kind, edges[number], count, span)
+
+
+def token_pieces(tokenizer: Tokenizer, tokens: np.ndarray, pieces: list[Piece]) -> list[Piece]:
+    """Cut pieces of ``(n,)`` tokens into single tokens; special tokens stay as they are."""
+    singles: list[Piece] = []
+    special = [(piece.start, piece.start + piece.tokens) for piece in pieces if piece.kind == "special"]
+    for piece in pieces:
+        if piece.kind == "special" or piece.tokens < 2:
+            singles.append(piece)
+            continue
+        stop = piece.start + piece.tokens
+        edges = list(range(piece.start, stop + 1))
+        # the tokenizer does not know the special tokens of a mask set, so the text between two of them is decoded
+        first = max((end for _, end in special if end <= piece.start), default=0)
+        last = min((begin for begin, _ in special if begin >= stop), default=len(tokens))
+        cut = cut_pieces(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (first, last))
+        singles += [replace(each, marked=piece.marked) for each in cut]
+    return singles

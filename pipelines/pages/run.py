@@ -1,0 +1,32 @@
+"""The folder of a run of ``farspan train``, told apart from artefacts without loading torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpora.errors import FarspanError
+
+_RECIPE = "recipe.json"  # written by trainer.checkpoint, whose import brings torch
+
+
+def is_run(folder: str) -> bool:
+    """Return True for the folder of a run of ``farspan train``."""
+    return (Path(folder) / _RECIPE).is_file()
+
+
+def names_update(folder: str, step: int | None, rank: int | None) -> bool:
+    """Return True if the folder is a run and the step one of its updates, False for an artefact without a step.
+
+    Raises:
+        FarspanError: a run without a step, or a step or rank of a folder that is no run.
+    """
+    run = is_run(folder)
+    if step is None and not run:
+        if rank is not None:
+            raise FarspanError(f"--rank {rank}: {folder} is no run; leave the flag out")
+        return False
+    if step is None:
+        raise FarspanError(f"{folder}: is a run; name the update to show: --step N")
+    if not run:
+        raise FarspanError(f"--step {step}: {folder} is no run of `farspan train`; give one")
+    return True

@@ -1,0 +1,32 @@
+"""Stored masks and those drawn for looking are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from objectives.api.mask_set import MaskSet
+from pipelines.pages.maskers import Drawn, Stored, described, hidden_shares
+
+
+@pytest.mark.parametrize("draw", [0, 1])
+def test_an_objective_draws_what_is_stored(made, draw):
+    corpus, rows = Corpus(made["corpus"]), np.array([4, 9])
+    stored, drawn = Stored("spans", MaskSet(made["spans"])), Drawn.load(corpus, "t5")
+    assert (drawn.objective.name, stored.draws, drawn.draws) == ("span", 2, None)
+    batch = corpus.take(rows)
+    ours, theirs = drawn.masks(batch, rows, draw), stored.masks(batch, rows, draw)
+    assert ours.span_starts.values.tolist() == theirs.span_starts.values.tolist()
+    assert described(drawn.objective) == described(stored.objective)
+    assert "density=0.15" in described(drawn.objective)
+    shares = hidden_shares(theirs, batch.tokens.lengths)
+    assert shares.tolist() == [
+        100 * theirs.span_lengths[row].sum() / len(batch.tokens[row]) for row in range(len(batch))
+    ]
+
+
+def test_an_unknown_objective_is_refused(made):
+    with pytest.raises(FarspanError, match="is called 'spam'"):
+        Drawn.load(Corpus(made["corpus"]), "spam")

@@ -1,0 +1,102 @@
+"""Pairs and predictions as pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.pairs import PairSet
+from corpora.schemas.predictions import PredictionSet
+from objectives.metrics.load import load_metric
+from pipelines.pages.filters import Filter
+from pipelines.pages.page import PageOptions
+from pipelines.pages.pair_rows import PairRows, System, check_answers
+from pipelines.pages.task import ChosenTask
+from tests.artefacts import make_predictions, small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def systems(made):
+    return [System(name, PredictionSet(made[name])) for name in ("first", "second")]
+
+
+@pytest.fixture(scope="module")
+def compared(made, systems):
+    return PairRows("first", PairSet(made["pairs"]), systems)
+
+
+def text_of(block) -> str:
+    return "".join(piece.text for piece in block.pieces)
+
+
+def test_predictions_stand_beside_the_references(made, compared, systems):
+    pairs = PairSet(made["pairs"])
+    place = int(pairs.rows_of("validation")[3])
+    (values,) = pairs.table([place]).to_pylist()
+    beside = compared.page(3, PageOptions()).bands[0]
+    assert [column.heading for column in beside] == ["references", "first", "second"]
+    assert [text_of(block) for block in beside[0].blocks] == values["references"]
+    assert text_of(beside[1].blocks[0]) == values["references"][-1]
+    assert [piece.kind for piece in beside[1].blocks[0].pieces if piece.text.isalpha()].count("text") == 0
+    assert text_of(beside[2].blocks[0]) == systems[1].predictions.texts[3]
+    score = load_metric("f1").scores([systems[1].predictions.texts[3]], [values["references"]])["f1"][0]
+    assert f"f1 {score:.1f}" in beside[2].note
+
+
+def test_a_pair_has_question_answers_and_documents(made):
+    subject = PairRows("pairs", PairSet(made["pairs"]))
+    (values,) = PairSet(made["pairs"]).table([7]).to_pylist()
+    page = subject.page(7, PageOptions())
+    assert ("subset", "tales") in page.facts
+    question, documents = page.bands
+    tokenizer = small_tokenizer()
+    said = {block.address: text_of(block) for column in question for block in column.blocks}
+    assert said.get("query-0", "") == tokenizer.decode(values["query"])
+    assert [said[f"option-{n}"] for n in range(2)] == [tokenizer.decode(ids) for ids in values["options"]]
+    assert said["target-0"] == tokenizer.decode(values["targets"][0])
+    assert [block.heading for block in documents[0].blocks] == values["document_ids"]
+
+
+def test_a_task_shows_source_and_target(made):
+    pairs = PairSet(made["pairs"])
+    task = ChosenTask.load(pairs, "text_to_text")
+    page = PairRows("pairs", pairs, task=task).page(2, PageOptions())
+    (column,) = page.bands[1]
+    assert column.heading == "task text_to_text"
+    assert [block.heading for block in column.seen] == ["source", "target"]
+    assert any(piece.kind == "special" for piece in column.seen[0].pieces)
+
+
+@pytest.mark.parametrize("address", ["prediction-2", "reference-9", "document--1", "query", "target-x", "seen-0"])
+def test_other_blocks_are_refused(compared, address):
+    with pytest.raises(FarspanError, match="no text"):
+        compared.block(0, address, 0, 10, PageOptions())
+
+
+def test_long_texts_are_folded(made, tmp_path):
+    texts = ["word " * 10_000, *["short"] * 7]
+    folder = make_predictions(str(tmp_path / "long"), made["pairs"], texts=texts)
+    subject = PairRows("long", PairSet(made["pairs"]), [System("long", PredictionSet(folder))])
+    block = subject.page(0, PageOptions()).bands[0][1].blocks[0]
+    assert (block.stop, block.total, len(text_of(block))) == (1_000, 50_000, 1_000)
+    assert text_of(subject.block(0, block.address, 49_990, 100, PageOptions())) == texts[0][-10:]
+
+
+def test_filters(made, compared):
+    pairs = PairSet(made["pairs"])
+    table = pairs.table(pairs.rows_of("validation")).to_pylist()
+    first, stop = compared.batch_of(2)
+    assert (first, stop) == (0, 8)
+    for wanted, fits in (
+        (Filter(id="pair-1"), lambda values: "pair-1" in values["pair_id"]),
+        (Filter(source="other"), lambda values: any(name.startswith("other:") for name in values["document_ids"])),
+        (Filter(least=10**6), lambda values: False),
+    ):
+        assert compared.matches(first, stop, wanted).tolist() == [fits(values) for values in table]
+    assert "<script>alert(2)" in "".join(text for _, text in compared.texts(2))
+
+
+def test_systems_answer_the_same_pairs(made, systems, tmp_path):
+    other = make_predictions(str(tmp_path / "other"), made["pairs"], split="train")
+    with pytest.raises(FarspanError, match="answers other pairs"):
+        check_answers([systems[0], System("other", PredictionSet(other))])
