@@ -1,7 +1,8 @@
-"""Options shared by several jobs, each with its type, flag and help."""
+"""Options shared by several jobs, each with its type, flag and help, and those of ``farspan push``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.options import NO_FLAG, UNRECORDED, Flag
@@ -33,3 +34,25 @@ ErrorBudget = Annotated[
 FanIn = Annotated[int, NO_FLAG, UNRECORDED]
 
 FAN_IN = 64  # maximum number of spill files read per bucket before merging; does not affect the output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Options of ``farspan push``.
+
+    Attributes:
+        artefact: folder of a finished artefact, or of a model that ``farspan convert --to huggingface`` wrote.
+        target: hf://datasets/OWNER/NAME for an artefact, hf://OWNER/NAME for a model; @BRANCH and /FOLDER may follow.
+        private: create the repository as private; an existing one is not changed.
+        message: title of the commits (default: the name of the folder).
+
+    Examples:
+        farspan push my/corpus hf://datasets/OWNER/long-corpus
+        farspan push my/masks hf://datasets/OWNER/long-corpus/masks --private
+        farspan push my/exported hf://OWNER/my-model
+    """
+
+    artefact: Annotated[str, Flag(positional=True)]
+    target: Annotated[str, Flag(positional=True)]
+    private: bool = False
+    message: str | None = None

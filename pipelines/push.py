@@ -1,56 +1,33 @@
 """``farspan push``: publish an artefact or an exported model on the Hugging Face hub.
 
-Files that the hub already has are not sent again, so the same command resumes a stopped push. The manifest is sent in
-the last commit, because a folder without a manifest counts as unfinished.
+huggingface_hub sends the files, many of them in several commits; those that the hub already has are not sent again, so
+the same command resumes a stopped push. The manifest comes last, because a folder without one counts as unfinished.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corpora.errors import FarspanError
-from corpora.options import Flag
 from corpora.printing import counted
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
 from corpora.storage import files
 from corpora.storage.manifest_file import file_info, read_manifest
+from pipelines.options import Push
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
 _LAST = ("README.md", "manifest.json")
-_COMMIT_FILES, _COMMIT_BYTES = 100, 5 << 30  # per commit; an interrupted push repeats at most one commit
 _TARGET = re.compile(r"hf://(datasets/)?([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/(.+?))?/?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Push:
-    """Options of ``farspan push``.
-
-    Attributes:
-        artefact: folder of a finished artefact, or of a model that ``farspan convert --to huggingface`` wrote.
-        target: hf://datasets/OWNER/NAME for an artefact, hf://OWNER/NAME for a model; @BRANCH and /FOLDER may follow.
-        private: create the repository as private; an existing one is not changed.
-        message: title of the commits (default: the name of the folder).
-
-    Examples:
-        farspan push my/corpus hf://datasets/OWNER/long-corpus
-        farspan push my/masks hf://datasets/OWNER/long-corpus/masks --private
-        farspan push my/exported hf://OWNER/my-model
-    """
-
-    artefact: Annotated[str, Flag(positional=True)]
-    target: Annotated[str, Flag(positional=True)]
-    private: bool = False
-    message: str | None = None
 
 
 class Target(NamedTuple):
@@ -75,6 +52,10 @@ class Target(NamedTuple):
             )
         return cls("dataset" if match[1] else "model", match[2], match[3] or "main", match[4] or "")
 
+    def place(self, name: str) -> str:
+        """Return the path of a file of the folder in the repository."""
+        return f"{self.folder}/{name}" if self.folder else name
+
 
 class Local(NamedTuple):
     """A file to publish: its place in the repository, and its contents."""
@@ -98,13 +79,11 @@ class Pushed(NamedTuple):
         sent: number of files sent.
         bytes: number of their bytes.
         present: number of files that the hub already had.
-        commits: number of commits.
     """
 
     sent: int
     bytes: int
     present: int
-    commits: int
 
 
 def command(options: Push) -> None:
@@ -115,8 +94,8 @@ def command(options: Push) -> None:
     """
     pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
     result(
-        f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}) in "
-        f"{counted(pushed.commits, 'commit')}, {counted(pushed.present, 'file')} already there",
+        f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}), "
+        f"{counted(pushed.present, 'file')} already there",
         target=options.target,
         **pushed._asdict(),
     )
@@ -136,12 +115,12 @@ def push(
     longer part of the artefact are deleted.
 
     Args:
-        report: called with a message for each commit.
+        report: called with a message before files are sent.
 
     Raises:
         FarspanError: the artefact is unfinished or damaged, or the hub refuses or cannot be reached.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationDelete, HfApi
 
     folder, to = os.fspath(artefact).rstrip("/"), Target.parse(target)
     local = _artefact_files(folder) if to.kind == "dataset" else _model_files(folder)
@@ -152,15 +131,38 @@ def push(
             api.create_branch(to.name, repo_type=to.kind, branch=to.branch, exist_ok=True)
         remote = _remote_files(api, to)
         missing = [file for file in local if not file.equals(remote.get(file.name))]
-        stale = _stale(local, remote)
-        commits = 0
-        again = [file for file in local if file.name == "manifest.json"] if "manifest.json" in remote else []
-        for batch, gone in _commits(missing, again, stale):
-            _commit(api, to, batch, gone, message or f"Add {os.path.basename(folder)}")
-            commits += 1
-            size = sum(file.bytes for file in batch)
-            report(f"{target}: commit {commits}, {counted(len(batch), 'file')}, {counted(size, 'byte')}")
-    return Pushed(len(missing), sum(file.bytes for file in missing), len(local) - len(missing), commits)
+        first = [file for file in missing if file.name not in _LAST]
+        gone = _stale(local, remote)
+        if first and "manifest.json" in remote:
+            gone.insert(0, "manifest.json")  # the folder counts as unfinished until the manifest is there again
+            missing += [file for file in local if file.name == "manifest.json" and file not in missing]
+        title = message or f"Add {os.path.basename(folder)}"
+        place: dict[str, Any] = {
+            "repo_id": to.name,
+            "repo_type": to.kind,
+            "revision": to.branch,
+            "commit_message": title,
+        }
+        if gone:
+            api.create_commit(operations=[CommitOperationDelete(to.place(name)) for name in gone], **place)
+        for batch in (first, [file for file in missing if file.name in _LAST]):
+            if batch:
+                size = sum(file.bytes for file in batch)
+                report(f"{target}: sends {counted(len(batch), 'file')}, {counted(size, 'byte')}")
+                api.upload_folder(
+                    folder_path=folder,
+                    path_in_repo=to.folder,
+                    allow_patterns=sorted({_pattern(file.name) for file in batch}),
+                    ignore_patterns=[".*", "*/.*"],
+                    **place,
+                )
+    return Pushed(len(missing), sum(file.bytes for file in missing), len(local) - len(missing))
+
+
+def _pattern(name: str) -> str:
+    """The pattern of a file at the top, or of its folder at the top: the hub's client skips files that are there."""
+    top, slash, _ = name.partition("/")
+    return glob.escape(top) + ("/*" if slash else "")
 
 
 def _artefact_files(folder: str) -> list[Local]:
@@ -229,48 +231,6 @@ def _stale(local: Sequence[Local], remote: Mapping[str, RepoFile]) -> list[str]:
     names = {file.name for file in local}
     folders = {name.split("/")[0] for name in names if "/" in name}
     return sorted(name for name in remote if name not in names and "/" in name and name.split("/")[0] in folders)
-
-
-def _commits(
-    missing: Sequence[Local], published: Sequence[Local], stale: Sequence[str]
-) -> Iterator[tuple[list[Local], list[str]]]:
-    """Files to add and names to delete, commit by commit.
-
-    The first commit deletes an existing manifest, and the last one adds it again, so that the folder counts as
-    unfinished in between.
-
-    Args:
-        published: the manifest, if the repository has one.
-    """
-    rest = [file for file in missing if file.name not in _LAST]
-    last = {file.name: file for file in missing if file.name in _LAST}
-    gone: list[str] = []
-    if rest:
-        gone = [file.name for file in published]
-        last |= {file.name: file for file in published}
-    batch: list[Local] = []
-    for file in rest:
-        if batch and (len(batch) == _COMMIT_FILES or sum(one.bytes for one in batch) + file.bytes > _COMMIT_BYTES):
-            yield batch, gone
-            batch, gone = [], []
-        batch.append(file)
-    if batch:
-        yield batch, gone
-    if last or stale:
-        yield list(last.values()), list(stale)
-
-
-def _commit(api: HfApi, to: Target, batch: Sequence[Local], gone: Sequence[str], message: str) -> None:
-    from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete
-
-    def place(name: str) -> str:
-        return f"{to.folder}/{name}" if to.folder else name
-
-    operations: list[CommitOperationAdd | CommitOperationCopy | CommitOperationDelete] = [
-        *(CommitOperationDelete(place(name)) for name in gone),
-        *(CommitOperationAdd(place(file.name), file.path) for file in batch),
-    ]
-    api.create_commit(to.name, operations, commit_message=message, repo_type=to.kind, revision=to.branch)
 
 
 @contextmanager

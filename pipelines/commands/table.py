@@ -141,7 +141,7 @@ COMMANDS = (
         "submit", "Write predictions as the SCROLLS server takes them.", ".evaluation.submit:command", "Submission"
     ),
     _command(
-        "push", "Publish an artefact or an exported model on the Hugging Face hub.", ".push:command", ".push:Push"
+        "push", "Publish an artefact or an exported model on the Hugging Face hub.", ".push:command", ".options:Push"
     ),
     _command(
         "completion",

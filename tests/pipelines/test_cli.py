@@ -114,7 +114,14 @@ def test_the_version_is_printed(run):
 
 @pytest.mark.parametrize(
     "command",
-    [("--help",), ("corpus", "linked", "--help"), ("mask", "--help"), ("train", "--help"), ("evaluate", "--help")],
+    [
+        ("--help",),
+        ("corpus", "linked", "--help"),
+        ("mask", "--help"),
+        ("train", "--help"),
+        ("evaluate", "--help"),
+        ("push", "--help"),
+    ],
 )
 def test_help_imports_nothing_heavy(command):
     heavy = ("numpy", "pyarrow", "fsspec", "numba", "torch", "apache_beam", "faiss", "transformers")
