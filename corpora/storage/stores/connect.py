@@ -76,7 +76,7 @@ def _open_s3(root: str, options: Any, retry: Any) -> Any:
     if not _BUCKET.fullmatch(bucket):
         raise FarspanError(f"{root}: invalid bucket name; make the bucket, or mend its name or --s3_endpoint_url")
     arguments, client = s3.store_options()
-    if not s3.has_credentials() and not _on_cloud_machine():
+    if not s3.has_credentials() and "credential_provider" not in arguments and not _on_cloud_machine():
         arguments["config"]["skip_signature"] = True  # as public buckets are read
     return S3Store(bucket, **arguments, client_options=options | client, retry_config=retry)
 

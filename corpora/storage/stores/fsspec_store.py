@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import fsspec
 
 from corpora.errors import FarspanError
 from corpora.hugging_face import require_hub
 from corpora.storage.stores.client_errors import explain_errors
-from corpora.storage.stores.remote import Remote, RemoteStore
+from corpora.storage.stores.remote import BUFFER, Remote, RemoteStore
 
 
 class FsspecStore(RemoteStore):
@@ -23,13 +24,10 @@ class FsspecStore(RemoteStore):
         FarspanError: no installed library supports the scheme, or the store refuses.
     """
 
-    def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
-        file = self.stat(path)
-        return file, self.read(file, 0, min(count, file.size))
-
-    def read(self, file: Remote, start: int, stop: int) -> bytes:
-        with explain_errors(file.path):
-            return bytes(self._system(file.path).cat_file(file.path, start=start, end=stop)) if stop > start else b""
+    def open(self, path: str) -> BinaryIO:
+        self.stat(path)  # opening a folder raises no error everywhere
+        with explain_errors(path):
+            return io.BufferedReader(_File(self._system(path).open(path, "rb"), path), BUFFER)
 
     def stat(self, path: str) -> Remote:
         with explain_errors(path):
@@ -62,6 +60,34 @@ class FsspecStore(RemoteStore):
         base = _open(self._root)._strip_protocol(f"{self._root}/")
         key = str(info["name"]).removeprefix(base).lstrip("/")
         return Remote(f"{self._root}/{key}", int(info["size"] or 0))
+
+
+class _File(io.RawIOBase):
+    """A file of fsspec, with its errors in one line."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        self._file, self._path = file, path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with explain_errors(self._path):
+            return int(self._file.seek(offset, whence))
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        with explain_errors(self._path):
+            data = self._file.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @lru_cache(maxsize=16)

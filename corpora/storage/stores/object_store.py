@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import posixpath
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from corpora.errors import FarspanError
 from corpora.storage.stores.client_errors import REPLACED, Unsupported, explain_errors, is_definite, is_passing, status
 from corpora.storage.stores.connect import open_client, patience
-from corpora.storage.stores.remote import Remote, RemoteStore
+from corpora.storage.stores.remote import BUFFER, Remote, RemoteStore
 
 _TIMEOUT = 60  # seconds of an attempt
 _RATE = 1 << 20  # bytes a second that an upload reaches at least
@@ -25,6 +26,9 @@ _PART, _SENDERS = 16 << 20, 4  # bytes of a part at least, and parts sent at a t
 _WHOLE = 5 << 30  # bytes that stores take in one request at most
 _THREADS = 8  # requests at a time
 _POLL = 0.2  # seconds between two attempts at a conditional request
+
+_REQUEST = 16 << 20  # bytes of a request at most
+_TAIL = 1 << 16  # bytes at the end that are read together: formats read their tables there piece by piece
 
 _answered: set[str] = set()  # roots of stores that have answered this process
 
@@ -36,7 +40,12 @@ class ObjectStore(RemoteStore):
     ``connect.patience`` says.
     """
 
-    def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
+    def open(self, path: str) -> BinaryIO:
+        file, head = self._begin(path, BUFFER)
+        return io.BytesIO(head) if file.size <= BUFFER else io.BufferedReader(_RemoteFile(self, file, head), BUFFER)
+
+    def _begin(self, path: str, count: int) -> tuple[Remote, bytes]:
+        """Return a file and its first ``count`` bytes."""
         from obstore.exceptions import BaseError
 
         with explain_errors(path):
@@ -50,6 +59,11 @@ class ObjectStore(RemoteStore):
                 return file, b""
 
     def read(self, file: Remote, start: int, stop: int) -> bytes:
+        """Read a range of a file.
+
+        Raises:
+            FarspanError: its contents are not those of ``file`` any more.
+        """
         from obstore.exceptions import PreconditionError
 
         condition = {"if_match": file.version} if file.version else {}
@@ -246,3 +260,44 @@ class ObjectStore(RemoteStore):
             raise
         _answered.add(self._root)
         return answer
+
+
+class _RemoteFile(io.RawIOBase):
+    """A remote file that is read in any order; each read is one request, except in its first and last bytes."""
+
+    def __init__(self, store: ObjectStore, file: Remote, head: bytes) -> None:
+        self._store, self._file, self._position = store, file, 0
+        self._kept = {0: head}  # start -> bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        self._position = max(0, offset + start)
+        return self._position
+
+    def readall(self) -> bytes:
+        data = bytearray(max(self._file.size - self._position, 0))
+        start = 0
+        while count := self.readinto(memoryview(data)[start:]):
+            start += count
+        return bytes(data)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        start = self._position
+        stop = min(start + len(view), self._file.size, start + _REQUEST)
+        if start >= stop:
+            return 0
+        tail = self._file.size - _TAIL
+        if start >= tail > 0 and tail not in self._kept:
+            self._kept[tail] = self._store.read(self._file, tail, self._file.size)
+        kept = (part[start - first : stop - first] for first, part in self._kept.items() if first <= start)
+        data = next(filter(None, kept), b"") or self._store.read(self._file, start, stop)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)

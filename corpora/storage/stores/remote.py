@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from corpora.storage.stores.local_disk import FileState
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file is read whole, in one request
-_REQUEST = 16 << 20  # bytes of a request at most
-_TAIL = (
-    1 << 16
-)  # bytes at the end that are read together: formats keep their tables there, and read them piece by piece
 
 
 @dataclass(frozen=True)
@@ -50,16 +45,8 @@ class RemoteStore(ABC):
         self._root = root
 
     @abstractmethod
-    def begin(self, path: str, count: int) -> tuple[Remote, bytes]:
-        """Return a file and its first ``count`` bytes."""
-
-    @abstractmethod
-    def read(self, file: Remote, start: int, stop: int) -> bytes:
-        """Read a range of a file.
-
-        Raises:
-            FarspanError: its contents are not those of ``file`` any more.
-        """
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading."""
 
     @abstractmethod
     def stat(self, path: str) -> Remote:
@@ -68,12 +55,6 @@ class RemoteStore(ABC):
     @abstractmethod
     def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
         """Yield the files in a folder; none if there is no such folder."""
-
-    def open(self, path: str) -> BinaryIO:
-        file, head = self.begin(path, BUFFER)
-        if file.size <= BUFFER:
-            return io.BytesIO(head)
-        return io.BufferedReader(_RemoteFile(self, file, head), BUFFER)
 
     def exists(self, path: str) -> bool:
         with suppress(FileNotFoundError):
@@ -105,47 +86,6 @@ class RemoteStore(ABC):
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.path.rpartition("/")[2] for file in self.scan(folder, recursive=False))
-
-
-class _RemoteFile(io.RawIOBase):
-    """A remote file that is read in any order; each read is one request, except in its first and last bytes."""
-
-    def __init__(self, store: RemoteStore, file: Remote, head: bytes) -> None:
-        self._store, self._file, self._position = store, file, 0
-        self._kept = {0: head}  # start -> bytes
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
-        self._position = max(0, offset + start)
-        return self._position
-
-    def readall(self) -> bytes:
-        data = bytearray(max(self._file.size - self._position, 0))
-        start = 0
-        while count := self.readinto(memoryview(data)[start:]):
-            start += count
-        return bytes(data)
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        start = self._position
-        stop = min(start + len(view), self._file.size, start + _REQUEST)
-        if start >= stop:
-            return 0
-        tail = self._file.size - _TAIL
-        if start >= tail > 0 and tail not in self._kept:
-            self._kept[tail] = self._store.read(self._file, tail, self._file.size)
-        kept = (part[start - first : stop - first] for first, part in self._kept.items() if first <= start)
-        data = next(filter(None, kept), b"") or self._store.read(self._file, start, stop)
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 def _regex(pattern: str) -> str:

@@ -65,16 +65,16 @@ def store_options() -> tuple[dict[str, Any], dict[str, Any]]:
     key = [name for name in ("s3_access_key_id", "s3_secret_access_key") if flags.get(name)]
     if len(key) == 1:
         raise FarspanError(f"only --{key[0]} is given; check --s3_access_key_id and --s3_secret_access_key")
-    if not key and not os.environ.get("AWS_ACCESS_KEY_ID") and _has_profile():
-        arguments["credential_provider"] = _profile()
+    if not key and not os.environ.get("AWS_ACCESS_KEY_ID") and _has_profile() and (provider := _profile()):
+        arguments["credential_provider"] = provider
     return arguments, client
 
 
 def has_credentials() -> bool:
-    """Return True if flags, AWS's variables or a profile name credentials; else only a cloud machine can have some."""
+    """Return True if flags or AWS's variables name credentials."""
     variables = [f"AWS_CONTAINER_CREDENTIALS_{kind}_URI" for kind in ("FULL", "RELATIVE")]
     variables += ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"]
-    return "s3_access_key_id" in dict(_settings) or any(map(os.environ.get, variables)) or _has_profile()
+    return "s3_access_key_id" in dict(_settings) or any(map(os.environ.get, variables))
 
 
 def _has_profile() -> bool:

@@ -18,10 +18,10 @@ class Attic(MemoryFileSystem):
     def _strip_protocol(cls, path):
         return super()._strip_protocol(path.removeprefix("attic:/"))
 
-    def cat_file(self, path, start=None, end=None, **options):
-        if "refused" in path:
+    def _open(self, path, mode="rb", **options):
+        if mode == "rb" and "refused" in path:
             raise PermissionError("the attic is locked")
-        return super().cat_file(path, start=start, end=end, **options)
+        return super()._open(path, mode, **options)
 
 
 @pytest.fixture

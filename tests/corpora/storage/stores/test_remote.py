@@ -73,6 +73,17 @@ def test_reads_in_any_order_are_those_of_a_file(place):
     assert read_bytes(f"{root}/empty") == b""
 
 
+def test_a_file_of_fsspec_is_opened_once_and_read_ahead_by_its_own_file_system(attic, monkeypatch):
+    attic.pipe("attic://bucket/a", b"a short line\n" * 250_000)
+    opened, open_file = [], type(attic)._open
+    monkeypatch.setattr(
+        type(attic), "_open", lambda *given, **options: (opened.append(1), open_file(*given, **options))[1]
+    )
+    with files.open("attic://bucket/a") as file:
+        assert sum(1 for _ in file) == 250_000
+    assert opened == [1]
+
+
 @pytest.mark.parametrize(
     ("pattern", "matching", "other"),
     [
