@@ -40,11 +40,7 @@ class Target(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Parse ``hf://[datasets/]OWNER/NAME[@BRANCH][/FOLDER]``.
-
-        Raises:
-            FarspanError: the text has another form.
-        """
+        """Parse ``hf://[datasets/]OWNER/NAME[@BRANCH][/FOLDER]``."""
         match = _TARGET.fullmatch(text)
         if match is None or match[2].startswith("datasets/"):
             raise FarspanError(
@@ -87,11 +83,7 @@ class Pushed(NamedTuple):
 
 
 def command(options: Push) -> None:
-    """Run ``farspan push``.
-
-    Raises:
-        FarspanError: as ``push``.
-    """
+    """Run ``farspan push``."""
     pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
     result(
         f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}), "
@@ -166,11 +158,7 @@ def _pattern(name: str) -> str:
 
 
 def _artefact_files(folder: str) -> list[Local]:
-    """List the files of a finished artefact, compared with the checksums of its manifest.
-
-    Raises:
-        FarspanError: it is unfinished, or a file is missing or damaged.
-    """
+    """List the files of a finished artefact, compared with the checksums of its manifest."""
     manifest = read_manifest(folder)
     known = {f"shards/{shard.name}": shard.sha256 for shard in manifest.shards}
     known |= {name: info.sha256 for name, info in manifest.files.items()}
@@ -184,11 +172,7 @@ def _artefact_files(folder: str) -> list[Local]:
 
 
 def _model_files(folder: str) -> list[Local]:
-    """The files of a model in Hugging Face's layout.
-
-    Raises:
-        FarspanError: the folder does not hold one.
-    """
+    """The files of a model in Hugging Face's layout."""
     if not os.path.isfile(os.path.join(folder, "config.json")):
         raise FarspanError(
             f"{folder}: no config.json; a model is published as `farspan convert --to huggingface` writes it, and an "

@@ -44,11 +44,7 @@ from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_sta
 
 
 def plan(options: LinkedCorpus) -> Job:
-    """Check the options and declare the tasks.
-
-    Raises:
-        FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
-    """
+    """Check the options and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     neighbours = read_neighbours(options.found_neighbours, documents)
     tokens, split = neighbours.manifest.totals["tokens"], neighbours.manifest.config["split"]

@@ -15,11 +15,7 @@ from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 
 
 def jobs(options: LinkedCorpus) -> Iterator[Job]:
-    """Yield the jobs in order; each is planned when it is requested, after the one before it has run.
-
-    Raises:
-        FarspanError: as the plans; errors that can be known early are raised before the first job.
-    """
+    """Yield the jobs in order; each is planned when it is requested, after the one before it has run."""
     check_output(absolute(options.output))
     if options.neighbours is None:
         yield from _earlier(options)

@@ -39,11 +39,7 @@ BUCKET_TOKENS = 4  # maximum tokens of a bucket, as a multiple of a shard's; a s
 
 
 def jobs(options: LongCorpus) -> Iterator[Job]:
-    """Yield the job that makes the documents, if the mixture file has inputs; after it has run, the job of the corpus.
-
-    Raises:
-        FarspanError: as ``plan_documents`` and ``plan``.
-    """
+    """Yield the job of the documents, if the mixture file has inputs; after it has run, the job of the corpus."""
     documents = plan_documents(options)
     if documents is not None:
         yield documents
@@ -54,10 +50,6 @@ def plan_documents(options: LongCorpus) -> Job | None:
     """Declare the job that makes the documents from the inputs of the mixture file; None without inputs.
 
     It runs before ``plan``. Documents are the same for every seed and compression of the corpus.
-
-    Raises:
-        FarspanError: the mixture file is wrong, input is missing, or no documents could satisfy the options of the
-            corpus.
     """
     settings = read_mixture_file(options.recipe)
     inputs = settings.inputs(options.recipe)
@@ -93,12 +85,7 @@ def _documents_folder(options: LongCorpus, settings: MixtureFile) -> str:
 
 
 def plan(options: LongCorpus) -> Job:
-    """Check mixture file and options, compute the shares and declare the tasks; the documents exist already.
-
-    Raises:
-        FarspanError: the mixture file is wrong, its documents are not finished or lack a source, the weights, budget or
-            caps cannot be satisfied, or a number is out of range.
-    """
+    """Check mixture file and options, compute the shares and declare the tasks; the documents exist already."""
     settings = read_mixture_file(options.recipe)
     settings.inputs(options.recipe)
     documents = Parent.read(_documents_folder(options, settings), "farspan.documents")

@@ -85,11 +85,7 @@ class MixtureFile:
         return Windows.of(self.packing, self.stride)
 
     def inputs(self, file: str) -> tuple[Input, ...]:
-        """The raw files of all sources; none if the mixture takes finished documents.
-
-        Raises:
-            FarspanError: files are missing, only some sources have inputs, or there are inputs but no tokenizer.
-        """
+        """The raw files of all sources; none if the mixture takes finished documents."""
         given = {name: source.input for name, source in self.sources.items() if source.input is not None}
         if not given:
             return ()
@@ -107,12 +103,7 @@ class MixtureFile:
 
 
 def read_mixture_file(file: str) -> MixtureFile:
-    """Read and check a mixture file.
-
-    Raises:
-        FarspanError: the file cannot be read or is no TOML; a key is unknown (the message names the nearest known
-            one), missing or without effect; a value has another type or is out of range; or the shares are impossible.
-    """
+    """Read and check a mixture file."""
     mixture = parse(MixtureFile, read_user_toml(file), file)
     if not mixture.sources:
         raise FarspanError(f"{file}: no source; add a table [sources.NAME] for each")

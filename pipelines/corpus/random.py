@@ -28,11 +28,7 @@ from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repea
 
 
 def plan(options: RandomCorpus) -> Job:
-    """Check the options and declare the tasks.
-
-    Raises:
-        FarspanError: the folder has no finished documents, or none in the split, or a number is out of range.
-    """
+    """Check the options and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
     shards = shard_count(options.shards, tokens)

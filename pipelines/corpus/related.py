@@ -39,12 +39,7 @@ _BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours 
 
 
 def plan(options: RelatedCorpus) -> Job:
-    """Check the options and declare the tasks.
-
-    Raises:
-        FarspanError: an artefact is missing, the neighbours are of other documents or another split, the split has no
-            document or no cluster, a number is out of range, or a bound on neighbours is given without neighbours.
-    """
+    """Check the options and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
     neighbours = _neighbours(options, documents)

@@ -32,11 +32,7 @@ Scored = tuple[Metric, list[dict[str, np.ndarray]]]
 
 
 def command(options: Evaluate) -> None:
-    """Run ``farspan evaluate``.
-
-    Raises:
-        FarspanError: as ``evaluate``.
-    """
+    """Run ``farspan evaluate``."""
     if options.figure:
         check_figure(options.figure)
     check_outputs({"--json": options.json, "--figure": options.figure}, options.predictions)
@@ -90,11 +86,7 @@ def evaluate(
 
 
 def load_metrics(names: Sequence[str]) -> list[Metric]:
-    """Load metrics that may stand in one table.
-
-    Raises:
-        FarspanError: an unknown name, no name, or two flavours of ROUGE.
-    """
+    """Load metrics that may stand in one table."""
     metrics = [load_metric(name) for name in dict.fromkeys(names)]
     if not metrics:
         raise FarspanError("no metric is named; give --metrics NAME, e.g. --metrics scrolls:qasper")
@@ -114,9 +106,6 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     Args:
         predictions: folders or JSON files.
         options: metrics, pairs, groups and bootstrap.
-
-    Raises:
-        FarspanError: as ``evaluate``.
     """
     metrics = load_metrics(options.metrics)
     if not predictions:

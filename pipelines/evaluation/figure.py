@@ -22,9 +22,6 @@ def draw(table: Mapping[str, Any], path: str) -> None:
     Args:
         table: result of ``evaluate``.
         path: file to write, in the format of its suffix.
-
-    Raises:
-        FarspanError: matplotlib is not installed.
     """
     keys = list(dict.fromkeys(metric["primary"] for metric in table["metrics"].values()))
     tall = max(1.2 + 0.3 * len(table["systems"]), 2.5)

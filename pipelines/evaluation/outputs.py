@@ -17,9 +17,6 @@ def check_outputs(outputs: Mapping[str, str | None], predictions: Sequence[str])
     Args:
         outputs: flag -> file to be written, None for no file.
         predictions: JSON files, or folders made by ``farspan generate``.
-
-    Raises:
-        FarspanError: an output is a JSON file of predictions, or the manifest or the texts of a folder.
     """
     files = [[name] if is_json(name) else [os.path.join(name, own) for own in (NAME, TEXTS)] for name in predictions]
     read = {os.path.realpath(path) for own in files for path in own}

@@ -23,11 +23,7 @@ Answers = dict[str, str]
 
 
 def command(options: Submission) -> None:
-    """Run ``farspan submit``.
-
-    Raises:
-        FarspanError: as ``submit``.
-    """
+    """Run ``farspan submit``."""
     path = submit(options.predictions, options.output, partial=options.partial)
     answers = json.loads(path.with_suffix(".json").read_bytes())
     counts = {name: len(texts) for name, texts in answers.items()}
@@ -85,9 +81,6 @@ def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
     Args:
         predictions: as for ``submit``.
         split: required split; empty for any.
-
-    Raises:
-        FarspanError: as ``submit``.
     """
     collected: dict[str, Answers] = {}
     origins: dict[str, str] = {}

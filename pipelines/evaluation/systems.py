@@ -60,11 +60,7 @@ class Questions:
 
     @cached_property
     def references(self) -> list[list[str]]:
-        """The references of each pair.
-
-        Raises:
-            FarspanError: a pair has none.
-        """
+        """The references of each pair."""
         references = self.table.column("references").to_pylist()
         for name, texts in zip(self.ids, references, strict=True):
             if not texts:
@@ -76,11 +72,7 @@ class Questions:
 
     @cached_property
     def options(self) -> list[list[str]]:
-        """The texts of each question's options.
-
-        Raises:
-            FarspanError: a pair has no options.
-        """
+        """The texts of each question's options."""
         tokenizer = load_tokenizer_of(self.pairs.folder)
         columns = [self.table.column(name).to_pylist() for name in ("pair_id", "options", "targets", "references")]
         texts = []
@@ -98,9 +90,6 @@ class Questions:
         Args:
             name: name of the attribute.
             absent: value for a pair without it; None for ``none``, and to refuse an attribute that no pair has.
-
-        Raises:
-            FarspanError: no pair has it.
         """
         attributes = [json.loads(text) for text in self.table.column("attributes").to_pylist()]
         if absent is None and not any(name in one for one in attributes):
@@ -131,10 +120,6 @@ def read_systems(
         pairs: folder of the pairs; None for the place that the predictions name.
         split: split of the pairs; None for the one that the predictions name.
         documents: folder of the pairs' documents; None for the place that the pairs name.
-
-    Raises:
-        FarspanError: nothing can be read; predictions are for other pairs or another split than the first ones; a pair
-            has no prediction or two; or a prediction is for an unknown pair.
     """
     opened = {name: open_predictions(name, verify=True) for name in dict.fromkeys(predictions) if not is_json(name)}
     for name, artefact in opened.items():
@@ -179,11 +164,7 @@ def _check_equal(second: PredictionSet, first: PredictionSet, name: str, other: 
 
 
 def read_json(path: str) -> list[tuple[str, str]]:
-    """Read ids and texts from a JSON file ``{"id": "text"}``, in its order.
-
-    Raises:
-        FarspanError: the file cannot be read or holds no such object, or a prediction is no text.
-    """
+    """Read ids and texts from a JSON file ``{"id": "text"}``, in its order."""
     listed = read_user_json(path, pairs=tuple)
     if not isinstance(listed, tuple):
         raise FarspanError(f'{path}: predictions are one JSON object of ids and texts: {{"id": "text", ...}}')

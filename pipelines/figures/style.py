@@ -21,11 +21,7 @@ _LABEL = "label of a line"  # marks the texts of label_lines
 
 @contextmanager
 def styled() -> Iterator[Any]:
-    """Yield ``matplotlib.pyplot`` in the style of farspan's figures; the style ends with the ``with`` block.
-
-    Raises:
-        FarspanError: matplotlib is not installed.
-    """
+    """Yield ``matplotlib.pyplot`` in the style of farspan's figures; the style ends with the ``with`` block."""
     with from_extra("figures", "drawing a figure"):
         import matplotlib
 
@@ -36,11 +32,7 @@ def styled() -> Iterator[Any]:
 
 
 def check_figure(path: str) -> None:
-    """Check, before any work, that matplotlib is installed and can draw a file with the suffix of ``path``.
-
-    Raises:
-        FarspanError: matplotlib is missing, or does not know the suffix.
-    """
+    """Check, before any work, that matplotlib is installed and can draw a file with the suffix of ``path``."""
     with from_extra("figures", "drawing a figure"):
         from matplotlib.backend_bases import FigureCanvasBase
 

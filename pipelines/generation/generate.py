@@ -45,11 +45,7 @@ _ROWS_PER_BATCH = 64
 
 
 def command(options: Generating) -> None:
-    """Run ``farspan generate``; the first process prints the summary.
-
-    Raises:
-        FarspanError: as ``generate``.
-    """
+    """Run ``farspan generate``; the first process prints the summary."""
     manifest = generate(options)
     if is_first():
         result(f"{options.output}: {summary(manifest)}", output=options.output, totals=dict(manifest.totals))
@@ -61,10 +57,6 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
     Args:
         options: options of the job.
         world: all processes; None reads them from the environment.
-
-    Raises:
-        FarspanError: model, pairs, task and options do not go together; an output of another job; another process was
-            lost.
     """
     with raised_alike():
         opened = open_model(Path(options.model), options.checkpoint)
@@ -86,9 +78,6 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
         options: options of the job.
         opened: the model, with its recipe if it is a run.
         model: function that loads the model onto its device; called once work starts.
-
-    Raises:
-        FarspanError: model, pairs, task and options do not fit together.
     """
     output, parent = absolute(options.output), Parent.read(options.pairs, "farspan.pairs")
     pairs = PairSet(parent.folder, options.documents, verify=True)

@@ -27,11 +27,7 @@ _ANOTHER_PROCESS = "Masks are the same in another process, under another hash se
 
 
 def command(check: Check) -> None:
-    """Run ``farspan check-objective``.
-
-    Raises:
-        FarspanError: a law is broken, or as ``trial``.
-    """
+    """Run ``farspan check-objective``."""
     if check.digest:
         print(digest(trial(check)))
         return
@@ -47,11 +43,7 @@ def command(check: Check) -> None:
 
 
 def trial(check: Check) -> Trial:
-    """Load the objective, and rows to test it on, spread over the corpus.
-
-    Raises:
-        FarspanError: no such corpus, objective, preset or option, or an objective that cannot work on this corpus.
-    """
+    """Load the objective, and rows to test it on, spread over the corpus."""
     corpus = Corpus(check.corpus)
     if not len(corpus):
         raise FarspanError(f"{check.corpus}: holds no sequence to try an objective on; give another corpus")
@@ -75,11 +67,7 @@ def trial(check: Check) -> Trial:
 
 
 def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
-    """Test each law; yield it as a sentence, with its violations.
-
-    Raises:
-        FarspanError: as ``trial``.
-    """
+    """Test each law; yield it as a sentence, with its violations."""
     tried = trial(check)
     for law in LAWS:
         yield " ".join((law.__doc__ or law.__name__).replace("``", "").split()), broken(law, tried)

@@ -52,9 +52,6 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
 
     Args:
         vectors: folder of ``farspan.vectors`` with the corpus's documents.
-
-    Raises:
-        FarspanError: the folder has no vector of a document.
     """
     import pyarrow.compute as pc  # slow to import, and only similarities need it
 

@@ -40,9 +40,6 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
     Args:
         sample: number of sequences of a corpus for which relatedness is computed.
         vectors: folder of ``farspan.vectors``, for the similarity of a corpus's documents.
-
-    Raises:
-        FarspanError: the folder has no finished artefact.
     """
     format = read_manifest(folder).format
     rows = ShardedRows(folder, format, verify=True)

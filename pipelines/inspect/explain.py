@@ -17,9 +17,6 @@ def explain(plugins: Plugins, name: str) -> str:
 
     Args:
         name: name of the plug-in, or of one of its presets.
-
-    Raises:
-        FarspanError: no such plug-in or preset.
     """
     owner, preset = plugins.resolve(name)
     factory = plugins.factory(owner)
@@ -48,11 +45,7 @@ def summary(plugins: Plugins, name: str) -> str:
 
 
 def print_tasks(options: Tasks) -> None:
-    """Run ``farspan tasks``.
-
-    Raises:
-        FarspanError: no such task or preset.
-    """
+    """Run ``farspan tasks``."""
     if options.task is not None:
         print(explain(TASKS, options.task))
         return

@@ -25,9 +25,6 @@ def draw(distributions: Sequence[_Named], path: str) -> None:
     """Draw (artefact, distribution) pairs in a grid: one panel per name, with the artefacts overlaid.
 
     A handful of values are dots, more are the outline of a histogram.
-
-    Raises:
-        FarspanError: all are empty.
     """
     folders = list(dict.fromkeys(folder for folder, _ in distributions))
     names = dict(zip(folders, short_names([PurePath(folder) for folder in folders]), strict=True))

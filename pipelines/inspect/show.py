@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def command(options: Show) -> None:
-    """Run ``farspan show``.
-
-    Raises:
-        FarspanError: as ``show``.
-    """
+    """Run ``farspan show``."""
     show(options)
     if options.figure:
         result(f"figure: {options.figure}", figure=options.figure)
@@ -40,9 +36,6 @@ def show(options: Show, console: Console | None = None) -> None:
 
     Args:
         console: None for standard output, or for the figure that the options name.
-
-    Raises:
-        FarspanError: no such artefact, row or update, or an option that does not fit it.
     """
     if options.width < 0:
         raise FarspanError(f"--width {options.width}: give the number of characters to show of each text, 0 for all")

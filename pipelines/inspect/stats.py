@@ -27,11 +27,7 @@ from pipelines.pages.run import is_run
 
 
 def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
-    """Compute the numbers of an artefact: totals, shares, and quantiles of its distributions.
-
-    Raises:
-        FarspanError: the folder has no finished artefact, or is a run.
-    """
+    """Compute the numbers of an artefact: totals, shares, and quantiles of its distributions."""
     manifest = read_manifest(folder)
     totals = manifest.totals
     numbers: dict[str, Any] = {"folder": folder, "format": manifest.format, **totals}
@@ -83,11 +79,7 @@ def stats(folder: str | os.PathLike[str], sample: int = 256, vectors: str | None
 
 
 def command(options: Stats) -> None:
-    """Run ``farspan stats``.
-
-    Raises:
-        FarspanError: a folder is no finished artefact, or is a run.
-    """
+    """Run ``farspan stats``."""
     if options.figure:
         check_figure(options.figure)
     for folder in options.artefact:

@@ -45,11 +45,7 @@ _SVG = """\
 
 
 def recording_console(path: str) -> Console:
-    """A console that prints nothing and records what ``save_figure`` draws.
-
-    Raises:
-        FarspanError: the path does not end in ``.svg``.
-    """
+    """A console that prints nothing and records what ``save_figure`` draws."""
     if not path.endswith(".svg"):
         raise FarspanError(f"--figure {path}: is drawn as SVG; give FILE.svg")
     return Console(highlight=False, record=True, width=110, file=StringIO(), force_terminal=True)

@@ -54,11 +54,7 @@ def verify(
 
 
 def command(options: Verify) -> None:
-    """Run ``farspan verify``.
-
-    Raises:
-        FarspanError: a folder is damaged, or there is nothing to check.
-    """
+    """Run ``farspan verify``."""
     damaged = 0
     for folder in options.artefact:
         problems = verify(folder, options.corpus, options.documents)

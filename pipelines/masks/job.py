@@ -32,11 +32,7 @@ _MODEL_COST = 100
 def equipped_objective(
     corpus: str, name: str, preset: str | None, options: Mapping[str, Any], scorer: str | None = None
 ) -> Objective:
-    """Load an objective with the tools that it needs to mask ``corpus``; models are loaded once per process.
-
-    Raises:
-        FarspanError: no such objective, preset, option or scorer, or a scorer that the objective does not use.
-    """
+    """Load an objective with the tools that it needs to mask ``corpus``; models are loaded once per process."""
     objective = load_objective(name, preset, options)
     if hasattr(objective, "with_tools"):
         model = None
@@ -52,11 +48,7 @@ def equipped_objective(
 
 
 def plan(options: Masking) -> Job:
-    """Check the objective against the corpus and declare one task per shard and draw.
-
-    Raises:
-        FarspanError: no finished corpus, an objective that cannot work on it, or no draws.
-    """
+    """Check the objective against the corpus and declare one task per shard and draw."""
     output, corpus = absolute(options.output), Parent.read(options.corpus, "farspan.corpus")
     scorer = absolute(options.scorer) if options.scorer and os.path.exists(options.scorer) else options.scorer
     objective = equipped_objective(corpus.folder, options.objective, options.preset, options.options, scorer)

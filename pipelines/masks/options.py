@@ -40,9 +40,6 @@ class NamedObjective(ObjectiveOptions):
 
     Attributes:
         objective: an installed objective, e.g. span, or one of the presets, e.g. pegasus.
-
-    Raises:
-        FarspanError: no such objective, preset or option.
     """
 
     objective: Annotated[str, Flag(positional=True, help=_objective_help)]

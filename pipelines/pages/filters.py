@@ -38,11 +38,7 @@ class Filter:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Filter:
-        """Read a filter from the parameters of an address; others are ignored.
-
-        Raises:
-            FarspanError: a value should be a number and is none.
-        """
+        """Read a filter from the parameters of an address; others are ignored."""
         values: dict[str, Any] = {}
         for name in (field.name for field in fields(cls)):
             text = given.get(name, "").strip() if name != "text" else given.get(name, "")
@@ -69,11 +65,7 @@ class Filter:
 
 
 def whole_number(text: str) -> int:
-    """Read a whole number.
-
-    Raises:
-        ValueError: it is none, or beyond what arrays compare with.
-    """
+    """Read a whole number."""
     value = int(text)
     if abs(value) > 1 << 40:
         raise ValueError

@@ -52,9 +52,6 @@ class Links:
         Args:
             folder: folder of the corpus.
             neighbours: folder of its neighbours; None for the recorded place.
-
-        Raises:
-            FarspanError: the corpus was not made from ``neighbours``.
         """
         self._folder, self._manifest = folder, manifest
         self._lists = [name for name in manifest.files if name.startswith("near-duplicates/")]

@@ -85,11 +85,7 @@ class Drawn:
         scorer: str | None = None,
         seed: int = 0,
     ) -> Drawn:
-        """Load an objective, or the preset of one, for a corpus.
-
-        Raises:
-            FarspanError: no such objective or preset, or one that cannot work on the corpus.
-        """
+        """Load an objective, or the preset of one, for a corpus."""
         owner, preset = objective_of(name, preset)
         objective = equipped_objective(corpus.folder, owner, preset, options or {}, scorer)
         return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), seed)

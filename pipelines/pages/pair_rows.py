@@ -295,11 +295,7 @@ def _plain(value: Any) -> str:
 
 
 def check_answers(systems: Sequence[System]) -> None:
-    """Check that several systems answer the same pairs.
-
-    Raises:
-        FarspanError: one answers other pairs.
-    """
+    """Check that several systems answer the same pairs."""
     first = systems[0].predictions
     for system in systems[1:]:
         own = system.predictions

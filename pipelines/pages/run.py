@@ -15,11 +15,7 @@ def is_run(folder: str) -> bool:
 
 
 def names_update(folder: str, step: int | None, rank: int | None) -> bool:
-    """Return True if the folder is a run and the step one of its updates, False for an artefact without a step.
-
-    Raises:
-        FarspanError: a run without a step, or a step or rank of a folder that is no run.
-    """
+    """Return True if the folder is a run and the step one of its updates, False for an artefact without a step."""
     run = is_run(folder)
     if step is None and not run:
         if rank is not None:

@@ -29,11 +29,7 @@ class ChosenTask:
     def load(
         cls, pairs: PairSet, task: str, preset: str | None = None, options: Mapping[str, Any] | None = None
     ) -> ChosenTask:
-        """Load a task, or the preset of one, for ``pairs``.
-
-        Raises:
-            FarspanError: no such task or preset, or one that cannot work on these pairs.
-        """
+        """Load a task, or the preset of one, for ``pairs``."""
         name, preset = task_of(task, preset)
         chosen = equip(load_task(name, preset, options or {}), Tools(load_tokenizer_of(pairs.folder)))
         heading = f"task {name}" + (f", preset {preset}" if preset else "")

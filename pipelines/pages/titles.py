@@ -91,9 +91,6 @@ def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
     Returns:
         None if the documents have no titles, are not where they were when the corpus was made, or are recorded in a
         remote store.
-
-    Raises:
-        FarspanError: the corpus was not made from ``documents``.
     """
     try:
         place = documents or find_parent(corpus.folder)

@@ -70,9 +70,6 @@ def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
         folder: run of ``farspan train``.
         step: number of the update, as in ``metrics.jsonl``.
         rank: only the rows of this process; None for all.
-
-    Raises:
-        FarspanError: as ``update_rows``, or a folder that is no run.
     """
     place = Path(folder)
     recipe = read_recipe(place)
@@ -82,11 +79,7 @@ def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
 
 
 def run_tokenizer(folder: str) -> Tokenizer:
-    """Load the tokenizer of a run.
-
-    Raises:
-        FarspanError: it is damaged, or the run has none.
-    """
+    """Load the tokenizer of a run."""
     tokenizer = read_tokenizer(Path(folder))
     if tokenizer is None:
         raise FarspanError(f"{folder}: has no folder tokenizer; copy the run again, as a whole")
@@ -101,9 +94,6 @@ def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None 
         step: number of the update, counted from 1 as in ``metrics.jsonl``.
         processes: number of processes at that step, which determines the process of each row.
         rank: only the rows of this process; None for all.
-
-    Raises:
-        FarspanError: there is no such update or process, data is gone, or a jointly trained generator chose the masks.
     """
     if recipe.generator and recipe.generator.mode == "joint":
         raise FarspanError(

@@ -109,11 +109,7 @@ class StepRows:
 
 
 def open_step(name: str, folder: str, step: int, rank: int | None) -> StepRows:
-    """Open the rows of an update as pages.
-
-    Raises:
-        FarspanError: there is no such update or process, or its data is gone.
-    """
+    """Open the rows of an update as pages."""
     return StepRows(name, folder, open_update(folder, step, rank))
 
 

@@ -39,11 +39,7 @@ _SAMPLE_PER_CENTROID = 1024
 
 
 def first_level(options: Clustering, documents: int) -> int:
-    """Number of first-level clusters for a number of vectors.
-
-    Raises:
-        FarspanError: too few vectors for the clusters that the options ask for.
-    """
+    """Number of first-level clusters for a number of vectors."""
     points = min(documents, options.sample)
     clusters = centroid_count(options.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS)), points)
     if clusters < options.centroids:
@@ -55,11 +51,7 @@ def first_level(options: Clustering, documents: int) -> int:
 
 
 def plan(options: Clustering) -> Job:
-    """Check the options and declare the tasks.
-
-    Raises:
-        FarspanError: the folder has no finished vectors, or too few for the requested clusters.
-    """
+    """Check the options and declare the tasks."""
     output, vectors = absolute(options.output), Parent.read(options.vectors, "farspan.vectors")
     documents = vectors.first_rows[-1]
     if not documents:

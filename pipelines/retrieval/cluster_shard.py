@@ -68,11 +68,7 @@ class ClusterShard:
         return Ragged.concatenate(parts)
 
     def norms(self, first: int, last: int) -> np.ndarray:
-        """Lengths of the vectors in rows ``first:last``; ``(last - first,)`` float32.
-
-        Raises:
-            FarspanError: one is not finite, or so long that products do not fit float16.
-        """
+        """Lengths of the vectors in rows ``first:last``; ``(last - first,)`` float32."""
         lengths = norms(self.vectors[first:last])
         refuse_not_finite(np.isfinite(lengths), self.column("document_id").slice(first), self.path)
         bad = np.flatnonzero(lengths * lengths > _LARGEST)

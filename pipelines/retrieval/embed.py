@@ -43,12 +43,7 @@ _BYTES_A_TOKEN = 1 << 10
 
 
 def plan(options: Embed) -> Job:
-    """Check the options and declare the tasks; the encoder's files are hashed, its weights are not loaded yet.
-
-    Raises:
-        FarspanError: the folder has no finished documents, or none of the split or of the minimum length; the corpus
-            tokenizer cannot decode; or there is no such encoder, or one that leaves no room for text.
-    """
+    """Check the options and declare the tasks; the encoder's files are hashed, its weights are not loaded yet."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
     if options.min_document_tokens > (longest := documents.manifest.totals["max_tokens"]):
@@ -231,11 +226,7 @@ def _chunks(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _half(vectors: np.ndarray, document_ids: pa.Array, encoder: Encoder) -> np.ndarray:
-    """Convert ``(n, d)`` vectors to float16.
-
-    Raises:
-        FarspanError: a vector is not finite, or is too large for float16; the message names the document.
-    """
+    """Convert ``(n, d)`` vectors to float16."""
     with np.errstate(over="ignore"):
         half = vectors.astype(np.float16)
     for bad, why in (

@@ -33,21 +33,12 @@ from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_t
 
 @lru_cache(maxsize=1)
 def load_encoder(options: EncoderOptions) -> Encoder:
-    """Load an encoder, once per process. No code from the model's repository runs, and only tensors are unpickled.
-
-    Raises:
-        FarspanError: there is no such encoder, or its weights cannot be read or do not fit its configuration.
-    """
+    """Load an encoder, once per process. No code from the model's repository runs, and only tensors are unpickled."""
     return Encoder(find_encoder(options.name), options)
 
 
 def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
-    """Resolve the maximum length, limited by the encoder's own, and ``auto`` precision, without loading weights.
-
-    Raises:
-        FarspanError: the configuration describes no model, the tokenizer cannot be loaded, or special tokens leave no
-            room for text.
-    """
+    """Resolve the maximum length, limited by the encoder's own, and ``auto`` precision, without loading weights."""
     from transformers import AutoModel  # slow to import
 
     described = described_model(files, AutoModel, "model that can be built", "give another")

@@ -38,11 +38,7 @@ _BLOCK = 1024
 
 
 def plan(options: NeighbourSearch) -> Job:
-    """Check the options and declare the tasks.
-
-    Raises:
-        FarspanError: the folder has no finished clusters, or the search needs more memory than allowed.
-    """
+    """Check the options and declare the tasks."""
     output, clusters = absolute(options.output), Parent.read(options.clusters, "farspan.clusters")
     check_memory(options, clusters.manifest.totals["max_documents"], clusters.manifest.config["dimension"])
     return derived_job(
@@ -90,11 +86,7 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
 
 
 def check_memory(options: SearchOptions, largest: int, dimension: int) -> None:
-    """Check that a cluster of ``largest`` vectors can be searched.
-
-    Raises:
-        FarspanError: the search needs more memory than allowed.
-    """
+    """Check that a cluster of ``largest`` vectors can be searched."""
     needed = memory_needed(options.search, largest, dimension)
     if needed > options.memory * 2**30:
         raise FarspanError(

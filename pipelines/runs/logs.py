@@ -67,11 +67,7 @@ def records_in(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_logs(folder: str | os.PathLike[str]) -> Logs:
-    """Read ``metrics.jsonl`` of a run, or else TensorBoard's event files.
-
-    Raises:
-        FarspanError: the folder has neither, or TensorBoard is not installed.
-    """
+    """Read ``metrics.jsonl`` of a run, or else TensorBoard's event files."""
     place = Path(folder)
     records = list(records_in(place / METRICS))
     if not records and any(place.glob(_EVENTS)):

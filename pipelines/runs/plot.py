@@ -26,11 +26,7 @@ _STACKED = 3  # number of heights at which the labels of neighbouring marks are 
 
 
 def command(options: Plot) -> None:
-    """Run ``farspan plot``.
-
-    Raises:
-        FarspanError: a folder is no run, or no run has a metric that was asked for.
-    """
+    """Run ``farspan plot``."""
     check_figure(options.figure)
     all_logs = [read_logs(run) for run in options.run]
     _check_metrics(all_logs, options.metric)

@@ -26,11 +26,7 @@ _RATES = 20  # number of latest updates over which the speed is averaged
 
 
 def command(options: Runs) -> None:
-    """Run ``farspan runs``.
-
-    Raises:
-        FarspanError: the folder has no run.
-    """
+    """Run ``farspan runs``."""
     facts = runs(options.folder)
     if current().log_format == "json":
         result(f"runs in {options.folder}", runs=facts)
@@ -50,11 +46,7 @@ def command(options: Runs) -> None:
 
 
 def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss``, ...
-
-    Raises:
-        FarspanError: the folder has no run.
-    """
+    """Return facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss``, ..."""
     top = Path(folder)
     places = sorted(path.parent for path in top.rglob(METRICS) if any(records_in(path)))
     if not places:

@@ -46,11 +46,7 @@ def corpus_job(
     work_bytes: int,
     neighbours: Parent | None = None,
 ) -> Job:
-    """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any.
-
-    Raises:
-        FarspanError: the output is the folder of the documents or of the neighbours.
-    """
+    """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any."""
     return derived_job(
         output,
         documents,

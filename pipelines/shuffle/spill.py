@@ -238,11 +238,7 @@ def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
 
 
 def refuse_repeated(bucket: Bucket) -> None:
-    """Refuse a bucket in which two whole documents have the same id, and so the same key.
-
-    Raises:
-        FarspanError: there are such documents.
-    """
+    """Refuse a bucket in which two whole documents have the same id, and so the same key."""
     again = ~first_of_key(bucket.keys)
     if again.any():
         raise FarspanError(

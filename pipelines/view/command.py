@@ -20,11 +20,7 @@ _HOST = "127.0.0.1"  # not reachable from other machines
 
 
 def command(options: View) -> None:
-    """Run ``farspan view``.
-
-    Raises:
-        FarspanError: artefacts that cannot be shown, a port in use, or the extra is not installed.
-    """
+    """Run ``farspan view``."""
     with from_extra("view", "viewing artefacts"):
         import jinja2  # noqa: F401 (fails before artefacts are opened)
     subjects = open_subjects(options)
@@ -37,11 +33,7 @@ def command(options: View) -> None:
 
 
 def serve(options: View, subjects: Sequence[Subject]) -> None:
-    """Serve pages until Ctrl-C.
-
-    Raises:
-        FarspanError: the port is in use.
-    """
+    """Serve pages until Ctrl-C."""
     from pipelines.view.app import build_app
 
     with from_extra("view", "viewing artefacts"):
@@ -78,11 +70,7 @@ def first_row(options: View) -> int:
 
 
 def save(options: View, subjects: Sequence[Subject]) -> int:
-    """Write rows into one self-contained file, and return their number.
-
-    Raises:
-        FarspanError: more than one artefact, rows that it does not have, or the file is no ``.html``.
-    """
+    """Write rows into one self-contained file, and return their number."""
     from pipelines.view.markup import saved_page
 
     assert options.save

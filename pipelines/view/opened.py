@@ -32,12 +32,7 @@ _VIEWED = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pair
 
 
 def open_subjects(options: View) -> list[Subject]:
-    """Open the artefacts of ``farspan view``: updates of runs, corpora, documents, pairs, then predictions.
-
-    Raises:
-        FarspanError: an artefact of another kind, one that is not there, masks of another corpus, predictions for
-            different pairs, or an option that fits none of the artefacts.
-    """
+    """Open the artefacts of ``farspan view``: updates of runs, corpora, documents, pairs, then predictions."""
     folders: dict[str, list[str]] = {format: [] for format in _VIEWED}
     runs = [folder for folder in options.artefact if names_update(folder, options.step, options.rank)]
     for folder in (*options.artefact, *options.masks):

@@ -65,11 +65,7 @@ class View:
         self.chosen_rows  # noqa: B018 (refuses what is no list of numbers)
 
     def check_rows(self, artefact: str, length: int) -> None:
-        """Check that an artefact with ``length`` rows has all that are to be shown.
-
-        Raises:
-            FarspanError: it lacks one.
-        """
+        """Check that an artefact with ``length`` rows has all that are to be shown."""
         last, flags = self.row, f"--row {self.row}"
         if self.chosen_rows:
             last, flags = self.chosen_rows[-1], f"--rows {self.rows}"
