@@ -196,6 +196,6 @@ def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in folded["rejects"].items())
         raise FarspanError(
             f"{output}: {damage} ({reasons}), more than the error budget of {budget:.2%}{_example(output, folded)}. "
-            f"Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
+            f"Look into {os.path.join(output, 'rejects')}; then repair the input and use a new folder, or "
             "run the same command with a larger --error-budget, which keeps the finished work"
         )

@@ -77,7 +77,7 @@ class LocalDisk:
             status = os.stat(path)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP) and os.path.islink(path):
-                raise DanglingLink(f"{path}: a link to {os.readlink(path)!r}, which leads nowhere") from error
+                raise DanglingLink(f"{path}: a link to {os.readlink(path)!r}, which does not exist") from error
             raise
         _check_regular(path, status.st_mode)
         # file systems without a device of their own, as over networks, may give a file another number at any time

@@ -119,6 +119,14 @@ def test_damage_costs_its_own_range_only(tmp_path, kind):
     assert sum(len(block.texts) for blocks in found for block in blocks) >= 500 - 60 * len(damaged)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "file", "stream"])
+def test_a_table_without_rows_is_empty_and_not_lost(tmp_path, kind):
+    path = file_of(tmp_path, kind)
+    write(pa.table({"text": pa.array([], pa.string())}).replace_schema_metadata({"note": "x" * 2000}), path, kind)
+    block = read_all(path)
+    assert (block.texts, block.rejects, block.damaged, block.lost) == ([], [], 0, 0)
+
+
 @pytest.mark.parametrize("kind", ["parquet", "file"])
 def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind):
     """Were it expanded at once, this would take 6 GB; as it is, a piece at a time."""
