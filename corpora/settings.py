@@ -91,24 +91,25 @@ def _convert(hint: Any, flag: Flag, value: Any, name: str) -> Any:
             return None
         (hint,) = (part for part in get_args(hint) if part is not NoneType)
     if get_origin(hint) is tuple:
-        return _list(get_args(hint), _list_values(value, flag), "", name)
+        return _list(get_args(hint), _list_values(value, flag, name), "", name)
     if get_origin(hint) is Mapping and isinstance(value, list | tuple):
         return dict(parse_assignment(text, name) for text in value)
-    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    value = _path_text(value)
     return _require_choice(value, flag.choices, "", name) if flag.choices else _value(hint, value, "", name)
 
 
-def _list_values(value: Any, flag: Flag) -> Any:
+def _list_values(value: Any, flag: Flag, name: str) -> Any:
     """Return the values of a repeatable option: one alone is a list of one, and a mapping a list of ``NAME=VALUE``."""
+    if isinstance(value, Mapping) and flag.metavar == "KEY=VALUE":
+        return [format_assignment(key, one) for key, one in value.items()]
     if isinstance(value, Mapping):  # NAME=PATTERN is not TOML
-        return [
-            format_assignment(key, one) if flag.metavar == "KEY=VALUE" else f"{key}={os.fspath(one)}"
-            for key, one in value.items()
-        ]
+        return [f"{key}={_value(str, _path_text(one), '', f'{name}[{key!r}]')}" for key, one in value.items()]
     values = [value] if isinstance(value, str | os.PathLike) else value
-    if not isinstance(values, Iterable):
-        return values
-    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in values]
+    return list(map(_path_text, values)) if isinstance(values, Iterable) else values
+
+
+def _path_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _value(kind: Any, value: Any, file: str, name: str) -> Any:

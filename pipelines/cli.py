@@ -80,10 +80,10 @@ def _run(command: Command, flags: Mapping[str, Any], rest: Sequence[str]) -> Non
         )
         leave(1)
     except Terminated:
-        note("farspan: ended by SIGTERM; finished work is kept, the same command resumes it")
+        note("farspan: ended by SIGTERM; finished work is kept: run the same command again to resume")
         leave(128 + signal.SIGTERM)
     except KeyboardInterrupt:
-        note("farspan: interrupted; finished work is kept, the same command resumes it")
+        note("farspan: interrupted; finished work is kept: run the same command again to resume")
         leave(130)
 
 

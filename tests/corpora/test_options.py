@@ -236,6 +236,7 @@ def test_help_is_the_docstring_and_the_default(parser):
         ({"name": 7}, "name is 7; a value of type str is needed"),
         ({"nuts": 7}, "nuts is 7; a list of values is needed"),
         ({"nuts": ["a", 7]}, r"nuts\[1\] is 7; a value of type str is needed"),
+        ({"nuts": {"a": 7}}, r"nuts\['a'\] is 7; a value of type str is needed"),
         ({"set": ["k"]}, "set k: give KEY=VALUE"),
         ({"set": 7}, "set is 7; a value of type dict is needed"),
     ],

@@ -163,7 +163,7 @@ def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_pa
     _, errors = process.communicate(timeout=400)
     assert process.returncode == 130
     assert "farspan: cancelled job farspan-documents-" in errors
-    assert errors.splitlines()[-1] == "farspan: interrupted; finished work is kept, the same command resumes it"
+    assert errors.splitlines()[-1] == "farspan: interrupted; finished work is kept: run the same command again to resume"
     assert cluster.states()[-1] == "CANCELED"
     assert read_submission(str(output)) is None
 
