@@ -1,6 +1,6 @@
 """Random `kill -9` of the processes of a job, on each engine: nothing may be lost, repeated or left behind.
 
-    python -m benchmarks.engine_kills [--kills 25] [--engines alone workers beam-workers cooperative slurm flink]
+    python -m benchmarks.engine_kills [--kills 25] [--engines alone workers cooperative slurm flink]
 
 A job of small tasks (`farspan documents`) is started and one of its processes is killed at a random moment, again and
 again, with a new start after each kill where the engine needs one, until the job is finished; then the next job begins.
@@ -136,14 +136,7 @@ class Workers(Engine):
     """The driver, or one of its two workers."""
 
     flags = ("--workers=2",)
-    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.cooperative.worker"}
-
-
-class BeamWorkers(Engine):
-    """The driver, or one of its two workers on Beam's embedded runner."""
-
-    flags = ("--workers=2", "--engine=beam")
-    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.beam.worker"}
+    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.cooperative.local"}
 
 
 class Cooperative(Engine):
@@ -219,7 +212,7 @@ class Flink(Engine):
         self.cluster.__exit__(*error)
 
 
-ENGINES = {"alone": Alone, "workers": Workers, "beam-workers": BeamWorkers, "cooperative": Cooperative, "slurm": Slurm,
+ENGINES = {"alone": Alone, "workers": Workers, "cooperative": Cooperative, "slurm": Slurm,
            "flink": Flink}  # fmt: skip
 
 
@@ -238,7 +231,7 @@ def preload(folder: Path) -> None:
     sys.path.insert(0, str(folder / "site"))  # which a driver hands on to its workers
     os.environ |= {MARK: "", "FARSPAN_PAUSE": "0"}
     exec(SITE, {})
-    for name in ("pipelines.documents.tokenize", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.remote.run"):
+    for name in ("pipelines.documents.tokenize", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.engine"):
         import_module(name)
     del os.environ[MARK]
 

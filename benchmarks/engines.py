@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args(words[:split])
     few, many = sorted(int(number) for number in options.tasks.split(","))
     workers = [f"--workers={options.workers}"]
-    engines = {"this machine": workers, "Beam's embedded runner": [*workers, "--engine=beam"]}
+    engines = {"this machine": workers, "Beam's embedded runner": ["--engine=beam"]}
     if words[split + 1 :]:
         engines["the other engine"] = words[split + 1 :]
     with tempfile.TemporaryDirectory() as folder:

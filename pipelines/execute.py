@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from corpora.reporting import Reporting, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
 from pipelines.engine.options import EMBEDDED, Engine
+from pipelines.engine.store_flags import use_store_flags
 from pipelines.interrupts import raise_on_interrupt
 from trainer.parallel.reports import raised_alike
 
@@ -63,11 +63,7 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
     elif command.flags in ("engine", "beam"):
         from pipelines.engine.beam.flags import check_flags
 
-        check_flags(rest, _flags(command) if rest else (), engine.runner if engine else EMBEDDED)
-        if use_store_flags(rest):
-            from pipelines.engine.beam.stores import use_flags  # imports Beam, which reads its own flags
-
-            use_flags(rest)
+        check_flags(use_store_flags(rest), _flags(command) if rest else (), engine.runner if engine else EMBEDDED)
     else:
         refuse_rest(command, use_store_flags(rest) if command.flags == "s3" else rest)
 
@@ -84,18 +80,6 @@ def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], eng
         manifest = run_job(job, engine)
         output = job.output.replace(absolute(folder), folder.rstrip("/"), 1)
         result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
-
-
-def use_store_flags(rest: Sequence[str]) -> list[str]:
-    """Set up S3 by the flags ``--s3_*`` of a command without Beam, and return the other arguments."""
-    from corpora.storage.stores import s3
-
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in s3.SETTINGS:
-        parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
-    flags, others = parser.parse_known_args(list(rest))
-    s3.use_settings(vars(flags))
-    return others
 
 
 def refuse_rest(command: Command, rest: Sequence[str]) -> None:

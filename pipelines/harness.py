@@ -5,24 +5,25 @@ For ``--environment_type=PROCESS``, whose command Flink starts itself, and for p
     farspan-worker --id=... --provision_endpoint=...     a worker; the engine gives the arguments
     farspan-worker --worker_pool                         a pool, which starts a worker when an engine asks for one
 
-The worker gets the pipeline's options, such as those of object stores, from the engine; Beam's own pool passes none on.
-It ends with the process that started it. Nothing is installed: its environment must hold farspan.
+The worker gets the pipeline's options from the engine, and ends with the process that started it. Nothing is installed:
+its environment must hold farspan.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from corpora.errors import FarspanError
 from pipelines.environment import require_own_environment
 
+_PROGRAM = os.path.join(os.path.dirname(sys.executable), "farspan-worker")
 _SECONDS = 60  # timeout for an answer of the engine
 _HARMLESS = "submission_environment_dependencies.txt"  # a list for people that Beam stages with every job
 
@@ -33,8 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     require_own_environment()
     typed = _parser().parse_known_args(arguments)[0]
     if typed.worker_pool:
-        from pipelines.engine.beam.remote.pool import serve
-
         serve(typed.service_port)
     elif not (typed.id and typed.provision_endpoint):
         raise SystemExit("farspan-worker: give --worker_pool; --id and --provision_endpoint are given by an engine")
@@ -46,19 +45,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def work(typed: argparse.Namespace) -> None:
     """Work for an engine until it closes the connection or ends this process."""
-    output = ""
-    try:
-        info = provision(typed.provision_endpoint, typed.id)
-        options = _options(info)
-        output = _require_driver(options)
-        refuse_packages(info)
-        os.environ |= environment(typed, info)
-        from apache_beam.runners.worker import sdk_worker_main
-    except BaseException as error:
-        _report(typed, output, error)
-        raise
-    _say_ready(typed.ready_descriptor)
+    info = provision(typed.provision_endpoint, typed.id)
+    refuse_packages(info)
+    os.environ |= environment(typed, info)
+    from apache_beam.runners.worker import sdk_worker_main
+
     sdk_worker_main.main(sys.argv[:1])
+
+
+def serve(port: int) -> None:
+    """Serve Beam's pool on ``localhost`` until SIGINT or SIGTERM: anyone who reaches a pool can run code in it."""
+    from pipelines.engine.beam.apache import serve_on_loopback
+
+    serve_on_loopback()
+    from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
+
+    address, server = BeamFnExternalWorkerPoolServicer.start(True, port, container_executable=_PROGRAM)
+    print(f"farspan-worker: workers for --environment_type=EXTERNAL --environment_config={address}", flush=True)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    server.stop(0)
 
 
 def provision(endpoint: str, worker: str) -> Any:
@@ -116,53 +124,6 @@ def refuse_packages(info: Any) -> None:
         )
 
 
-def _options(info: Any) -> dict[str, Any]:
-    from apache_beam.runners.worker import sdk_worker_main
-    from google.protobuf import json_format
-
-    return sdk_worker_main._load_pipeline_options(json_format.MessageToJson(info.pipeline_options))
-
-
-def _require_driver(options: dict[str, Any]) -> str:
-    """Set up the stores, and compare versions with the driver's; returns the job's folder, if it is farspan's."""
-    from pipelines.engine.beam.apache import PipelineOptions
-    from pipelines.engine.beam.remote.about import Driver
-    from pipelines.engine.beam.stores import use_options
-
-    use_options(PipelineOptions.from_dictionary(options))
-    driver = Driver.among(options)
-    if driver is None:
-        return ""
-    try:
-        driver.require_equal(f"the worker's {sys.executable}")
-    except FarspanError as error:
-        if driver.output:
-            _write_failure(driver.output, error)
-        raise
-    return driver.output
-
-
-def _report(typed: argparse.Namespace, output: str, error: BaseException) -> None:
-    """Tell the pool, and the driver if its folder can be reached, why this worker cannot start."""
-    if typed.ready_descriptor is not None:
-        with suppress(OSError):
-            os.write(typed.ready_descriptor, (str(error) or repr(error)).encode())
-    if output:
-        _write_failure(output, error)
-
-
-def _write_failure(output: str, error: BaseException) -> None:
-    from pipelines.engine.beam.remote.signs import write_failure
-
-    with suppress(Exception):  # the folder may be the reason
-        write_failure(output, str(error) or repr(error))
-
-
-def _say_ready(descriptor: int | None) -> None:
-    if descriptor is not None:
-        os.close(descriptor)  # with nothing written: the worker has started
-
-
 def _end_with(parent: int) -> None:
     """Exit when the process that started this one has ended; the engine gives the work to another worker."""
     while os.getppid() == parent:
@@ -174,7 +135,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="farspan-worker", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--worker_pool", action="store_true", help="serve as a pool of workers")
     parser.add_argument("--service_port", type=int, default=50000, help="port of the pool (default: 50000)")
-    parser.add_argument("--ready_descriptor", type=int, help=argparse.SUPPRESS)  # closed or written to by the worker
     for name in ("id", "logging_endpoint", "artifact_endpoint", "provision_endpoint", "control_endpoint"):
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
     return parser

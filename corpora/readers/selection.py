@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, StoreError
 from corpora.readers import isolation, load_dataset
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
@@ -219,7 +219,7 @@ def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
         size, version = state_of(piece.path, files)
     except OSError as error:
         if piece.size is not None:
-            raise FarspanError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error
+            raise StoreError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error
         block.damage(DamagedFile(error, piece.start), 0)
     else:
         if size != piece.size:

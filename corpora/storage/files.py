@@ -149,7 +149,7 @@ def create_new(path: str, data: bytes) -> bool:
 
 
 def renew(path: str, data: bytes) -> bool:
-    """Set the modification time of an existing file, whose content is ``data``, to now; False if it is gone."""
+    """Replace the contents of an existing small file by as many bytes; False if it is gone."""
     return _system(path).renew(path, data)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, StoreError
 from corpora.printing import row_numbers
 from corpora.storage import files
 from corpora.storage.copies.fetched_shards import FetchedShards, Mapped
@@ -186,9 +186,9 @@ class ShardedRows:
             with files.open(path) as file:
                 actual = file_info(file)
         except OSError as error:
-            raise FarspanError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
+            raise StoreError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
         if actual != info:
-            raise FarspanError(f"{path}: sha256 {actual.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
+            raise StoreError(f"{path}: sha256 {actual.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum.

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import StoreError
 from corpora.storage import files
 from corpora.storage.arrow_views import booleans, filled, numbers, validity
 from corpora.storage.files import CountingHash
@@ -173,9 +173,9 @@ def local_copy(path: str) -> Iterator[str]:
         yield copy.name
 
 
-def unreadable(path: str, error: Exception | str) -> FarspanError:
+def unreadable(path: str, error: Exception | str) -> StoreError:
     """Return the error for a shard that is damaged or differs from its artefact's manifest."""
-    return FarspanError(
+    return StoreError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"
     )

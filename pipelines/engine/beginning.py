@@ -71,30 +71,23 @@ def begin(job: Job) -> set[str] | None:
     return done
 
 
-def check_same(job: Job) -> None:
-    """Check that the unfinished job in a folder has the configuration of this one.
-
-    Raises:
-        FarspanError: naming what differs.
-    """
-    opened = os.path.join(job.output, WORK, "job.json")
-    if files.exists(opened):
-        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+class FolderGone(FarspanError):
+    """A job's folder was deleted, or the artefact finished, while this process worked on it."""
 
 
 def require_begun(output: str) -> None:
     """Refuse to write to a folder that was deleted or finished meanwhile.
 
     Raises:
-        FarspanError: it is gone, or another job finished it, as one may in an object store.
+        FolderGone: it is gone, or another job finished it, as one may in an object store.
     """
     if not files.exists(os.path.join(output, WORK, "job.json")):
         if files.exists(os.path.join(output, NAME)):
-            raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
-        left = any(not shows_presence(output, path) for path in files.walk(output))
+            raise FolderGone(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
+        left = any(not path.startswith(os.path.join(output, WORK, "")) for path in files.walk(output))
         cure = f"delete {output} too, and run" if left else "run"
         place = os.path.join(output, WORK) if left else output
-        raise FarspanError(f"{place}: was deleted while the job ran; {cure} the same command again to start over")
+        raise FolderGone(f"{place}: was deleted while the job ran; {cure} the same command again to start over")
 
 
 def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -83,6 +83,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
         write_origins(output, started.origins)
     write_card(output, manifest)
     write_manifest(output, manifest)
+    files.delete([opened])  # first, so that a process that can claim a task once more sees that the job is finished
     files.delete(files.walk(work))
     remove_empty_folders(output)
     return manifest

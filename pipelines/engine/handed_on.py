@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import StoreError
 from corpora.storage import files
 from corpora.storage.arrow_views import numbers
 from corpora.storage.files import is_local, read_bytes, write_bytes
@@ -45,7 +45,7 @@ def read_batch(path: str, index: int) -> pa.RecordBatch:
     """Read record batch ``index``; of a remote file, only the footer and that batch.
 
     Raises:
-        FarspanError: its checksum differs from that of ``write_batches``.
+        StoreError: its checksum differs from that of ``write_batches``.
     """
     return checked_batch(open_shard(path), index, path)
 
@@ -104,7 +104,7 @@ def read_array(path: str, mapped: bool = False) -> np.ndarray:
         mapped: a view of a local file.
 
     Raises:
-        FarspanError: the file is missing or damaged.
+        StoreError: the file is missing or damaged.
     """
     if not is_local(path):
         data = read_bytes(path)
@@ -133,8 +133,8 @@ def _compare(path: str, data: bytes) -> None:
         raise _damaged(path, "its checksum is not that of what was written")
 
 
-def _damaged(path: str, reason: str) -> FarspanError:
-    return FarspanError(
+def _damaged(path: str, reason: str) -> StoreError:
+    return StoreError(
         f"{path}: not what an earlier task of this job wrote ({reason}); delete the job's output folder and run the "
         "same command again"
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, Flag
-from pipelines.engine.presence.lease import LEASE
+from pipelines.engine.presence.identity import LEASE
 from pipelines.options import ErrorBudget
 
 EMBEDDED = "embedded"
@@ -21,14 +21,14 @@ class Engine:
     """The engine that runs a job, its runner and its workers.
 
     Attributes:
-        engine: ``auto``: this process, and others that it starts if one is not enough for the job, or Beam if a runner
-            or flags of Beam are given or ``--output`` is not local; ``beam``; or ``cooperative``: any number of
-            processes, started by anything with the same command, share the job through files in ``--output``.
+        engine: ``auto``: this process, or others that it starts if one is not enough for the job, or Beam if a runner
+            or flags of Beam are given; ``beam``; or ``cooperative``: any number of processes, started by anything with
+            the same command, share the job through files in ``--output``.
         runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
         workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
-        worker_timeout: seconds without a sign of life of workers on other machines, after which the job is cancelled
-            (default: 60 for the first sign, later 300 on engines that restart workers).
+        worker_timeout: seconds until a line says that no task has begun on an engine of Beam (default: 60; on
+            Dataflow, which starts machines first, 900).
         lease: seconds without a sign of life, after which a process on another machine counts as dead.
         grace: seconds that SIGTERM leaves a process of the cooperative engine to finish its task.
         beam_flags: Beam's own flags, unchanged.
@@ -51,6 +51,11 @@ class Engine:
         for name, value, least in (("lease", self.lease, 1), ("grace", self.grace, 0)):
             if value < least:
                 raise FarspanError(f"--{name} {value}: give a number of seconds from {least}")
+        if self.engine == "beam" and self.runner == EMBEDDED and self.workers > 1:
+            raise FarspanError(
+                f"--workers {self.workers}: Beam's embedded runner works in this process; leave out --engine beam, or "
+                "give a --runner"
+            )
         if self.engine == "cooperative" and self.runner != EMBEDDED:
             raise FarspanError(f"--engine cooperative: has no --runner {self.runner}; leave out one of the two")
         if self.engine == "cooperative" and self.workers > 1:
@@ -67,17 +72,10 @@ class Engine:
             return 1
         return max(1, min(len(os.sched_getaffinity(0)), tasks))
 
-    def stays_here(self, workers: int) -> bool:
-        """True if the tasks run one after the other in this process.
-
-        Args:
-            workers: ``worker_count`` of the job.
-        """
-        return workers == 1 and not self.needs_beam()
-
     def needs_beam(self) -> bool:
-        """True if Beam was asked for, by name, by its runner or by its flags."""
-        return self.engine == "beam" or self.runner != EMBEDDED or bool(self.beam_flags)
+        """True if Beam was asked for, by name, by its runner or by flags other than those of object stores."""
+        others = [flag for flag in self.beam_flags if flag.startswith("--") and not flag.startswith("--s3_")]
+        return self.engine == "beam" or self.runner != EMBEDDED or bool(others)
 
 
 @dataclass(frozen=True, kw_only=True)

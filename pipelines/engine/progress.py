@@ -1,7 +1,7 @@
 """Progress of a running job: workers send small datagrams, the driver shows one bar per stage.
 
-A lost datagram costs nothing, since each carries a task's running total. Workers on other machines report by files
-instead (``beam/remote/signs.py``).
+A lost datagram costs nothing, since each carries a task's running total. Of tasks on other
+machines, only the end shows, by their receipts.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from corpora.reporting import Reporting, current, note
+from pipelines.engine.job import Stage
 from pipelines.engine.pace import Pace
 
 _CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
@@ -42,10 +43,6 @@ class Reporter:
             with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(json.dumps([stage, task, done, rejects]).encode(), ("127.0.0.1", self.port))
 
-    def working(self, stage: str, task: str) -> AbstractContextManager[None]:
-        """Do nothing: a worker of this machine is watched through its process."""
-        return nullcontext()
-
 
 class ProgressBars:
     """Listens in a thread while the job runs; draws bars in a terminal or a notebook, prints a line at times in a log.
@@ -54,12 +51,12 @@ class ProgressBars:
     less than half a minute leaves none (``pipelines.engine.pace``).
     """
 
-    def __init__(self, stages: dict[str, tuple[int, str]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stages: Sequence[Stage], clock: Callable[[], float] = time.monotonic) -> None:
         """
         Args:
-            stages: name -> (total units, unit).
             clock: seconds, for the pace of drawing.
         """
+        totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in stages}
         self._console = Console(file=sys.stderr)
         self._draws = self._console.is_terminal and current() == Reporting()
         self._bars = Progress(
@@ -73,8 +70,8 @@ class ProgressBars:
             console=self._console,
             disable=not self._draws,
         )
-        self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in stages.items()}
-        self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in stages.items()}
+        self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in totals.items()}
+        self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in totals.items()}
         self._clock, self._begun = clock, clock()
         self._shown = self._heard = self._begun  # when a line was last printed, and a report last received
         self._cell: Any = None  # IPython's handle of what is displayed
@@ -103,10 +100,12 @@ class ProgressBars:
         if self._cell:
             self._cell.update(self._bars)
 
-    def restored(self, stage: str, task: str, units: int) -> None:
-        """Count a task that an earlier start of the job has done."""
-        self._paces[stage].restored(task, units)
-        self._bars.update(self._rows[stage], completed=self._paces[stage].done)
+    def restore(self, stage: Stage, done: set[str]) -> None:
+        """Count tasks that an earlier start of the job has done."""
+        for task in stage.tasks:
+            if task.name in done:
+                self._paces[stage.name].restored(task.name, task.units)
+        self._bars.update(self._rows[stage.name], completed=self._paces[stage.name].done)
 
     def received(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
         """Take one report, and show it if the last one was shown long enough ago."""

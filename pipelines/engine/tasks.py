@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
-from corpora.errors import FarspanError, from_os_error, one_line, out_of_memory
+from corpora.errors import FarspanError, StoreError, from_os_error, one_line, out_of_memory
 from corpora.storage import files
-from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
-from pipelines.engine.beginning import ending, require_begun
+from pipelines.engine.beginning import FolderGone, require_begun
 from pipelines.engine.job import REPEAT, Report, Task
-from pipelines.engine.paths import WORK, shows_presence
+from pipelines.engine.paths import WORK
 
-_MEND = "finished tasks are kept; the others stop there again until that is mended"
-_MARK = "farspan says: "  # prefix of a task's message to the driver, in its exception
+_CORRECT = "finished tasks are kept: correct this, then run the same command again to resume"
 _PATIENCE = 20.0  # seconds that an attempt waits for the receipt of another one, whose file has its name
 _LOOK = 0.5  # seconds between two checks for it
+
+
+class TaskFailed(FarspanError):
+    """A task's failure; the message names the task and the cure.
+
+    Attributes:
+        for_good: the input or the options caused it, so no other process needs to try.
+    """
+
+    def __init__(self, message: str, for_good: bool) -> None:
+        super().__init__(message)
+        self.for_good = for_good
+
+    def __reduce__(self) -> tuple[type[TaskFailed], tuple[str, bool]]:
+        return TaskFailed, (str(self), self.for_good)
 
 
 @dataclass(frozen=True)
@@ -42,25 +55,24 @@ class RunTask:
     looked: bool = False
 
     def __call__(self, task: Task) -> str:
-        place = os.path.join(self.output, WORK, task.name)
+        """Do a task and return its name.
+
+        Raises:
+            TaskFailed: whatever the work raised.
+            FolderGone: the job was deleted or finished meanwhile.
+        """
         try:
             report = partial(self.reporter, self.stage, task.name)
             made = perform(task, self.work, self.output, report, looked=self.looked)
+        except FolderGone:
+            raise
         except (Exception, SystemExit) as error:  # a plug-in that exits with status 0 would end the job as done
-            text = _message(error, self.output)
-            with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
-                require_begun(self.output)
-                write_bytes(f"{place}.failed", message_bytes(text))
-            raise FarspanError(f"{_MARK}task {task.name} failed: {text}") from error
+            require_begun(self.output)
+            raise _failure(task, error, self.output) from error
         finally:
             pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
         self.reporter(self.stage, task.name, task.units, sum(made.rejects.values()) if made else 0)
         return task.name
-
-
-def without_prefix(error: FarspanError) -> str:
-    """Return the message of ``RunTask`` about a failed task without its prefix."""
-    return str(error).removeprefix(_MARK)
 
 
 class _DoneElsewhere(Exception):
@@ -78,7 +90,7 @@ def perform(
 ) -> Receipt | None:
     """Do a task and write its receipt, unless another attempt at it has written one, before or meanwhile.
 
-    Attempts may overlap: runners repeat tasks whose worker is silent but alive, and the results of some stages differ
+    Attempts may overlap: engines repeat tasks whose worker is silent but alive, and the results of some stages differ
     in their last bits from machine to machine. Before a file appears under its name, the receipt is looked for again.
     Then the file is created and not replaced, where the store can do that: of two attempts that differ, the first one's
     file stays, and the other attempt waits for the receipt. A file that has none after that time is replaced.
@@ -91,7 +103,7 @@ def perform(
         The receipt; None if another attempt has written it.
 
     Raises:
-        FarspanError: the folder was deleted or finished meanwhile.
+        FolderGone: the folder was deleted or finished meanwhile.
     """
     attempt = _Attempt(output, os.path.join(output, WORK, f"{task.name}.json"), patience)
     try:
@@ -150,34 +162,19 @@ def message_bytes(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _message(error: BaseException, output: str) -> str:
-    """Make the message to the user for a task's exception, with the cure."""
-    if isinstance(error, OSError) and (cured := from_os_error(error, output)):
-        return f"{cured}; {REPEAT}"
-    if out_of_memory(error):
-        return f"out of memory ({one_line(error) or type(error).__name__}); {REPEAT}"
-    return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{REPEAT}"
-
-
 def is_for_good(text: str) -> bool:
-    """Return True if the failure ``text`` of a task is one that only the user can fix."""
-    return text.rstrip().endswith(_MEND)
+    """Return True if the message of a failed task says that only the user can correct it."""
+    return text.rstrip().endswith(_CORRECT)
 
 
-def explain(work: str, error: Exception) -> FarspanError:
-    """Return the error to show for an exception of a runner: the message of the failed task, if there is one."""
-    done = {path.removesuffix(".json") for path in ending(work, ".json")}
-    failed = [
-        path
-        for path in ending(work, ".failed")
-        if path.removesuffix(".failed") not in done  # still undone
-        and not shows_presence(os.path.dirname(work), path)  # of a task, and not of a process
-    ]
-    if failed:
-        reason = read_bytes(failed[0]).decode(errors="replace").strip()
-        task = os.path.basename(failed[0]).removesuffix(".failed")
-        return FarspanError(f"task {task} failed: {reason}")
-    if match := re.search(rf"{_MARK}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):
-        return FarspanError(match[1])
-    last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
-    return FarspanError(f"the runner stopped: {last}; finished tasks are kept")
+def _failure(task: Task, error: BaseException, output: str) -> TaskFailed:
+    """Make the error to show for a task's exception, with the cure."""
+    for_good = isinstance(error, FarspanError) and not isinstance(error, StoreError)
+    cured = from_os_error(error, output) if isinstance(error, OSError) else None
+    if cured or isinstance(error, StoreError):
+        text = f"{cured or error}; {REPEAT}"
+    elif out_of_memory(error):
+        text = f"out of memory ({one_line(error) or type(error).__name__}); {REPEAT}"
+    else:
+        text = f"{error}\n{_CORRECT}" if for_good else f"{traceback.format_exc()}{REPEAT}"
+    return TaskFailed(f"task {task.name} failed: {text}", for_good)

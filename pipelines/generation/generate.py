@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 
 from corpora.errors import FarspanError, out_of_memory
 from corpora.options import record_options
-from corpora.reporting import result
+from corpora.reporting import Reporting, reporting, result
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PREDICTION_TOTALS, TEXTS, add_prediction_totals, predictions_schema
 from corpora.storage.files import write_bytes
@@ -29,8 +30,9 @@ from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.options import Engine
 from pipelines.engine.paths import shard_paths
-from pipelines.engine.ranks import run_job_on_ranks
+from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from pipelines.generation.options import Generating
 from trainer.model.seq2seq import Seq2Seq
@@ -65,7 +67,10 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
         dtype = torch.float32 if options.precision == "fp32" else torch.bfloat16
         model = cache(partial(opened.build, joined.device, dtype))
         job = on_every_rank(joined, lambda: plan(options, opened, model))
-        manifest = run_job_on_ranks(job, joined)
+        # The processes of torchrun share the tasks as any others do; one of them shows the progress.
+        engine = Engine(engine="cooperative") if joined.size > 1 else Engine(workers=1)
+        with raised_alike(), nullcontext() if joined.first else reporting(Reporting(quiet=True)):
+            manifest = run_job(job, engine)
         if world is None:
             joined.close()
     return manifest

@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 
 from corpora.storage import files
-from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 from tests.flink.cluster import Cluster
@@ -116,21 +115,18 @@ def differences(found: Path, expected: Path) -> list[str]:
 
 @pytest.fixture
 def pool() -> Iterator[list[str]]:
-    """Flags of a job whose workers come from one pool for both TaskManagers."""
+    """Flags of a job whose workers come from a pool; both TaskManagers call their first worker 1-1, so one has work."""
     command = [sys.executable, "-P", "-m", "pipelines.harness", "--worker_pool", "--service_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as pool:
         try:
             address = pool.stdout.readline().strip().rpartition("=")[2]
-            yield ["--environment_type=EXTERNAL", f"--environment_config={address}"]
+            yield ["--environment_type=EXTERNAL", f"--environment_config={address}", "--parallelism=1"]
         finally:
             pool.terminate()
 
 
 def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path, here, pool):
-    """Flink starts the workers, and keeps them from stage to stage, or starts a worker for each stage by a pool.
-
-    One pool serves both TaskManagers, though both call their first worker 1-1.
-    """
+    """Flink starts the workers, and keeps them from stage to stage, or starts a worker for each stage by a pool."""
     kept = ["--environment_cache_millis=10000"]
     for command in chain(inputs, tmp_path / "embedded"):
         here(*command, "--workers=1")
@@ -142,7 +138,7 @@ def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_pat
 
 
 def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_path, here):
-    """Ctrl-C cancels, a start after ``kill -9`` of the driver attaches, and Flink outlives a TaskManager.
+    """Ctrl-C cancels, a start after ``kill -9`` of the driver goes on, and Flink outlives a TaskManager.
 
     No finished task repeats. Tasks begin as a gate lets them, so that each end comes while the others wait.
     """
@@ -163,27 +159,28 @@ def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_pa
     _, errors = process.communicate(timeout=400)
     assert process.returncode == 130
     assert "farspan: cancelled job farspan-documents-" in errors
-    assert errors.splitlines()[-1] == "farspan: interrupted; finished work is kept: run the same command again to resume"
+    (*_, last) = errors.splitlines()
+    assert last == "farspan: interrupted; finished work is kept: run the same command again to resume"
     assert cluster.states()[-1] == "CANCELED"
-    assert read_submission(str(output)) is None
+    assert not list(output.glob("_work/claims/lock.*"))
 
     process = start(*command)
     let(5, process)
     process.kill()
     process.communicate()
     assert cluster.states()[-1] == "RUNNING"
-    submission, jobs = read_submission(str(output)), len(cluster.states())
+    jobs = len(cluster.states())
 
-    process = start(*command)
-    assert "attached to job " + submission.name in process.stderr.readline()
+    process = start(*command)  # the workers of the first job end their tasks, and begin no other
+    wait_for(lambda: len(cluster.states()) > jobs, process)
     let(7, process)
+    wait_for(lambda: "FAILED" in cluster.states(), process)
+    let(8, process)
     kept = receipts(output)
     cluster.kill_task_manager(1)
     cluster.start_task_manager(1)
     gate.write_text("1000")
     assert process.wait(timeout=300) == 0, process.stderr.read()
-    assert len(cluster.states()) == jobs  # nothing was submitted again
-
     assert verify(str(output)) == []
     assert not (output / "_work").exists()
     times = Counter(begun.read_text().split())
@@ -205,11 +202,9 @@ def test_a_failing_task_ends_the_job_with_its_own_message(cluster, inputs, tmp_p
 
 def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs, tmp_path, run):  # noqa: F811
     flags = [*cluster.flags(served=True), '--environment_config={"command": "/no/worker"}', "--worker-timeout=12"]
-    begun = time.monotonic()
     status, _, errors = run(*documents(inputs, tmp_path / "documents"), *flags)
     assert status == 1
-    assert 'Cannot run program "/no/worker"' in errors
-    assert time.monotonic() - begun < 60
+    assert 'Cannot run program "/no/worker"' in errors.splitlines()[-1]
     wait_for(lambda: cluster.states()[-1] in ("CANCELED", "FAILED"))
 
 
@@ -220,7 +215,7 @@ def test_a_job_server_that_hangs_is_not_waited_for_when_all_tasks_are_done(
     run,  # noqa: F811
     monkeypatch,
 ):
-    monkeypatch.setattr("pipelines.engine.beam.remote.run._END_SECONDS", 3.0)
+    monkeypatch.setattr("pipelines.engine.beam.pipeline._END_SECONDS", 3.0)
     output, begun, gate = tmp_path / "documents", tmp_path / "begun", tmp_path / "gate"
     begun.touch()
     gate.write_text("3")

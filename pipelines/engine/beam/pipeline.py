@@ -1,122 +1,162 @@
-"""A job as a pipeline of Beam: its stages one after the other, with tasks distributed over the workers.
+"""A job as pipelines of Beam, one for each stage: one element a task, spread and retried by the engine's scheduler.
 
-A job on this machine needs no pipeline, and Beam is not imported: one process does the tasks in a plain loop, several
-share them (``pipelines/engine/cooperative/local.py``).
+An engine needs nothing of ours but workers that have farspan: tasks, receipts and their names travel, and no data. The
+driver learns from the job's folder what is done, and a stage begins when the one before has all its receipts.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
+from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
-from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import read_manifest
-from pipelines.engine.beam.remote.signs import SignOfLife
-from pipelines.engine.beam.remote.submission import read_submission
-from pipelines.engine.beam.runner import EngineStopped, run_pipeline
-from pipelines.engine.beginning import begin, require_begun
-from pipelines.engine.finalize import finalize
-from pipelines.engine.job import Job, Task
-from pipelines.engine.options import EMBEDDED, Engine
+from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.manifest import farspan_version
+from pipelines.engine.beam.engine import BeamEngine
+from pipelines.engine.beginning import FolderGone, require_begun
+from pipelines.engine.job import Job, Stage, Task
+from pipelines.engine.options import Engine
 from pipelines.engine.paths import WORK
+from pipelines.engine.presence.lock import lock_of
 from pipelines.engine.progress import ProgressBars, Reporter
-from pipelines.engine.tasks import RunTask, explain
+from pipelines.engine.tasks import RunTask, TaskFailed, is_for_good, message_bytes
+
+_VERSIONS = (farspan_version(), f"{sys.version_info.major}.{sys.version_info.minor}")
+_BEGUN = "begun"  # file in ``_work/``: a worker has begun a task
+_BEGIN_SECONDS, _CLOUD_BEGIN_SECONDS = 60.0, 900.0  # until a line says that no task has begun; cloud: machines start
+_END_SECONDS = 30.0  # for an engine to say that a stage has ended whose tasks all have receipts
+_set_up: set[str] = set()  # jobs that this worker has worked for
 
 
-def run_stages(job: Job, engine: Engine) -> Manifest:
-    """Run or resume a job whose folder this process has locked, and return the manifest."""
-    elsewhere = engine.runner != EMBEDDED
-    if engine.engine == "beam":  # a missing package is an error before work begins
-        from pipelines.engine.beam.apache import beam  # noqa: F401
-    if elsewhere:
-        from pipelines.engine.beam.remote.run import require_shared
+def run_on_beam(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
+    """Do the tasks of a job that are not done; the caller holds the lock.
 
-        require_shared(engine, job.output)
-    if read_submission(job.output):
-        from pipelines.engine.beam.remote.earlier import settle
-
-        settle(job, engine)
-    done = begin(job)
-    if done is None:
-        return read_manifest(job.output)
-    if any(task.name not in done for stage in job.stages for task in stage.tasks):
-        totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
-        with ProgressBars(totals) as bars:
-            for stage in job.stages:
-                for task in stage.tasks:
-                    if task.name in done:
-                        bars.restored(stage.name, task.name, task.units)
+    Raises:
+        FarspanError: a task failed, or the engine ended the job.
+    """
+    files.delete([os.path.join(job.output, WORK, _BEGUN)])
+    begin = engine.worker_timeout or (_CLOUD_BEGIN_SECONDS if "Dataflow" in engine.runner else _BEGIN_SECONDS)
+    with BeamEngine(engine, job.output) as beam_engine:
+        reporter = bars.reporter if beam_engine.here else Reporter(0)
+        for stage in job.stages:
+            tasks = sorted((task for task in stage.tasks if task.name not in done), key=lambda task: -task.units)
+            if not tasks:
+                continue  # an empty pipeline would only take time
+            do = RunTask(stage.name, stage.work, job.output, reporter)
+            work = Work(do, lock_of(job.output), engine.beam_flags)
+            watch = Watch(job.output, stage, tasks, bars, begin)
             try:
-                (_run_elsewhere if elsewhere else _run_here)(job, engine, done, bars)
-            except EngineStopped:
+                beam_engine.run(tasks, work, watch.look)
+            except (FarspanError, KeyboardInterrupt, SystemExit):
                 raise
             except Exception as error:
                 require_begun(job.output)
-                raise explain(os.path.join(job.output, WORK), error) from error
-    require_begun(job.output)
-    return finalize(job.output, job.error_budget)
-
-
-def _run_here(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
-    widest = max(sum(task.name not in done for task in stage.tasks) for stage in job.stages)
-    workers = engine.worker_count(widest, job.work_bytes)
-    if engine.stays_here(workers):
-        _run_alone(job, done, bars)
-    elif engine.needs_beam() or not files.is_local(job.output):
-        run_pipeline(lambda pipeline: _build(pipeline, job, done, bars.reporter), engine, workers)
-    else:
-        from pipelines.engine.cooperative.local import share
-
-        share(job, done, bars.reporter, workers, engine.lease)
-
-
-def _run_alone(job: Job, done: set[str], bars: ProgressBars) -> None:
-    """Do all tasks in this thread."""
-    for stage in job.stages:
-        run = RunTask(stage.name, stage.work, job.output, bars.received)
-        for task in stage.tasks:
-            if task.name not in done:
-                run(task)
-
-
-def _run_elsewhere(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
-    from pipelines.engine.beam.remote.run import run_elsewhere
-
-    run_elsewhere(lambda pipeline, sign: _build(pipeline, job, done, sign), engine, job, bars)
+                raise watch.explain(error) from error
 
 
 @dataclass(frozen=True)
-class _Work:
-    """A task on a worker of any machine. ``barrier``: results of the previous stage, which only have to exist."""
+class Work:
+    """A task on a worker of any engine.
 
-    run: RunTask
-    reporter: Reporter | SignOfLife
-
-    def __call__(self, task: Task, barrier: Any = None) -> str:
-        from pipelines.engine.beam.stores import use_flags_of_pipeline  # imports Beam
-
-        use_flags_of_pipeline()
-        with self.reporter.working(self.run.stage, task.name):
-            return self.run(task)
-
-
-def _build(pipeline: Any, job: Job, done: set[str], reporter: Reporter | SignOfLife) -> None:
-    """Create | Reshuffle | Map for each stage, a stage waiting for the one before by way of a side input.
-
-    Engines assign a stage's tasks in their order, so the largest come first.
+    Attributes:
+        lock: path and contents of the driver's claim; without it, the job was cancelled or begun again.
+        flags: the driver's flags, for object stores.
+        versions: the driver's; a worker's must be equal, because code travels pickled and determines the output.
     """
-    from pipelines.engine.beam.apache import beam
 
-    barrier: list[Any] = []
-    for stage in job.stages:
-        tasks = sorted((task for task in stage.tasks if task.name not in done), key=lambda task: -task.units)
-        work = _Work(RunTask(stage.name, stage.work, job.output, reporter), reporter)
-        finished = (
-            pipeline
-            | f"{stage.name}: tasks" >> beam.Create(tasks)
-            | f"{stage.name}: spread" >> beam.Reshuffle()
-            | f"{stage.name}: work" >> beam.Map(work, *barrier)
-        )
-        barrier = [beam.pvalue.AsIter(finished)]
+    do: RunTask
+    lock: tuple[str, bytes]
+    flags: Sequence[str]
+    versions: tuple[str, str] = _VERSIONS
+
+    def __call__(self, task: Task) -> str:
+        output = self.do.output
+        self._set_up(os.path.join(output, WORK))
+        self._require_lock()
+        try:
+            return self.do(task)
+        except TaskFailed as error:
+            with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
+                require_begun(output)
+                write_bytes(os.path.join(output, WORK, f"{task.name}.failed"), message_bytes(str(error)))
+            raise
+
+    def _set_up(self, work: str) -> None:
+        if work in _set_up:
+            return
+        from pipelines.engine.store_flags import use_store_flags
+
+        use_store_flags(self.flags)
+        if self.versions != _VERSIONS:
+            error = FarspanError(
+                f"a worker's {sys.executable} has farspan {_VERSIONS[0]} under Python {_VERSIONS[1]}, and the driver "
+                f"farspan {self.versions[0]} under Python {self.versions[1]}; install the same on both"
+            )
+            with suppress(OSError, FarspanError):
+                write_bytes(os.path.join(work, "worker.failed"), message_bytes(str(error)))
+            raise error
+        self._require_lock()
+        write_bytes(os.path.join(work, _BEGUN), b"")
+        _set_up.add(work)
+
+    def _require_lock(self) -> None:
+        path, contents = self.lock
+        if path and not (files.exists(path) and read_bytes(path) == contents):
+            raise FolderGone(f"{self.do.output}: this job was cancelled, or begun again; its workers stop")
+
+
+class Watch:
+    """The driver's view of a stage, from the files of the job's folder.
+
+    Args:
+        begin: seconds until a line says that no task has begun.
+    """
+
+    def __init__(self, output: str, stage: Stage, tasks: Sequence[Task], bars: ProgressBars, begin: float) -> None:
+        self._work, self._stage, self._bars = os.path.join(output, WORK), stage.name, bars
+        self._left = {task.name: task for task in tasks}
+        self._begin: float | None = begin
+        self._since = time.monotonic()  # a receipt came, or the stage began
+
+    def look(self, reason: str) -> bool:
+        """Show progress; return True if all tasks have been done for a while.
+
+        Args:
+            reason: the engine's, why nothing has begun; empty if it gives none.
+
+        Raises:
+            FarspanError: a task failed for good, so that the engine need not repeat it.
+        """
+        names = set(files.names(self._work))
+        for name in [name for name in self._left if f"{name}.json" in names]:
+            task = self._left.pop(name)
+            self._bars.received(self._stage, name, task.units)
+            self._since = time.monotonic()
+        for name in sorted(names & {f"{name}.failed" for name in (*self._left, "worker")}):
+            text = read_bytes(os.path.join(self._work, name)).decode(errors="replace")
+            if name == "worker.failed" or is_for_good(text):
+                raise FarspanError(text.strip())
+        seconds = time.monotonic() - self._since
+        if self._begin and (_BEGUN in names or seconds > self._begin):
+            if _BEGUN not in names:
+                note(
+                    f"no task has begun for {seconds:.0f} s: {reason or 'the engine gives no reason'}. See its and its "
+                    "workers' logs: do workers have farspan, and can they write to the output? Ctrl-C cancels the job"
+                )
+            self._begin = None
+        return not self._left and seconds > _END_SECONDS
+
+    def explain(self, error: Exception) -> FarspanError:
+        """Return the error to show for an engine's: the message of the failed task, if there is one."""
+        done = {name.removesuffix(".json") for name in files.names(self._work) if name.endswith(".json")}
+        for name in files.names(self._work):
+            if name.endswith(".failed") and name.removesuffix(".failed") not in done:
+                return FarspanError(read_bytes(os.path.join(self._work, name)).decode(errors="replace").strip())
+        last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+        return FarspanError(f"the runner stopped: {last}; finished tasks are kept")

@@ -1,7 +1,7 @@
 """A job's tasks on worker processes of this machine, without Beam.
 
 The driver holds the lock of the folder, starts the workers and watches them. They claim tasks as the processes of the
-cooperative engine do.
+cooperative engine do, but in a temporary folder of the machine: no store needs to create files exclusively.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,21 +22,22 @@ from typing import IO, NamedTuple
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage import files
-from pipelines.engine.beam.runner import EngineStopped, WorkerDied, search_path
 from pipelines.engine.beginning import require_begun
-from pipelines.engine.cooperative.interrupts import Interrupts
-from pipelines.engine.cooperative.stage import JobGone, SharedStage
 from pipelines.engine.job import REPEAT, Job, Stage
+from pipelines.engine.options import Engine
 from pipelines.engine.paths import WORK, claims_folder
-from pipelines.engine.presence.identity import WORKER, Identity
-from pipelines.engine.presence.member import FAILED, Member
-from pipelines.engine.tasks import RunTask, message_bytes, without_prefix
+from pipelines.engine.presence.identity import WORKER, Identity, is_running
+from pipelines.engine.presence.member import Member
+from pipelines.engine.tasks import message_bytes
 
 _LOOK = 0.02  # seconds between two looks at the workers
 _LOOKS_AT_FOLDER = 50  # looks at the workers between two looks at the folder
 _PATIENCE = 10.0  # seconds for a worker to end after SIGTERM
-FAILURE = 1
-"""Exit status of a worker that says why it ended."""
+_FAILURE = 1  # exit status of a worker that says why it ended
+
+
+class WorkerDied(FarspanError):
+    """A worker process was killed or crashed."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,18 @@ class SharedTasks:
 
     Attributes:
         output: folder of the job.
+        place: temporary folder for the claims.
         stages: with the tasks that are not done.
         lease: seconds, of the job.
+        flags: those of object stores.
         reporter: tells the driver about progress.
     """
 
     output: str
+    place: str
     stages: Sequence[Stage]
     lease: float
+    flags: Sequence[str]
     reporter: Callable[..., None]
 
 
@@ -61,37 +67,38 @@ def work(tasks: SharedTasks) -> None:
     Raises:
         FarspanError: a task failed, here or in another worker, or the folder is gone.
     """
-    member = Member(tasks.output, Identity.own(WORKER, tasks.lease))
-    default = Interrupts(0)  # handles no signal: SIGTERM ends a worker
-    with member:
+    from pipelines.engine.cooperative.interrupts import Interrupts
+    from pipelines.engine.cooperative.run import take_stages
+    from pipelines.engine.store_flags import use_store_flags
+
+    use_store_flags(tasks.flags)
+    with Member(tasks.place, Identity.own(WORKER, tasks.lease)) as member:
         try:
-            for number, stage in enumerate(tasks.stages):
-                run = RunTask(stage.name, stage.work, tasks.output, tasks.reporter, looked=True)
-                SharedStage(tasks.output, number, stage.tasks, member, default, run).finish()
-        except (JobGone, FileNotFoundError) as error:
+            default = Interrupts(0)  # handles no signal: SIGTERM ends a worker
+            take_stages(tasks.output, tasks.place, tasks.stages, set(), member, default, tasks.reporter)
+        except FileNotFoundError as error:
             require_begun(tasks.output)
-            work = os.path.join(tasks.output, WORK)
-            raise FarspanError(f"{work}: files in it were deleted while the job ran; {REPEAT}") from error
+            raise FarspanError(f"{error.filename or error}: was deleted while the job ran; {REPEAT}") from error
         except FarspanError as error:
             if member.failure() is None:
-                member.mark(FAILED, message_bytes(without_prefix(error)))  # the others stop as well
+                member.fail(message_bytes(str(error)))  # the others stop as well
             raise
-    member.disappear()
 
 
-def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int, lease: float) -> None:
+def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int, engine: Engine) -> None:
     """Do the tasks of a job that are not done, on ``workers`` processes; the caller holds the lock.
+
+    Args:
+        engine: options for the workers: the lease, and flags of object stores.
 
     Raises:
         WorkerDied: a worker was killed or crashed, or ended in the middle.
-        EngineStopped: a worker cannot be started.
-        FarspanError: a worker's reason to end.
+        FarspanError: a worker's reason to end, or one cannot be started.
     """
     left = [replace(stage, tasks=[task for task in stage.tasks if task.name not in done]) for stage in job.stages]
-    claims = os.path.join(claims_folder(job.output), "")  # of tasks, in a folder a stage, left by an earlier start
-    files.delete([path for path in files.walk(claims) if "/" in path.removeprefix(claims)])
     names = [task.name for stage in left for task in stage.tasks]
-    with _started(SharedTasks(job.output, left, lease, reporter), workers) as running:
+    tasks = SharedTasks(job.output, "", left, engine.lease, engine.beam_flags, reporter)
+    with _started(tasks, workers) as (place, running):
         for look in count():
             if not running:
                 return
@@ -100,11 +107,16 @@ def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int,
                 require_begun(job.output)
             for worker in [*running]:
                 status = worker.process.poll()
-                if status == FAILURE and (reason := worker.last_line()):
+                if status == _FAILURE and (reason := worker.last_words()):
+                    require_begun(job.output)
                     raise FarspanError(reason)
                 if status or (status == 0 and _some_missing(job.output, names)):
                     require_begun(job.output)
-                    raise WorkerDied.here(f"{_ended_by(status)}{_at_task(job.output, worker.process.pid)}")
+                    raise WorkerDied(
+                        f"a worker process {_ended_by(status)}{_at_task(job.output, place, worker.process.pid)}; "
+                        "finished work is kept: run the same command again to resume, with fewer --workers if memory "
+                        "is short"
+                    )
                 if status == 0:
                     running.remove(worker)
 
@@ -121,13 +133,13 @@ def _ended_by(status: int) -> str:
     return f"ended with status {status}" if status >= 0 else f"crashed ({signal.strsignal(-status)})"
 
 
-def _at_task(output: str, worker: int) -> str:
+def _at_task(output: str, place: str, worker: int) -> str:
     """The unfinished task that a worker has claimed, for a message; empty if there is none."""
-    for path in files.walk(claims_folder(output)):
+    for path in files.walk(claims_folder(place)):
         task = os.path.basename(path).rpartition(".")[0]
         with suppress(FileNotFoundError):  # given back by another worker meanwhile
             owner = Identity.parse(files.read_bytes(path).decode())
-            if owner and owner.kind == WORKER and owner.pid == worker and _some_missing(output, [task]):
+            if owner and owner.pid == worker and _some_missing(output, [task]):
                 return f" at task {task}"
     return ""
 
@@ -136,29 +148,43 @@ class _Worker(NamedTuple):
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
 
-    def last_line(self) -> str:
-        """The last line that the worker wrote to its standard error."""
+    def last_words(self) -> str:
+        """What the worker wrote to its standard error after the last line feed of its kind."""
         self.errors.seek(0)
-        return self.errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return self.errors.read().decode(errors="replace").rpartition(_REASON)[2].strip()
+
+
+_REASON = "\x1e"  # before a worker's message
 
 
 @contextmanager
-def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
-    """Workers, which are ended in the end.
+def _started(tasks: SharedTasks, number: int) -> Iterator[tuple[str, list[_Worker]]]:
+    """The folder of the claims, and workers, which are ended in the end.
 
     Raises:
-        EngineStopped: one cannot be started.
+        FarspanError: one cannot be started.
     """
     with ExitStack() as stack:
-        data = pickle.dumps(search_path()) + pickle.dumps(tasks)
         try:
+            folder = tempfile.TemporaryDirectory(prefix="farspan-claims-", ignore_cleanup_errors=True)
+            place = stack.enter_context(folder)
+            data = pickle.dumps(search_path()) + pickle.dumps(replace(tasks, place=place))
             workers = [stack.enter_context(_worker(data)) for _ in range(number)]
         except OSError as error:  # too many files or processes, or no room for temporary files
             reason = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
-            raise EngineStopped(
+            raise FarspanError(
                 f"a worker process cannot be started: {reason}; {REPEAT}, with fewer --workers"
             ) from error
-        yield workers
+        yield place, workers
+
+
+def search_path() -> list[str]:
+    """The module search path of this process, for a worker process.
+
+    The current folder, which a notebook searches first, comes last: it may hold a plug-in, but also a ``secrets.py``.
+    """
+    folders = [path for path in sys.path if path] + [os.curdir] * ("" in sys.path)
+    return [os.path.abspath(path) for path in folders]
 
 
 @contextmanager
@@ -170,7 +196,7 @@ def _worker(data: bytes) -> Iterator[_Worker]:
             given.seek(0)
             process = subprocess.Popen(
                 # -P: the current folder is not searched first
-                [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())],
+                [sys.executable, "-P", "-m", "pipelines.engine.cooperative.local", str(os.getpid())],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
                 stdin=given,
                 stdout=subprocess.DEVNULL,
@@ -185,3 +211,35 @@ def _worker(data: bytes) -> Iterator[_Worker]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def main() -> None:
+    """``python -m pipelines.engine.cooperative.local PID``: a worker, with the driver's PID.
+
+    Its standard input has the driver's search path and the tasks.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    from pipelines.arrow_alone import leave_pandas_out
+    from pipelines.engine.cooperative import local
+
+    leave_pandas_out()
+    try:
+        given = sys.stdin.buffer  # from the process that started this one
+        sys.path[:] = pickle.load(given)  # PYTHONPATH cannot have a folder with a colon
+        local.work(pickle.load(given))
+    except Exception as error:
+        kind = "" if isinstance(error, FarspanError) else f"the runner stopped: {type(error).__name__}: "
+        print(f"{_REASON}{kind}{error}", file=sys.stderr)
+        sys.exit(_FAILURE)
+
+
+def end_with(driver: int) -> None:
+    """Exit when the driver has ended: a resumed job would otherwise run beside this worker."""
+    while is_running(driver):
+        time.sleep(0.5)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,30 +1,18 @@
-"""The order in which a process claims tasks, and the pace at which it checks the progress of others."""
+"""The order in which a process claims tasks, and the pace at which it looks at the progress of others."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from pipelines.engine.job import Task
 
 _LISTED = 1000  # names that an object store lists per request
 _READ = 50  # names of a local folder that are listed in the time of a claim
-_SHORTEST, _LONGEST = 0.05, 5.0  # seconds between two checks while nothing changes
-
-
-def order_of(tasks: Iterable[Task], process: str) -> list[Task]:
-    """Return tasks from large to small; tasks of similar size (within a half) are in an order that differs by process.
-
-    With one order for all, every process would try to claim tasks that others have just claimed.
-    """
-
-    def rank(task: Task) -> tuple[int, bytes]:
-        return -_size_class(task), hashlib.blake2b(f"{process} {task.name}".encode(), digest_size=8).digest()
-
-    return sorted(tasks, key=rank)
 
 
 def by_size(tasks: Iterable[Task]) -> list[list[Task]]:
@@ -35,6 +23,12 @@ def by_size(tasks: Iterable[Task]) -> list[list[Task]]:
     """
     ordered = sorted(tasks, key=lambda task: (-_size_class(task), task.name))
     return [[*group] for _, group in groupby(ordered, _size_class)]
+
+
+def shuffled(tasks: Iterable[Task], process: str) -> list[Task]:
+    """Return tasks from large to small, those of similar size in an order that differs by process."""
+    shuffle = random.Random(process).sample
+    return [task for group in by_size(tasks) for task in shuffle(group, len(group))]
 
 
 def _size_class(task: Task) -> int:
@@ -53,21 +47,20 @@ def claims_per_listing(files: int, *, local: bool) -> int:
 
 @dataclass
 class Pace:
-    """Time between two looks: longer the longer nothing changes, and so that an object store is not flooded.
+    """Pauses of a process that waits: a quarter of the time that it has waited, so that a long wait costs few looks.
 
     Attributes:
-        rate: requests a second that looking may take.
+        least, most: seconds of a pause.
     """
 
-    rate: float
-    pause: float = _SHORTEST
+    least: float
+    most: float = 10.0
+    clock: Callable[[], float] = time.monotonic
+    begun: float = field(init=False)
 
-    def after(self, requests: int, changed: bool) -> float:
-        """Seconds to wait after a look.
+    def __post_init__(self) -> None:
+        self.begun = self.clock()
 
-        Args:
-            requests: that it took.
-            changed: True if it saw something new.
-        """
-        self.pause = _SHORTEST if changed else min(2 * self.pause, _LONGEST)
-        return min(max(self.pause, requests / self.rate), 3 * _LONGEST)
+    def pause(self) -> float:
+        """Seconds to wait until the next look."""
+        return min(max(self.least, (self.clock() - self.begun) / 4), self.most)

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import NAME, read_manifest
+from corpora.storage.manifest_file import CARD, NAME, read_manifest
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.beam.remote.submission import read_submission
-from pipelines.engine.beginning import begin, require_begun
+from pipelines.engine.beginning import FolderGone, begin, require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts
 from pipelines.engine.cooperative.order import Pace
-from pipelines.engine.cooperative.stage import ATTEMPTS, JobGone, SharedStage
+from pipelines.engine.cooperative.stage import DEATHS, LEAST_PAUSE, JobGone, SharedStage
 from pipelines.engine.finalize import fold_receipts
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
@@ -29,12 +28,11 @@ from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
 from pipelines.engine.presence.identity import LAUNCHER, Identity
 from pipelines.engine.presence.lock import refuse_drivers, shared
-from pipelines.engine.presence.member import FAILED, IDLE, Member
+from pipelines.engine.presence.member import Member
 from pipelines.engine.progress import ProgressBars
-from pipelines.engine.tasks import RunTask, message_bytes, without_prefix
+from pipelines.engine.tasks import RunTask, TaskFailed, message_bytes
 
 _FOLD = "manifest"  # the claim to write it
-_RATE = 10.0  # requests a second of processes that wait for the manifest
 
 
 def run_stages(job: Job, engine: Engine) -> Manifest:
@@ -47,7 +45,15 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
     """
     with Interrupts(engine.grace) as interrupts, shared(job.output):
         if not _finished(job.output):
-            _take_part(job, engine, interrupts)
+            try:
+                _take_part(job, engine, interrupts)
+            except TaskFailed:
+                raise
+            except (FarspanError, JobGone, FileNotFoundError) as error:
+                if not _becomes_finished(job.output, engine.lease):
+                    if not isinstance(error, FarspanError):
+                        require_begun(job.output)
+                    raise
         begin(job)  # finished: compares the job with the one that was done, and deletes what a dead process left
         return read_manifest(job.output)
 
@@ -56,134 +62,119 @@ def _finished(output: str) -> bool:
     return files.exists(os.path.join(output, NAME))
 
 
+def _becomes_finished(output: str, lease: float) -> bool:
+    """True if the manifest is there, or comes to be seen within a lease: network file systems cache that it was not.
+
+    What is written with it has to be there.
+    """
+    last = time.monotonic() + lease
+    while not _finished(output):
+        if time.monotonic() >= last or {NAME, CARD}.isdisjoint(files.names(output)):
+            return False
+        time.sleep(min(1.0, lease / 10))
+    return True
+
+
 def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
     """Work on a job together with other processes until it is finished."""
     member = Member(job.output, Identity.own(LAUNCHER, engine.lease), interrupts.look_elsewhere)
-    part = _Part(job, member, interrupts)
     try:
         with member:
             member.require_exclusive()
             refuse_drivers(member, job.output)
-            _refuse_submitted(job.output)
-            part.take()
+            done = begin(job)
+            if done is not None and not _finished(job.output):
+                _do_all(job, member, interrupts, done)
     except Unsupported as error:
-        raise FarspanError(f"{error}; use --engine beam there") from error
+        raise FarspanError(f"{error}; use --workers there") from error
     finally:
-        unfinished = part.began and files.exists(os.path.join(job.output, WORK, "job.json"))
-        if unfinished and not _finished(job.output):
-            member.leave()
-        else:
-            member.disappear()
+        member.disappear()
 
 
-def _refuse_submitted(output: str) -> None:
-    """Refuse a job that another engine has, whose workers may be at work.
+def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) -> None:
+    """Do tasks until the manifest is written, by this process or another."""
+    own: list[str] = []
 
-    Raises:
-        FarspanError: with the way to end it.
+    def run(do: RunTask, task: Task) -> None:
+        own.append(do(task))
+
+    try:
+        with ProgressBars(job.stages) as bars:
+            for stage in job.stages:
+                bars.restore(stage, done)
+            take_stages(job.output, job.output, job.stages, done, member, interrupts, bars.received, run)
+        _finish(job, member)
+    except (FolderGone, JobGone):
+        raise
+    except FarspanError as error:
+        if member.failure() is None:
+            member.fail(message_bytes(str(error)))  # the others stop as well
+        raise
+    finally:
+        if not own:
+            note(f"{job.output}: other processes did all tasks")
+
+
+def take_stages(
+    output: str,
+    place: str,
+    stages: Sequence[Stage],
+    done: set[str],
+    member: Member,
+    interrupts: Interrupts,
+    reporter: Callable[..., None],
+    run: Callable[[RunTask, Task], object] = lambda do, task: do(task),
+) -> None:
+    """Do tasks, stage by stage, until all are done, by this process or others.
+
+    Args:
+        place: folder of the claims, which have one of their own for each stage.
+        reporter: told of the units done, also of tasks that others did.
+        run: calls a ``RunTask``.
     """
-    if submitted := read_submission(output):
-        raise FarspanError(
-            f"{output}: this job was handed to {submitted.runner} as {submitted.name}; run its command with "
-            "--engine beam, which attaches to it or ends it"
-        )
+    for number, stage in enumerate(stages):
+        do = RunTask(stage.name, stage.work, output, reporter, looked=True)
+        SharedStage(
+            output,
+            os.path.join(claims_folder(place), str(number)),
+            [task for task in stage.tasks if task.name not in done],
+            member,
+            interrupts,
+            lambda task, do=do: run(do, task),  # type: ignore[misc]
+            lambda task, stage=stage: reporter(stage.name, task.name, task.units),  # type: ignore[misc]
+        ).finish()
 
 
-class _Part:
-    """One process's part in a job.
-
-    Attributes:
-        began: the job was begun, or found begun.
-    """
-
-    def __init__(self, job: Job, member: Member, interrupts: Interrupts) -> None:
-        self._job, self._member, self._interrupts = job, member, interrupts
-        self.began, self._own = False, 0  # tasks done here
-
-    def take(self) -> None:
-        """Do tasks until the manifest is written, by this process or another."""
-        try:
-            done = begin(self._job)
-            self.began = True
-            if done is not None and not _finished(self._job.output):
-                self._take(done)
-        except (JobGone, FileNotFoundError):
-            if not _finished(self._job.output):
-                require_begun(self._job.output)
-                raise
-        if not self._own:
-            note(f"{self._job.output}: other processes did all tasks")
-
-    def _take(self, done: set[str]) -> None:
-        totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in self._job.stages}
-        try:
-            with ProgressBars(totals) as bars:
-                for number, stage in enumerate(self._job.stages):
-                    self._do_stage(number, stage, done, bars)
-            self._end()
-        except FarspanError as error:
-            if self._member.failure() is None:
-                self._member.mark(FAILED, message_bytes(str(error)))  # the others stop as well
-            raise
-
-    def _do_stage(self, number: int, stage: Stage, done: set[str], bars: ProgressBars) -> None:
-        def seen(task: Task) -> None:
-            bars.received(stage.name, task.name, task.units)
-
-        for task in stage.tasks:
-            if task.name in done:
-                bars.restored(stage.name, task.name, task.units)
-        run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, bars.received, looked=True))
-        tasks = [task for task in stage.tasks if task.name not in done]
-        SharedStage(self._job.output, number, tasks, self._member, self._interrupts, run, seen).finish()
-
-    def _run(self, run: RunTask, task: Task) -> None:
-        try:
-            run(task)
-        except FarspanError as error:
-            if _finished(self._job.output):
-                raise JobGone from error
-            raise FarspanError(without_prefix(error)) from error
-        self._own += 1
-
-    def _end(self) -> None:
-        """Write the manifest, unless another process does."""
-        claims = Claims(claims_folder(self._job.output), self._member.identity.name)
-        pace, generation = Pace(_RATE), 1
-        self._member.mark(IDLE)
-        while not _finished(self._job.output):
-            self._member.look()
-            owner = claims.owner_of(_FOLD, generation)
-            dead = owner is not None and self._member.dead(owner)
-            following = next_generation(generation, owner, dead)
-            if following is not None and claims.create(_FOLD, following):
-                self._fold(claims, following)
-                return
-            generation = following or generation
-            if failure := self._member.failure():
-                raise FarspanError(failure)
-            time.sleep(pace.after(3, changed=False))
-        self._clean_after(claims, generation)
-
-    def _fold(self, claims: Claims, generation: int) -> None:
-        """Fold the receipts once no other process is at work, as one may be on a task that passed on from it."""
-        pace = Pace(_RATE)
-        try:
-            if generation > ATTEMPTS:
-                raise FarspanError(f"{self._job.output}: {ATTEMPTS} processes ended while they wrote the manifest")
-            while self._member.busy(LAUNCHER):
-                time.sleep(pace.after(1, changed=False))
-                self._member.look()
-            require_begun(self._job.output)
-            fold_receipts(self._job.output, self._job.error_budget)
-        except BaseException:
-            with suppress(FarspanError, OSError):
-                if not _finished(self._job.output):
-                    claims.give_back(_FOLD, generation)
-            raise
-
-    def _clean_after(self, claims: Claims, generation: int) -> None:
-        """Delete what a process that died after writing the manifest left."""
+def _finish(job: Job, member: Member) -> None:
+    """Write the manifest, unless another process does."""
+    claims = Claims(claims_folder(job.output), member.identity.name)
+    pace, generation = Pace(LEAST_PAUSE[files.is_local(job.output)]), 1
+    while not _finished(job.output):
         owner = claims.owner_of(_FOLD, generation)
-        if owner is not None and self._member.dead(owner):
-            files.delete(files.walk(os.path.join(self._job.output, WORK)))
+        dead = owner is not None and member.dead(owner.name)
+        following = next_generation(generation, owner, dead)
+        if following is not None and claims.create(_FOLD, following):
+            _fold(job, claims, following)
+            return
+        generation = following or generation
+        if failure := member.failure():
+            raise FarspanError(failure)
+        if member.gone:
+            raise JobGone
+        time.sleep(pace.pause())
+    owner = claims.owner_of(_FOLD, generation)
+    if owner is not None and member.dead(owner.name):  # it died after writing the manifest
+        files.delete(files.walk(os.path.join(job.output, WORK)))
+
+
+def _fold(job: Job, claims: Claims, generation: int) -> None:
+    try:
+        if generation > DEATHS:
+            raise FarspanError(f"{job.output}: {DEATHS} processes ended while they wrote the manifest")
+        require_begun(job.output)
+        fold_receipts(job.output, job.error_budget)
+    except BaseException:
+        with suppress(FarspanError, OSError):
+            if not _finished(job.output):
+                claims.give_back(_FOLD, generation)
+        raise

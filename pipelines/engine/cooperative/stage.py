@@ -1,7 +1,8 @@
-"""A process's part in a stage: claim and do tasks, then wait for the others or take over tasks of dead ones."""
+"""A process's part in a stage: claim and do tasks, then wait for the others or take over what they leave."""
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -10,19 +11,23 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
+from pipelines.engine.beginning import require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts, TaskDoneElsewhere
-from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, order_of
-from pipelines.engine.job import Task
-from pipelines.engine.paths import WORK, claims_folder
-from pipelines.engine.presence.claims import Claims, next_generation
+from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, shuffled
+from pipelines.engine.job import REPEAT, Task
+from pipelines.engine.paths import WORK
+from pipelines.engine.presence.claims import Claims, Owner, next_generation
 from pipelines.engine.presence.identity import Identity
-from pipelines.engine.presence.member import IDLE, Member
+from pipelines.engine.presence.member import Member
+from pipelines.engine.tasks import TaskFailed, message_bytes
 
-ATTEMPTS = 4
-"""Processes that may die with a task before the job ends."""
-_LOOKED_AT = 64  # claims of others that are checked at a time
-_RATES = {True: 500.0, False: 4.0}  # requests a second while waiting, on local folders and elsewhere
+DEATHS, FAILURES = 4, 3
+"""Processes that may die with a task, or fail with it, before the job ends."""
+_LOOKED_AT = 8  # claims of others that are checked at a time
+LEAST_PAUSE = {True: 0.05, False: 0.5}
+"""Shortest seconds between two looks at the progress of others: on local folders, and elsewhere."""
 
 
 class JobGone(Exception):
@@ -34,39 +39,37 @@ class SharedStage:
 
     Args:
         output: folder of the job.
-        number: of the stage.
+        claims: folder of the stage's claims.
         tasks: those without receipt.
         member: this process.
         interrupts: of this process.
         run: does a task and writes its receipt.
         seen: called with each task that another process has done.
-        wait: pauses for some seconds.
     """
 
     def __init__(
         self,
         output: str,
-        number: int,
+        claims: str,
         tasks: Iterable[Task],
         member: Member,
         interrupts: Interrupts,
         run: Callable[[Task], object],
         seen: Callable[[Task], object] = lambda task: None,
-        wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._work, self._member, self._interrupts = os.path.join(output, WORK), member, interrupts
-        self._run, self._seen, self._wait = run, seen, wait
-        self._missing = {task.name: task for task in order_of(tasks, member.identity.name)}
-        self._claims = Claims(os.path.join(claims_folder(output), str(number)), member.identity.name)
-        self._owners: dict[str, tuple[int, str | None]] = {}  # task -> generation and owner of its claim
-        self._requests = 0  # of the present look
-        self._pace = Pace(_RATES[files.is_local(output)])
+        self._output, self._work = output, os.path.join(output, WORK)
+        self._member, self._interrupts = member, interrupts
+        self._run, self._seen = run, seen
+        self._missing = {task.name: task for task in shuffled(tasks, member.identity.name)}
+        self._claims = Claims(claims, member.identity.name)
+        self._owners: dict[str, tuple[int, Owner | None]] = {}  # task -> generation and owner of its claim
+        self._failed: dict[str, float] = {}  # task that failed here -> time
 
     def finish(self) -> None:
         """Do tasks until all of the stage are done, by this process or others.
 
         Raises:
-            FarspanError: a task failed, here or elsewhere, or too many processes died with it.
+            FarspanError: a task failed for good, or too many processes died or failed with it.
             JobGone, FileNotFoundError: the job was finished or deleted.
         """
         if not self._missing:
@@ -75,7 +78,13 @@ class SharedStage:
             with suppress(FileExistsError):
                 os.mkdir(self._claims.folder)
         self._do_unclaimed()
-        self._do_inherited()
+        pace = Pace(LEAST_PAUSE[files.is_local(self._work)])
+        while self._see_receipts():
+            self.require_sound()
+            if inherited := self._inherit():
+                self._do(*inherited)
+                continue
+            time.sleep(pace.pause())
 
     def _do_unclaimed(self) -> None:
         """Do tasks as long as there are unclaimed ones."""
@@ -97,29 +106,6 @@ class SharedStage:
                     free = deque(task for task in free if task.name not in taken)
                 free.rotate(jump(len(group)))
 
-    def _do_inherited(self) -> None:
-        """Wait until all tasks are done, and do those that dead processes leave."""
-        idle = False
-        while True:
-            self._requests = 0
-            changed = self._see_receipts()
-            if not self._missing:
-                break
-            self._member.look()
-            self.require_sound()
-            if inherited := self._inherit():
-                if idle:
-                    self._member.unmark(IDLE)
-                    idle = False
-                self._do(*inherited)
-                continue
-            if not idle:
-                self._member.mark(IDLE)
-                idle = True
-            self._wait(self._pace.after(self._requests, changed))
-        if idle:
-            self._member.unmark(IDLE)
-
     def require_sound(self) -> None:
         """Check that the job is still active.
 
@@ -133,11 +119,23 @@ class SharedStage:
             raise JobGone
 
     def _do(self, task: Task, generation: int) -> None:
+        """Do a claimed task; one that fails by the store or this machine passes on to another process."""
         receipt = self._receipt(task.name)
         try:
+            require_begun(self._output)  # the end of a job deletes its claims
             with self._interrupts.working(lambda: files.exists(receipt)):
                 self._run(task)
         except TaskDoneElsewhere:
+            return
+        except TaskFailed as error:
+            if error.for_good or generation >= FAILURES:
+                self._member.fail(message_bytes(str(error)))  # the others stop as well, and then the task is free
+                self._forget_claims(task.name, generation)
+                raise
+            self._claims.fail(task.name, generation, message_bytes(str(error)))
+            self._failed[task.name] = time.monotonic()
+            self._owners[task.name] = (generation, Owner(self._claims.owner, str(error)))
+            note(f"{str(error).removesuffix(f'; {REPEAT}').removesuffix(REPEAT)}; passed on to another process")
             return
         except BaseException:
             with suppress(FarspanError, OSError):
@@ -147,54 +145,62 @@ class SharedStage:
         self._missing.pop(task.name, None)
 
     def _see_receipts(self) -> bool:
-        """Forget the tasks that are done; True if there were any."""
-        cost = listing_cost(len(self._missing))
-        if len(self._missing) > 4 * cost:
+        """Forget the tasks that are done; True if others are left."""
+        if len(self._missing) > 4 * listing_cost(len(self._missing)):
             present = {*files.names(self._work)}
             done = [name for name in self._missing if f"{name}.json" in present]
         else:
-            cost = len(self._missing)
             done = [name for name in self._missing if files.exists(self._receipt(name))]
-        self._requests += cost
         for name in done:
             self._seen(self._missing.pop(name))
-        return bool(done)
+        return bool(self._missing)
 
     def _inherit(self) -> tuple[Task, int] | None:
-        """Claim a task whose claim was given back, or whose process is dead."""
+        """Claim a task whose claim was given back, or whose process failed or is dead.
+
+        A few are looked at, and others the next time, so that the cost does not grow with the number of processes.
+        """
         for name in [*self._missing][:_LOOKED_AT]:
+            self._missing[name] = self._missing.pop(name)  # the last one now
             generation, owner = self._owners.get(name) or self._read_owner(name, 1)
-            if owner == self._member.identity.name:
-                return self._missing[name], generation  # the store had answered otherwise
-            dead = owner is not None and self._member.dead(owner)
-            if dead:
-                generation, owner = self._read_owner(name, generation)  # given back before it left?
+            dead = owner is not None and self._member.dead(owner.name)
+            if dead or (owner is not None and not owner.failure):
+                generation, owner = self._read_owner(name, generation)  # given back, or failed meanwhile?
             following = next_generation(generation, owner, dead)
-            if following is None:
+            if following is None or not self._may_try(name, owner):
                 continue
-            if following > ATTEMPTS:
+            self._member.look_for_failure()
+            self.require_sound()
+            if following > DEATHS:
                 raise FarspanError(self._deaths(name, generation, owner))
-            self._requests += 1
             if self._claims.create(name, following):
                 return self._missing[name], following
             self._read_owner(name, following)
         return None
 
-    def _read_owner(self, name: str, generation: int) -> tuple[int, str | None]:
-        self._requests += 1
+    def _may_try(self, name: str, owner: Owner | None) -> bool:
+        """False for a task that failed here, until no other process has taken it for the time of a lease."""
+        if owner is None or owner.name != self._member.identity.name:
+            return True
+        return time.monotonic() - self._failed.get(name, -math.inf) >= self._member.identity.lease
+
+    def _read_owner(self, name: str, generation: int) -> tuple[int, Owner | None]:
         self._owners[name] = (generation, self._claims.owner_of(name, generation))
         return self._owners[name]
 
-    def _deaths(self, name: str, generation: int, owner: str | None) -> str:
+    def _deaths(self, name: str, generation: int, owner: Owner | None) -> str:
         """Make the error for a task that kills its processes, and delete its claims for the next start."""
-        for number in range(1, generation + 1):
-            self._claims.give_back(name, number)
-        last = Identity.parse(owner or "") or "an unknown one"
+        self._forget_claims(name, generation)
+        last = Identity.parse(owner.name if owner else "") or "an unknown one"
         return (
             f"task {name} failed: {generation} processes ended in the middle of it, at last {last} (out of memory is "
             "the usual reason, or a time limit shorter than the task); finished tasks are kept: run the same command "
             "again to resume, with more memory or time"
         )
+
+    def _forget_claims(self, name: str, generation: int) -> None:
+        for number in range(1, generation + 1):
+            self._claims.give_back(name, number)
 
     def _receipt(self, name: str) -> str:
         return os.path.join(self._work, f"{name}.json")

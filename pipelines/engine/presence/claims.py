@@ -1,7 +1,8 @@
 """Claims, files that exactly one process creates, and the rule for the next claim.
 
-A claim is held by the process whose name its file holds, until it is given back (the file goes) or the process is dead;
-then the next generation of the claim may be created. So the generation counts the processes that died with it.
+A claim is held by the process whose name its file holds, until it is given back (the file goes), the process has failed
+(the file says so) or is dead; then the next generation of the claim may be created. So the generation counts the
+processes that died or failed with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from corpora.storage import files
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that made a claim.
+
+    Attributes:
+        name: of the process.
+        failure: message with which its attempt failed; empty while it works.
+    """
+
+    name: str
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,22 +42,29 @@ class Claims:
     def create(self, name: str, generation: int = 1) -> bool:
         """Claim what has a name; False if another process was first.
 
+        A store may create the file and lose its answer, so that a repeated request finds it there: its owner decides.
+
         Raises:
             FileNotFoundError: the folder is gone.
             FarspanError: the store cannot create a file exclusively.
         """
-        return files.create_new(self._path(name, generation), self.owner.encode())
+        made = files.create_new(self._path(name, generation), self.owner.encode())
+        return made or self.owner_of(name, generation) == Owner(self.owner)
 
-    def owner_of(self, name: str, generation: int) -> str | None:
-        """Name of the process that made a claim; None if there is none (any more).
+    def owner_of(self, name: str, generation: int) -> Owner | None:
+        """Return the process that made a claim; None if there is none (any more).
 
         A process that was killed between the creation of the file and its first byte leaves a name that no process has.
         """
         try:
-            owner = files.read_bytes(self._path(name, generation)).decode()
+            owner, _, failure = files.read_bytes(self._path(name, generation)).decode(errors="replace").partition("\n")
         except FileNotFoundError:
             return None
-        return owner or f"?{name}.{generation}"
+        return Owner(owner or f"?{name}.{generation}", failure)
+
+    def fail(self, name: str, generation: int, message: bytes) -> None:
+        """Pass a claim on to another process."""
+        files.write_bytes(self._path(name, generation), self.owner.encode() + b"\n" + message)
 
     def give_back(self, name: str, generation: int) -> None:
         files.delete([self._path(name, generation)])
@@ -70,7 +91,7 @@ def highest_generations(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def next_generation(generation: int, owner: str | None, dead: bool) -> int | None:
+def next_generation(generation: int, owner: Owner | None, dead: bool) -> int | None:
     """The generation of a claim that may be created now; None while its owner works.
 
     Args:
@@ -82,4 +103,4 @@ def next_generation(generation: int, owner: str | None, dead: bool) -> int | Non
         return 1
     if owner is None:
         return generation
-    return generation + 1 if dead else None
+    return generation + 1 if dead or owner.failure else None

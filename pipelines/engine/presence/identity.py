@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+LEASE = 60
+"""Seconds without a sign of life, after which a process counts as dead."""
 DRIVER = "driver"
 """A process that works in a folder alone."""
 LAUNCHER = "launcher"

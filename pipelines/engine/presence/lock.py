@@ -11,7 +11,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from corpora.errors import FarspanError, from_os_error
@@ -22,14 +22,13 @@ from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.paths import claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
-from pipelines.engine.presence.identity import DRIVER, LAUNCHER, Identity
-from pipelines.engine.presence.lease import LEASE
+from pipelines.engine.presence.identity import DRIVER, LAUNCHER, LEASE, Identity
 from pipelines.engine.presence.member import Member
 
 _LOCK = "lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems that leave it to the lease
 _LOOKS = 1.0  # seconds between two checks of a process that may be dead
-_held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this process
+_held: dict[tuple[int, str], tuple[str, bytes]] = {}  # (thread, folder) of the locks of this process -> its claim
 
 
 @contextmanager
@@ -47,20 +46,23 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
         FarspanError: another process or thread holds it, or it cannot be made.
     """
     _refuse_address(folder)
-    key = (threading.get_ident(), os.path.realpath(folder) if is_local(folder) else folder.rstrip("/"))
+    key = _key(folder)
     if key in _held:
         yield
         return
     with ExitStack() as stack:
         if is_local(folder):
             stack.enter_context(_locked_here(folder))
-        if not files.exists(os.path.join(folder, NAME)):
-            stack.enter_context(_locked_everywhere(folder, lease))
-        _held.add(key)
+        finished = files.exists(os.path.join(folder, NAME))
+        _held[key] = ("", b"") if finished else stack.enter_context(_locked_everywhere(folder, lease))
         try:
             yield
         finally:
-            _held.remove(key)
+            del _held[key]
+
+
+def _key(folder: str) -> tuple[int, str]:
+    return threading.get_ident(), os.path.realpath(folder) if is_local(folder) else folder.rstrip("/")
 
 
 @contextmanager
@@ -87,32 +89,39 @@ def refuse_drivers(member: Member, folder: str) -> None:
     Raises:
         FarspanError: one does.
     """
-    _settle(member, DRIVER, folder)
+    claims = Claims(claims_folder(folder), member.identity.name)
+    if generation := claims.generations().get(_LOCK, 0):
+        _settle(member, folder, lambda: [owner.name] if (owner := claims.owner_of(_LOCK, generation)) else [])
+
+
+def lock_of(folder: str) -> tuple[str, bytes]:
+    """Path and contents of the claim with which this thread has locked a folder; empty where nothing can be claimed.
+
+    While the file has these contents, the lock is held, as workers on any machine can see.
+    """
+    return _held[_key(folder)]
 
 
 @contextmanager
-def _locked_everywhere(folder: str, lease: float) -> Iterator[None]:
-    """Hold the lock between machines."""
+def _locked_everywhere(folder: str, lease: float) -> Iterator[tuple[str, bytes]]:
+    """Hold the lock between machines, and yield ``lock_of``."""
     try:
         member = Member(folder, Identity.own(DRIVER, lease)).__enter__()
-    except Unsupported:
-        yield
-        return
     except OSError as error:
         if cured := from_os_error(error, folder):
             raise FarspanError(cured) from error
         raise
+    claims = Claims(claims_folder(folder), member.identity.name)
+    generation = None
     try:
-        claims = Claims(claims_folder(folder), member.identity.name)
         generation = _claim(member, claims, folder)
-        try:
-            _settle(member, LAUNCHER, folder)
-            yield
-        finally:
-            if generation:
-                with suppress(FarspanError, OSError):  # finished, or deleted
-                    claims.give_back(_LOCK, generation)
+        _settle(member, folder, lambda: [other.name for other in member.others(LAUNCHER)])
+        path = os.path.join(claims.folder, f"{_LOCK}.{generation}") if generation else ""
+        yield path, member.identity.name.encode()
     finally:
+        if generation:
+            with suppress(FarspanError, OSError):  # finished, or deleted
+                claims.give_back(_LOCK, generation)
         member.disappear()
 
 
@@ -122,44 +131,37 @@ def _claim(member: Member, claims: Claims, folder: str) -> int | None:
         generation = claims.generations().get(_LOCK, 0)
         owner = claims.owner_of(_LOCK, generation) if generation else None
         if owner is not None:
-            _settle(member, DRIVER, folder, owner)
+            _settle(member, folder, lambda owner=owner: [owner.name])  # type: ignore[misc]
         following = next_generation(generation, owner, dead=True)
         try:
             if following and claims.create(_LOCK, following):
+                if owner is not None:
+                    claims.give_back(_LOCK, generation)  # so that the dead process's workers see that it has ended
                 return following
         except Unsupported:
-            _settle(member, DRIVER, folder)
+            _settle(member, folder, lambda: [other.name for other in member.others(DRIVER)])
             return None
 
 
-def _settle(member: Member, kind: str, folder: str, owner: str | None = None) -> None:
+def _settle(member: Member, folder: str, names: Callable[[], list[str]]) -> None:
     """Wait until other processes are known to be dead.
-
-    Args:
-        kind: of the processes.
-        owner: the only one that counts.
 
     Raises:
         FarspanError: one gave a sign of life, or works on this machine.
     """
-    member.look()
-    since, noted = time.monotonic(), False
-    while True:
-        others = [other for other in member.others(kind) if owner in (None, other.name)]
-        if not others and (owner is None or member.dead(owner)):
-            return
-        for other in others:
-            if other.machine == member.identity.machine or member.beats(other.name, since):
+    noted = False
+    while others := [name for name in names() if not member.dead(name)]:
+        for name in others:
+            other = Identity.parse(name)
+            if (other and other.machine == member.identity.machine) or member.beats(name):
                 raise FarspanError(
                     f"{folder}: another farspan job works here ({other}); wait, or give another --output"
                 )
         if not noted:
-            lease = max((other.lease for other in others), default=member.identity.lease)
-            who = others[0] if others else "a process"
-            note(f"{folder}: waiting up to {lease:g} s to see whether {who} still works there")
+            other = Identity.parse(others[0]) or member.identity
+            note(f"{folder}: waiting up to {other.lease:g} s to see whether {other} still works there")
             noted = True
         time.sleep(min(_LOOKS, member.identity.lease / 10))
-        member.look()
 
 
 @contextmanager

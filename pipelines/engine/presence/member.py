@@ -1,4 +1,9 @@
-"""This process among those that work in a folder: its own sign of life, and those of the others."""
+"""This process among those that work in a folder: its own sign of life, and a look at that of another.
+
+Each process counts its beats in a file of its own. Another process is dead if it was killed on this machine, or if its
+file has stayed the same for its lease while this process watched it: no clock is shared, and a process looks only at
+those whose claims it could take over, so that the cost for each process does not grow with their number.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,10 @@ from corpora.storage import files
 from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders
 from pipelines.engine.presence.identity import Identity
-from pipelines.engine.presence.lease import Watch, beat_of
 
-IDLE, LEFT, FAILED = ".idle", ".left", ".failed"  # suffixes of files that say more of a process
+BEATS = 4
+"""Signs of life within a lease."""
+_FAILURE = "job.failed"  # file with the message at which all processes end
 
 
 class Member:
@@ -40,23 +46,16 @@ class Member:
             clock: own time in seconds.
         """
         self.identity, self.gone = identity, False
-        self._output, self._folder, self._each_beat, self._clock = output, processes_folder(output), each_beat, clock
-        self._watch, self._lock, self._stop = Watch(), threading.Lock(), threading.Event()
-        self._names: set[str] = set()
-        self._old_failures: set[str] | None = None
-        self._thread = threading.Thread(target=self._beat, name="farspan-sign-of-life", daemon=True)
+        self._output, self._each_beat, self._clock = output, each_beat, clock
+        self._beats, self._stop = 0, threading.Event()
+        self._seen: dict[str, tuple[bytes | None, float, bool]] = {}  # name -> sign, time of its change, if it changed
+        self._failure: str | None = None
+        self._thread = threading.Thread(target=self._keep_beating, name="farspan-sign-of-life", daemon=True)
 
     def __enter__(self) -> Member:
-        files.write_bytes(self._path(""), self.identity.name.encode())
-        self._renewed = self._clock()
-        if files.is_local(self._folder):
+        files.write_bytes(self._path(self.identity.name), b"%020d" % 0)
+        if files.is_local(self._output):
             os.makedirs(claims_folder(self._output), exist_ok=True)
-        try:
-            self.look()
-        except BaseException:
-            self.disappear()
-            raise
-        self._old_failures = {name for name in self._names if name.endswith(FAILED)}
         self._thread.start()
         return self
 
@@ -72,12 +71,8 @@ class Member:
         Raises:
             Unsupported: it does not.
         """
-        if files.create_new(self._path(""), b"0"):
+        if files.create_new(self._path(self.identity.name), b"0"):
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
-
-    def leave(self) -> None:
-        """Mark this process as ended, so that no other process waits for its lease to expire."""
-        self.mark(LEFT)
 
     def disappear(self) -> None:
         """Delete every trace of this process."""
@@ -85,66 +80,66 @@ class Member:
         if self._thread.ident is not None:
             self._thread.join()
         with suppress(FarspanError, OSError):
-            files.delete([self._path(suffix) for suffix in ("", IDLE, LEFT, FAILED)])
+            files.delete([self._path(self.identity.name)])
         remove_empty_folders(self._output)
 
-    def mark(self, suffix: str, data: bytes = b"") -> None:
-        """Create a file that marks a state of this process, unless the folder is gone."""
-        with suppress(FileNotFoundError):
-            files.create_new(self._path(suffix), data)
-
-    def unmark(self, suffix: str) -> None:
-        files.delete([self._path(suffix)])
-
-    def look(self) -> None:
-        """See which processes there are and how old their signs of life are."""
-        with self._lock:
-            times = files.times(self._folder)
-            self._names = set(times)
-            self._watch.look(times, self.identity.name, self._renewed, self._clock())
-
     def dead(self, name: str) -> bool:
-        """True if a process has left, was killed or is past its lease, as of the last look."""
+        """Look at a process, and return True if it was killed, or has been silent for its lease."""
         other = Identity.parse(name)
-        with self._lock:
-            if name + LEFT in self._names or (other is not None and other.killed()):
-                return True
-            return self._watch.dead(name, (other or self.identity).lease, self._clock())
+        if other is not None and other.killed():
+            return True
+        try:
+            sign = files.read_bytes(self._path(name))
+        except FileNotFoundError:  # perhaps not yet to be seen, as folders are cached on network file systems
+            sign = None
+        now = self._clock()
+        before = self._seen.get(name)
+        if before is None or before[0] != sign:
+            self._seen[name] = (sign, now, before is not None)
+            return False
+        return now - before[1] >= (other or self.identity).lease
 
-    def beats(self, name: str, before: float) -> bool:
-        """True if a process gave a sign of life since ``before``, in own time."""
-        with self._lock:
-            return self._watch.beats(name, before)
+    def beats(self, name: str) -> bool:
+        """True if a process has given a sign of life between two looks."""
+        return self._seen.get(name, (None, 0.0, False))[2]
 
     def others(self, kind: str) -> list[Identity]:
-        """The other processes of a kind that are not dead, as of the last look."""
-        found = map(Identity.parse, sorted(self._names))
+        """The other processes of a kind that are not dead; takes a request for each."""
+        found = map(Identity.parse, files.names(processes_folder(self._output)))
         others = [other for other in found if other and other != self.identity and other.kind == kind]
         return [other for other in others if not self.dead(other.name)]
 
-    def busy(self, kind: str) -> list[Identity]:
-        """Those among ``others`` that have not said that they are idle."""
-        return [other for other in self.others(kind) if other.name + IDLE not in self._names]
+    def fail(self, message: bytes) -> None:
+        """Have all processes end with a message, unless the folder is gone; the first one counts."""
+        with suppress(FileNotFoundError):
+            files.create_new(self._failure_path, message)
 
     def failure(self) -> str | None:
-        """The message of another process that failed after this one came."""
-        for name in sorted(self._names - (self._old_failures or set())):
-            if name.endswith(FAILED) and name != self.identity.name + FAILED:
-                with suppress(FileNotFoundError):
-                    return files.read_bytes(os.path.join(self._folder, name)).decode(errors="replace")
-        return None
+        """Message of the process that failed; other processes learn of it with their next beat."""
+        return self._failure
 
-    def _path(self, suffix: str) -> str:
-        return os.path.join(self._folder, self.identity.name + suffix)
+    def look_for_failure(self) -> None:
+        with suppress(FileNotFoundError):
+            if files.exists(self._failure_path):
+                self._failure = files.read_bytes(self._failure_path).decode(errors="replace")
 
-    def _beat(self) -> None:
-        while not self._stop.wait(beat_of(self.identity.lease)):
+    def beat(self) -> None:
+        """Give a sign of life, unless it was deleted."""
+        self._beats += 1
+        self.gone = not files.renew(self._path(self.identity.name), b"%020d" % self._beats)
+
+    @property
+    def _failure_path(self) -> str:
+        return os.path.join(claims_folder(self._output), _FAILURE)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(processes_folder(self._output), name)
+
+    def _keep_beating(self) -> None:
+        while not self._stop.wait(self.identity.lease / BEATS):
             with suppress(FarspanError, OSError):  # an object store may refuse for a while; the lease allows for that
-                at = self._clock()
-                self.gone = not files.renew(self._path(""), self.identity.name.encode())
-                if self.gone:
-                    self._each_beat()
-                    return
-                self._renewed = at
-                self.look()
+                self.beat()
+                self.look_for_failure()
                 self._each_beat()
+                if self.gone:
+                    return

@@ -1,4 +1,4 @@
-"""A job whose second task kills its own process: ``python -m tests.pipelines.engine.crashing_job FOLDER ENGINE``."""
+"""A job whose second task kills its own process: ``python -m tests.pipelines.engine.crashing_job FOLDER``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def work(task, report):
     return Receipt(task.name)
 
 
-def main(output, engine):
+def main(output):
     head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
     stage = Stage("crash", [Task(name, {}, 1) for name in ("first", "second", "third", "fourth")], work, "tasks")
     try:
-        run_job(Job(output, head, [stage], lambda folder: None, 0), Engine(workers=2, engine=engine))
+        run_job(Job(output, head, [stage], lambda folder: None, 0), Engine(workers=2))
     except FarspanError as error:
         print(error, file=sys.stderr)
         leave(1)

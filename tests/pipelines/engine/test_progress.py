@@ -4,14 +4,20 @@ import json
 import socket
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from corpora.reporting import Reporting, reporting
+from corpora.storage.manifest import Receipt
+from pipelines.engine.job import Stage, Task
 from pipelines.engine.progress import ProgressBars, Reporter
 
-STAGES = {"tokenise": (2000, "bytes"), "pack": (3, "tasks")}
+STAGES = [
+    Stage("tokenise", [Task("a", {}, 1500), Task("b", {}, 500)], lambda task, report: Receipt(task.name), "bytes"),
+    Stage("pack", [Task("p", {}, 3)], lambda task, report: Receipt(task.name), "tasks"),
+]
 
 
 class Clock:
@@ -99,7 +105,7 @@ def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, ca
 def test_json_lines_and_quiet(clock: Clock, capsys):
     for options, count in ((Reporting(log_format="json"), 1), (Reporting(quiet=True), 0)):
         with reporting(options), ProgressBars(STAGES, clock) as bars:
-            bars.restored("tokenise", "old", 1000)
+            bars.restore(replace(STAGES[0], tasks=[Task("old", {}, 1000)]), {"old"})
             bars.received("tokenise", "a", 0)
             clock.now += 40
             bars.received("tokenise", "a", 400, 3)

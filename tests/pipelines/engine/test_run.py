@@ -61,7 +61,7 @@ def failure(output, *tasks) -> list[str]:
 def test_a_repetition_is_advised_only_where_it_may_help(tmp_path):
     assert failure(tmp_path / "mend", "fine", "input") == [
         "task input failed: row 3: not a number; mend it",
-        "finished tasks are kept; the others stop there again until that is mended",
+        "finished tasks are kept: correct this, then run the same command again to resume",
     ]
     first, *_, cause, last = failure(tmp_path / "repeat", "fine", "strange")
     assert first.startswith("task strange failed: Traceback")
@@ -108,7 +108,7 @@ def test_a_full_disk_keeps_what_is_done(small_disk):
     (line,) = failure(output, "fine", "write")
     assert line.startswith(f"task write failed: {output}/shards/")
     assert "No space left on device; make room there" in line
-    assert sorted(path.name for path in (output / "_work").iterdir()) == ["fine.json", "job.json", "write.failed"]
+    assert sorted(path.name for path in (output / "_work").iterdir()) == ["fine.json", "job.json"]
     shutil.rmtree(output / "shards")
     assert failure(output, "fine", "write")[-1].startswith("task write failed: ")  # not "fine" again
 

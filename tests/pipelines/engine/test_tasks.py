@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import uuid
 
 import pytest
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
@@ -15,7 +16,7 @@ from corpora.storage.temporary import is_temporary
 from pipelines.engine import tasks
 from pipelines.engine.job import Task
 from pipelines.engine.progress import Reporter
-from pipelines.engine.tasks import RunTask, explain, perform
+from pipelines.engine.tasks import RunTask, TaskFailed, is_for_good, message_bytes, perform
 
 TASK = Task("embed-00000", {}, 1)
 
@@ -149,20 +150,20 @@ def test_whatever_a_task_raises_is_its_failure(output, error, told):
     def fail(task, report):
         raise error
 
-    with pytest.raises(FarspanError, match="task embed-00000 failed: "):
+    with pytest.raises(TaskFailed, match="task embed-00000 failed: ") as caught:
         RunTask("embed", fail, output, Reporter(0))(TASK)
-    assert told in str(explain(os.path.join(output, "_work"), RuntimeError("the runner's own")))
+    assert told in message_bytes(str(caught.value)).decode()
+    assert caught.value.for_good == (type(error) is FarspanError)
+    assert is_for_good(str(caught.value)) == caught.value.for_good
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.for_good) == (str(caught.value), caught.value.for_good)
 
 
-def test_a_failure_that_was_repeated_well_is_not_shown(output):
+def test_an_error_of_the_store_is_not_for_good(output):
     def fail(task, report):
-        raise FarspanError("row 3: no number; mend it")
+        raise StoreError("s3://b/x: slow down; try again")
 
-    with pytest.raises(FarspanError, match="task embed-00000 failed: row 3"):
+    with pytest.raises(TaskFailed, match="task embed-00000 failed: s3://b/x: slow down") as caught:
         RunTask("embed", fail, output, Reporter(0))(TASK)
-    work = os.path.join(output, "_work")
-    assert "row 3: no number; mend it" in str(explain(work, RuntimeError("the runner's own")))
-    RunTask("embed", attempt(output, b"well"), output, Reporter(0))(TASK)
-    assert str(explain(work, RuntimeError("a worker died"))) == (
-        "the runner stopped: a worker died; finished tasks are kept"
-    )
+    assert not caught.value.for_good
+    assert len(str(caught.value).splitlines()) == 1

@@ -68,7 +68,7 @@ def test_a_job_needs_beam(tmp_path):
     flags = ["--documents", documents, "--sequence-length", "256", "--output", output, "--engine", "beam"]
     done = without("apache_beam", command=["corpus", "random", *flags])
     assert done.returncode == 1
-    assert done.stderr == "farspan: running a job needs apache_beam: pip install 'farspan[pipelines]'\n"
+    assert done.stderr == "farspan: running a job on Beam needs apache_beam: pip install 'farspan[pipelines]'\n"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.beam.runner import worker_command
+from pipelines.engine.cooperative.local import search_path
 from tests.artefacts import small_tokenizer
 
 # imported at the start of a command, of Beam, of a task, by the standard library or by ours
@@ -56,13 +56,19 @@ def listening(session: int) -> set[str]:
     return {row[1].split(":")[0] for row in rows if row[3] == LISTENING and f"socket:[{row[9]}]" in owned}
 
 
-@pytest.mark.parametrize("engine", ["auto", "beam"])
+ENGINES = {
+    "auto": ["--workers=2"],
+    "beam": ["--engine=beam", "--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_job_with_workers(hostile, tmp_path, engine):
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     (tmp_path / "texts.jsonl").write_text('{"text": "The quick brown fox. It jumps."}\n' * 200)
     command = [sys.executable, "-m", "pipelines", "documents", "--input", f"a={tmp_path / 'texts.jsonl'}"]
     command += ["--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / "documents")]
-    command += ["--task-bytes", "1000", "--workers", "2", "--engine", engine]
+    command += ["--task-bytes", "1000", *ENGINES[engine]]
     job = subprocess.Popen(
         command, cwd=hostile, env=without_search_path(), start_new_session=True, stderr=subprocess.PIPE, text=True
     )
@@ -101,6 +107,4 @@ def test_training(hostile):
 
 def test_workers_look_where_the_driver_does(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/some/where else", *sys.path])
-    command = worker_command()
-    assert " -P -m pipelines.engine.beam.worker " in command
-    assert "PYTHONPATH=/some/where else:" in command
+    assert search_path()[0] == "/some/where else"

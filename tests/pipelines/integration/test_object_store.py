@@ -18,9 +18,9 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
-from pipelines.engine.beam.stores import use_flags
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.engine.store_flags import use_store_flags
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents
 from tests.pipelines.integration.stores import chain, copy, files_of, same_artefact
@@ -28,7 +28,7 @@ from tests.vectors import make_vectors
 
 
 def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local, tmp_path):
-    use_flags([])  # the settings are in the command's flags alone
+    use_store_flags([])  # the settings are in the command's flags alone
     for command in chain(raw, f"{local}/tokenizer"):
         assert run(*command, *store.flags)[0] == 0
     for kind in ("documents", "corpus", "masks"):
@@ -41,9 +41,9 @@ def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local
 
 
 def test_worker_processes_get_the_settings_of_the_command(run, store, bucket, local):
-    """Nothing but the pipeline tells them: flags are the driver's, and the environment holds none."""
+    """Nothing but the driver tells them: flags are the driver's, and the environment holds none."""
     copy(f"{local}/documents", f"{bucket}/documents")
-    use_flags([])
+    use_store_flags([])
     _, command, _ = chain(bucket, "", workers=2)
     assert run(*command, *store.flags)[0] == 0
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
@@ -137,7 +137,7 @@ def test_artefacts_are_looked_at_where_they_lie(run, store, bucket, local):
     """With the flags of jobs; the masks find their corpus in the bucket, and each shard is fetched once."""
     copy(f"{local}/corpus", f"{bucket}/corpus")
     copy(f"{local}/masks", f"{bucket}/masks")
-    use_flags([])
+    use_store_flags([])
     for command in (["verify"], ["stats", "--json"], ["show", "--row", "5"]):
         for kind in ("corpus", "masks"):
             store.requests.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
     assert status == 1
     assert err.splitlines() == [
         "farspan: task pack-00001 failed: the disk of dreams is full",
-        "finished tasks are kept; the others stop there again until that is mended",
+        "finished tasks are kept: correct this, then run the same command again to resume",
     ]
     shards = [name for name in files_of(f"{bucket}/corpus") if name.startswith("shards/")]
     assert "shards/part-00001-of-00004.arrow" not in shards
@@ -75,11 +76,13 @@ def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, 
                 packing=Packing(sequence_length=256),
                 shards=int(SHARDS),
             )
-            with pytest.raises(
-                FarspanError, match=rf"another farspan job works here \(process {os.getpid()} on "
-            ) as told:
-                run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
-            refused.append(told)
+            refused.append(True)
+            engine = Engine(workers=1, beam_flags=tuple(store.flags))
+            with (
+                ThreadPoolExecutor(1) as another,
+                pytest.raises(FarspanError, match=rf"another farspan job works here \(process {os.getpid()} on "),
+            ):
+                another.submit(run_job, random_corpus.plan(options), engine).result()
         return write(*arguments)
 
     monkeypatch.setattr(random_corpus, "write_corpus_shard", meet)

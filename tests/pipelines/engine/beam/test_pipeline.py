@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
+from pathlib import Path
 
-import apache_beam as beam
 import pytest
 
 from corpora.compiled import Kernel
@@ -21,26 +23,28 @@ from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.beam import pipeline
-from pipelines.engine.beam.remote.signs import Sign
-from pipelines.engine.beam.remote.submission import Submission, read_submission
+from pipelines.engine.beam.engine import BeamEngine
+from pipelines.engine.beam.pipeline import Watch, Work
 from pipelines.engine.beginning import begin
-from pipelines.engine.job import Job, Stage, Task
+from pipelines.engine.job import Stage, Task
 from pipelines.engine.options import Engine
-from pipelines.engine.progress import Reporter
+from pipelines.engine.presence.lock import lock_of, locked
+from pipelines.engine.progress import ProgressBars, Reporter
 from pipelines.engine.run import run_job
+from pipelines.engine.tasks import RunTask
 from pipelines.masks.job import plan as plan_masks
 from pipelines.masks.options import Masking
 from tests.artefacts import digests, small_tokenizer
 from tests.pipelines.engine.test_run import job, work
 
 
-def test_the_largest_tasks_come_first(monkeypatch):
+def test_the_largest_tasks_come_first(tmp_path, monkeypatch):
     created = []
-    monkeypatch.setattr(beam, "Create", lambda tasks: created.append([task.name for task in tasks]) or beam.Impulse())
+    monkeypatch.setattr(BeamEngine, "run", lambda engine, tasks, *_: created.append([task.name for task in tasks]))
     sizes = {"a": 3, "b": 9, "c": 1, "d": 9, "done": 50}
-    stage = Stage("s", [Task(name, {}, units) for name, units in sizes.items()], work, "units")
-    one = job("out", "a")
-    pipeline._build(beam.Pipeline(), Job(**{**vars(one), "stages": [stage]}), {"done"}, Reporter(0))
+    one = replace(job(tmp_path, "a"), stages=[Stage("s", [Task(n, {}, u) for n, u in sizes.items()], work, "units")])
+    with locked(str(tmp_path)):
+        pipeline.run_on_beam(one, Engine(engine="beam"), {"done"}, ProgressBars(one.stages))
     assert created == [["b", "d", "a", "c"]]
 
 
@@ -70,34 +74,83 @@ def artefacts(folder, engine):
     return digests(documents), digests(corpus), digests(masks)
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_job_gives_the_same_bytes_in_this_process_and_on_beam(tmp_path, request, workers):
-    beamed = artefacts(tmp_path / "beam", Engine(engine="beam", workers=workers))
+def test_a_job_gives_the_same_bytes_in_this_process_and_on_beam(tmp_path, request):
+    beamed = artefacts(tmp_path / "beam", Engine(engine="beam"))
     request.getfixturevalue("plainly")
     assert artefacts(tmp_path / "here", Engine()) == beamed
     assert draw_spans._compiled is None
 
 
-def test_a_job_left_with_an_engine_is_settled_by_whichever_comes_next(tmp_path, monkeypatch):
-    one = job(tmp_path, "fine")
-    begin(one)
-    submission = Submission("DataflowRunner", "a")
-    submission.write(str(tmp_path))
-    monkeypatch.setattr("pipelines.engine.beam.remote.earlier.BEAT_SECONDS", 0.01)
-    monkeypatch.setattr("pipelines.engine.beam.remote.earlier._at_work", alive := Alive(submission))
-    with pytest.raises(FarspanError, match="still works here: host:7"):
-        run_job(one, Engine(workers=1))
-    alive.dead = True
-    assert run_job(one, Engine(workers=1)).totals == {"documents": 0, "tokens": 0}
-    assert read_submission(str(tmp_path)) is None
+def test_beams_embedded_runner_has_no_processes():
+    with pytest.raises(FarspanError, match="--workers 2: Beam's embedded runner works in this process; leave out"):
+        Engine(engine="beam", workers=2)
 
 
-class Alive:
-    """A worker that beats until it is dead."""
+@pytest.fixture
+def on_worker(tmp_path):
+    """Makes what a worker does of a task of a job that this process holds."""
+    one = job(tmp_path, "fine", "input")
+    with locked(str(tmp_path)):
+        begin(one)
+        yield lambda **changes: replace(
+            Work(RunTask("fine", work, str(tmp_path), Reporter(0)), lock_of(str(tmp_path)), ()), **changes
+        )
 
-    def __init__(self, submission: Submission) -> None:
-        self.submission, self.beat, self.dead = submission, 0, False
 
-    def __call__(self, *_) -> dict[str, Sign]:
-        self.beat += not self.dead
-        return {"w": Sign("host:7", self.submission.attempt, self.beat, {"fine": ("fine", 0)})}
+FINE, INPUT = Task("fine", {}, 1), Task("input", {}, 1)
+
+
+def test_a_worker_says_that_it_has_begun_and_why_it_failed(on_worker, tmp_path):
+    assert on_worker()(FINE) == "fine"
+    with pytest.raises(FarspanError, match="row 3: not a number; mend it"):
+        on_worker()(INPUT)
+    assert (tmp_path / "_work" / "begun").exists()
+    watch = Watch(str(tmp_path), Stage("s", [FINE, INPUT], work, "tasks"), [FINE, INPUT], bars(), 60)
+    with pytest.raises(FarspanError, match=r"^task input failed: row 3: not a number; mend it\nfinished tasks"):
+        watch.look("")
+    assert str(watch.explain(RuntimeError("x"))).startswith("task input failed: row 3")
+
+
+def bars() -> ProgressBars:
+    return ProgressBars([Stage("s", [FINE, INPUT], work, "tasks")])
+
+
+def test_a_worker_with_other_versions_refuses_and_the_driver_says_why(on_worker, tmp_path):
+    with pytest.raises(FarspanError, match=r"and the driver farspan 9 under Python 2\.7; install the same on both"):
+        on_worker(versions=("9", "2.7"))(FINE)
+    watch = Watch(str(tmp_path), Stage("s", [FINE], work, "tasks"), [FINE], bars(), 60)
+    with pytest.raises(FarspanError, match="install the same on both"):
+        watch.look("")
+    assert not (tmp_path / "_work" / "fine.json").exists()
+
+
+def test_a_worker_whose_driver_was_followed_by_another_stops(on_worker, tmp_path):
+    path, contents = lock_of(str(tmp_path))
+    work_of_old = on_worker()
+    Path(path).rename(tmp_path / "aside")
+    with pytest.raises(FarspanError, match="this job was cancelled, or begun again; its workers stop"):
+        work_of_old(FINE)
+    Path(path).write_bytes(b"another driver")
+    with pytest.raises(FarspanError, match="its workers stop"):
+        work_of_old(FINE)
+    Path(path).write_bytes(contents)
+    assert work_of_old(FINE) == "fine"
+
+
+def test_one_line_says_that_nothing_has_begun(tmp_path, capsys):
+    (tmp_path / "_work").mkdir()
+    watch = Watch(str(tmp_path), Stage("s", [FINE], work, "tasks"), [FINE], bars(), 0.01)
+    time.sleep(0.05)
+    assert not watch.look("no slot is free")
+    watch.look("no slot is free")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("no task has begun for 0 s: no slot is free. See its and its workers' logs")
+
+
+def test_a_slow_job_is_not_called_one_that_has_not_begun(tmp_path, capsys):
+    (tmp_path / "_work").mkdir()
+    (tmp_path / "_work" / "begun").touch()
+    watch = Watch(str(tmp_path), Stage("s", [FINE], work, "tasks"), [FINE], bars(), 0.01)
+    time.sleep(0.05)
+    assert not watch.look("")
+    assert capsys.readouterr().err == ""

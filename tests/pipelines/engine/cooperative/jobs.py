@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -51,10 +50,14 @@ def _first(task: Task, report: Any) -> Receipt:
     time.sleep(payload.get("sleep", 0))
     if payload.get("fail"):
         raise FarspanError(payload["fail"])
+    if "sick" in payload:
+        with open(payload["sick"], "a+") as file:
+            file.seek(0)
+            if len(file.read().split()) < payload["times"]:
+                file.write(f"{os.getpid()}\n")
+                raise OSError(payload.get("number", 5), "Input/output error")
     if "exit" in payload:
         os._exit(payload["exit"])
-    if payload.get("forget"):
-        shutil.rmtree(f"{output}/_work/claims")
     if payload.get("die") and (payload["die"] == "always" or not os.path.exists(payload["die"])):
         if payload["die"] != "always":
             Path(payload["die"]).touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import shutil
 import signal
@@ -10,15 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from pipelines.engine.beam.runner import WorkerDied
-from pipelines.engine.beginning import begin
-from pipelines.engine.cooperative.local import SharedTasks, work
+from pipelines.engine.cooperative.local import WorkerDied, end_with, search_path
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.pipelines.engine.cooperative.jobs import end_of, launch, shared_job
@@ -47,7 +47,7 @@ def workers_of(driver: int) -> list[int]:
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"pipelines.engine.cooperative.worker" in words and words[-2] == b"%d" % driver:
+        if b"pipelines.engine.cooperative.local" in words and words[-2] == b"%d" % driver:
             found.append(int(process.name))
     return found
 
@@ -136,12 +136,41 @@ def test_a_worker_that_cannot_be_started_is_said(tmp_path, monkeypatch):
         run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
 
 
-def test_files_of_the_job_that_others_delete(tmp_path):
-    output = str(tmp_path / "out")
-    job = shared_job(output, SIZES, {"write-04": {"forget": True}})
-    begin(job)
-    with pytest.raises(FarspanError, match="_work: files in it were deleted while the job ran; finished tasks"):
-        work(SharedTasks(output, job.stages, 60, lambda *report: None))
+def test_a_worker_imports_from_a_folder_with_a_colon(tmp_path, monkeypatch):
+    (tmp_path / "12:30").mkdir()
+    (tmp_path / "12:30" / "in_a_folder_with_a_colon.py").write_text(
+        "from tests.pipelines.engine.cooperative.jobs import _first\ndef work(*given): return _first(*given)"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "12:30"))
+    module = importlib.import_module("in_a_folder_with_a_colon")
+    job = shared_job(str(tmp_path / "out"), dict.fromkeys(["write-0", "write-1"], 1))
+    run_job(replace(job, stages=[replace(job.stages[0], work=module.work), *job.stages[1:]]), Engine(workers=2))
+    assert (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_worker_ends_once_its_driver_has(monkeypatch):
+    driver = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    driver.wait()
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        end_with(driver.pid)
+    assert end.value.code == 1
+
+
+def test_workers_search_the_current_folder_last(tmp_path, monkeypatch):
+    """A notebook or ``python -c`` searches it first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/one", "/two"])
+    assert search_path() == ["/one", "/two", str(tmp_path)]
+    monkeypatch.setattr(sys, "path", ["/one", "/two"])
+    assert search_path() == ["/one", "/two"]
+
+
+def test_a_task_that_fails_by_its_machine_is_done_by_another_worker(tmp_path, expected):
+    trouble = {"write-03": {"sick": str(tmp_path / "sick"), "times": 2}}
+    run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+    assert contents(tmp_path / "out") == expected
+    assert len((tmp_path / "sick").read_text().split()) == 2
 
 
 def test_what_a_worker_cannot_do_is_said(tmp_path, monkeypatch):

@@ -1,10 +1,10 @@
-"""The order of claims, and the intervals of polling."""
+"""The order of claims, and the intervals of looking at the progress of others."""
 
 from __future__ import annotations
 
 import pytest
 
-from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, order_of
+from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, shuffled
 from pipelines.engine.job import Task
 
 
@@ -12,15 +12,14 @@ def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
     sizes = [3, 1000, 10, 1000, 50_000, 0, 980, 1, 1010]
     tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate(sizes)]
     for process in ("one", "two"):
-        ordered = [task.units for task in order_of(tasks, process)]
+        ordered = [task.units for task in shuffled(tasks, process)]
         assert sorted(ordered[1:5]) == [980, 1000, 1000, 1010]
         assert [ordered[0], *ordered[5:]] == [50_000, 10, 3, 1, 0]
     many = [Task(f"task-{index:03d}", {}, 7) for index in range(100)]
-    orders = [[task.name for task in order_of(many, process)] for process in ("one", "two")]
+    orders = [[task.name for task in shuffled(many, process)] for process in ("one", "two")]
     assert sorted(orders[0]) == sorted(orders[1])
-    same = sum(a == b for a, b in zip(*orders, strict=True))
-    assert same < 10
-    assert order_of(reversed(many), "one") == order_of(many, "one")
+    assert sum(a == b for a, b in zip(*orders, strict=True)) < 10
+    assert shuffled(reversed(many), "one") == shuffled(many, "one")
 
 
 def test_groups_of_similar_size_are_the_same_for_all_processes():
@@ -31,13 +30,15 @@ def test_groups_of_similar_size_are_the_same_for_all_processes():
     assert by_size(tasks[::-1]) == by_size(tasks)
 
 
-def test_looks_become_rarer_while_nothing_changes_and_are_bounded():
-    pace = Pace(rate=4.0)
-    pauses = [pace.after(1, changed=False) for _ in range(12)]
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (0.25, 5.0)
-    assert pace.after(1, changed=True) == 0.25
-    assert pace.after(10**6, changed=True) == 15.0
+def test_looks_become_rarer_the_longer_one_waits():
+    now = [0.0]
+    pace, looks = Pace(0.05, clock=lambda: now[0]), 0
+    while now[0] < 3600:
+        now[0] += pace.pause()
+        looks += 1
+    assert looks < 400
+    assert pace.pause() == 10.0
+    assert Pace(0.5, clock=lambda: now[0]).pause() == 0.5
 
 
 @pytest.mark.parametrize(("files", "requests"), [(0, 1), (999, 1), (1000, 2), (89_000, 90)])

@@ -161,12 +161,93 @@ def test_a_process_that_waits_ends_at_once_when_told(tmp_path, log):
     slow = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
     wait_for(lambda: attempts(log))
     idle = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
-    wait_for(lambda: any(path.endswith(".idle") for path in files.walk(folder)))
+    wait_for(lambda: len(os.listdir(Path(folder, "_work", "processes"))) == 2)
+    time.sleep(0.5)
     os.kill(idle.pid, signal.SIGTERM)
     assert end_of(idle) == [143]
     assert slow.is_alive()
     slow.kill()
     end_of(slow)
+
+
+def test_a_task_that_fails_by_the_store_or_a_sick_machine_passes_on(tmp_path, expected):
+    """Two processes fail with it; a third one does it."""
+    folder, sick = str(tmp_path / "out"), tmp_path / "sick"
+    trouble = {name: {"sleep": 0.02} for name in SIZES}
+    trouble["write-05"] |= {"sick": str(sick), "times": 2}
+    processes = [launch(tmp_path / "errors", folder, SIZES, trouble) for _ in range(3)]
+    assert end_of(*processes) == [0, 0, 0], (tmp_path / "errors").read_text()
+    tries = sick.read_text().split()
+    assert len(tries) == len({*tries}) == 2
+    told = (tmp_path / "errors").read_text()
+    assert told.count("task write-05 failed: ") == 2
+    assert told.count("passed on to another process") == 2
+    check_folder(folder, expected)
+
+
+def test_a_task_that_fails_three_times_ends_the_job_and_the_next_start_tries_again(tmp_path, expected):
+    folder, sick = str(tmp_path / "out"), tmp_path / "sick"
+    trouble = {"write-05": {"sick": str(sick), "times": 3, "number": 28}}
+    engine = cooperative(lease=1)
+    processes = [launch(tmp_path / "errors", folder, SIZES, trouble, engine=engine) for _ in range(2)]
+    assert end_of(*processes) == [1, 1]
+    assert len(sick.read_text().split()) == 3
+    told = (tmp_path / "errors").read_text()
+    assert told.count("farspan: task write-05 failed: ") == 2
+    assert "make room there" in told
+    assert end_of(launch(tmp_path / "errors", folder, SIZES, trouble, engine=engine)) == [0]
+    check_folder(folder, expected)
+
+
+def test_a_process_alone_tries_a_failed_task_again_after_its_lease(tmp_path, expected):
+    folder, sick = str(tmp_path / "out"), tmp_path / "sick"
+    trouble = {"write-05": {"sick": str(sick), "times": 1}}
+    begun = time.monotonic()
+    assert end_of(launch(tmp_path / "errors", folder, SIZES, trouble, engine=cooperative(lease=1))) == [0]
+    assert time.monotonic() - begun > 1
+    check_folder(folder, expected)
+
+
+@pytest.mark.parametrize("name", ["lock", "manifest", "write-05"])
+def test_a_lost_answer_to_a_claim_hangs_nobody(tmp_path, expected, monkeypatch, name):
+    """The store created the file, and the client, which asked again, is told that it exists."""
+    create = files.create_new
+
+    def lose(path: str, data: bytes) -> bool:
+        made = create(path, data)
+        return made and f"/{name}." not in path
+
+    monkeypatch.setattr(files, "create_new", lose)
+    folder = str(tmp_path / "out")
+    run_job(shared_job(folder, SIZES), Engine(workers=1) if name == "lock" else cooperative())
+    check_folder(folder, expected)
+
+
+def test_a_late_process_that_cannot_see_the_manifest_yet_ends_well(tmp_path, expected, monkeypatch):
+    """A network file system keeps an answer that there is no such file."""
+    folder = str(tmp_path / "out")
+    run_job(shared_job(folder, SIZES), cooperative())
+    exists, until = files.exists, time.monotonic() + 1.5
+    stale = {f"{folder}/manifest.json": False, f"{folder}/_work/job.json": True}
+
+    def ask(path: str) -> bool:
+        return stale[path] if path in stale and time.monotonic() < until else exists(path)
+
+    monkeypatch.setattr(files, "exists", ask)
+    assert run_job(shared_job(folder, SIZES), cooperative()).totals["documents"] == len(SIZES)
+    assert time.monotonic() > until
+    check_folder(folder, expected)
+
+
+def test_a_late_process_that_can_see_neither_manifest_nor_job_ends_well(tmp_path, expected, monkeypatch):
+    folder = str(tmp_path / "out")
+    run_job(shared_job(folder, SIZES), cooperative())
+    exists, until = files.exists, time.monotonic() + 1.5
+    monkeypatch.setattr(
+        files, "exists", lambda path: not (path.endswith(".json") and time.monotonic() < until) and exists(path)
+    )
+    assert run_job(shared_job(folder, SIZES), cooperative()).totals["documents"] == len(SIZES)
+    check_folder(folder, expected)
 
 
 @pytest.mark.slow

@@ -95,6 +95,6 @@ def test_flags_of_beam_and_misspelt_ones_are_refused(run, tmp_path):
 
 def test_a_store_that_ignores_conditions_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "create_new", lambda *_: True)
-    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --engine beam there"):
+    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --workers there"):
         run_job(shared_job("memory://bucket/out", {"write-00": 1}), cooperative())
     assert files.walk("memory://bucket/out") == []

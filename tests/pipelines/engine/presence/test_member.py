@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
+from corpora.storage import files
 from pipelines.engine.paths import processes_folder
 from pipelines.engine.presence.identity import LAUNCHER, Identity
-from pipelines.engine.presence.member import FAILED, IDLE, Member
+from pipelines.engine.presence.member import Member
 
 LEASE = 3600.0  # no beat comes by itself during a test
 
 
 class Clock:
-    """Seconds that pass when the test says so, for processes and for the times of their files."""
+    """Seconds that pass when the test says so."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,14 +30,19 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(params=["disk", "memory"])
+def folder(request, tmp_path):
+    return str(tmp_path) if request.param == "disk" else "memory://bucket/out"
+
+
 @pytest.fixture
-def member(tmp_path, clock):
+def member(folder, clock):
     """Makes members of one folder, which count as processes of other machines."""
     made = []
 
-    def make(name: str) -> Member:
+    def make(name: str, own: Clock | None = None) -> Member:
         identity = Identity(LAUNCHER, name, 1, 0, name, LEASE, name)
-        one = Member(str(tmp_path), identity, clock=clock)
+        one = Member(folder, identity, clock=own or clock)
         made.append(one)
         return one.__enter__()
 
@@ -45,63 +51,84 @@ def member(tmp_path, clock):
         one.__exit__(None, None, None)
 
 
-def names(identities: list[Identity]) -> list[str]:
-    return [identity.host for identity in identities]
-
-
-def test_members_see_each_other_and_who_is_idle(member):
+def test_members_see_each_other(member):
     a, b = member("a"), member("b")
-    assert names(b.others(LAUNCHER)) == ["a"]
-    assert names(a.others(LAUNCHER)) == []
-    a.look()
-    assert names(a.others(LAUNCHER)) == ["b"]
+    assert [other.host for other in b.others(LAUNCHER)] == ["a"]
+    assert [other.host for other in a.others(LAUNCHER)] == ["b"]
     assert a.others("driver") == []
-    b.mark(IDLE)
-    a.look()
-    assert (names(a.others(LAUNCHER)), names(a.busy(LAUNCHER))) == (["b"], [])
-    b.unmark(IDLE)
-    a.look()
-    assert names(a.busy(LAUNCHER)) == ["b"]
-
-
-def test_one_that_left_or_disappeared_is_waited_for_no_longer(member, clock, tmp_path):
-    a, b, c = member("a"), member("b"), member("c")
-    b.leave()
-    a.look()
-    assert a.dead(b.identity.name)
-    assert names(a.others(LAUNCHER)) == ["c"]
-    c.disappear()
-    a.look()
-    assert not a.dead(c.identity.name), "its file may only be invisible here for a while"
-    clock.now += LEASE
-    assert a.dead(c.identity.name)
-    assert not any(c.identity.name in name for name in os.listdir(processes_folder(str(tmp_path))))
 
 
 def test_one_past_its_lease_is_dead_until_it_gives_a_sign(member, clock):
     a, b = member("a"), member("b")
-    a.look()
+    name = b.identity.name
+    assert not a.dead(name)
     clock.now += LEASE - 1
-    a.look()
-    assert not a.dead(b.identity.name)
+    assert not a.dead(name)
     clock.now += 1
-    a.look()
-    assert a.dead(b.identity.name)
-    before = clock.now
-    clock.now += 1
-    os.utime(Path(b._path("")), (5e9, 5e9))
-    a.look()
-    assert not a.dead(b.identity.name)
-    assert a.beats(b.identity.name, before)
+    assert a.dead(name)
+    assert not a.beats(name)
+    b.beat()
+    assert not a.dead(name)
+    assert a.beats(name)
+    clock.now += LEASE
+    assert a.dead(name)
 
 
-def test_only_failures_since_this_one_is_here_count(member):
-    old = member("old")
-    old.mark(FAILED, b"long ago")
+@pytest.mark.parametrize("boot", [5e6, -3e3])
+def test_clocks_of_machines_and_of_files_decide_nothing(member, clock, folder, boot):
+    """A process whose clock differs, and whose files look an hour old or come from the future."""
+    other = Clock()
+    other.now = boot
+    a, b = member("a"), member("b", other)
+    for second in range(0, 3 * int(LEASE), 600):
+        clock.now, other.now = clock.now + 600, other.now + 600
+        b.beat()
+        if files.is_local(folder):
+            os.utime(f"{processes_folder(folder)}/{b.identity.name}", (second, 4e9 - second))
+        assert not a.dead(b.identity.name)
+
+
+def test_one_that_disappeared_is_dead_after_a_lease(member, clock, folder):
+    a, c = member("a"), member("c")
+    assert not a.dead(c.identity.name)
+    c.disappear()
+    assert not a.dead(c.identity.name), "its file may only be invisible here for a while"
+    clock.now += LEASE
+    assert a.dead(c.identity.name)
+    assert not any(c.identity.name in path for path in files.walk(folder))
+
+
+def test_a_sign_that_was_deleted_is_not_made_again(member, folder):
     a = member("a")
+    files.delete(files.walk(folder))
+    a.beat()
+    assert a.gone
+    assert files.walk(folder) == []
+
+
+def test_the_first_failure_is_that_of_all(member):
+    a, b, c = member("a"), member("b"), member("c")
+    b.fail(b"task 7: the disk is full")
+    c.fail(b"task 8: the same")
     assert a.failure() is None
-    b = member("b")
-    b.mark(FAILED, b"task 7: the disk is full")
-    a.mark(FAILED, b"my own")
-    a.look()
+    a.look_for_failure()
     assert a.failure() == "task 7: the disk is full"
+
+
+def test_a_beat_and_a_look_cost_the_same_beside_any_number_of_processes(member, monkeypatch):
+    asked: Counter[str] = Counter()
+    members = [member(f"m{number}") for number in range(30)]
+    for name in ("exists", "read_bytes", "write_bytes", "renew", "names", "walk"):
+        monkeypatch.setattr(files, name, count(asked, name, getattr(files, name)))
+    members[0].beat()
+    members[0].look_for_failure()
+    members[0].dead(members[1].identity.name)
+    assert asked == {"renew": 1, "exists": 1, "read_bytes": 1}
+
+
+def count(asked, name, function):
+    def counted(*arguments):
+        asked[name] += 1
+        return function(*arguments)
+
+    return counted

@@ -18,8 +18,8 @@ from typing import Any
 
 import grpc
 
+from corpora.errors import FarspanError
 from pipelines.engine.beam.apache import beam  # noqa: F401 (quietly, before other parts of it)
-from pipelines.engine.beam.runner import EngineStopped
 
 from apache_beam.portability.api import beam_job_api_pb2_grpc  # isort: skip
 from apache_beam.runners.portability import job_server  # isort: skip
@@ -29,6 +29,10 @@ _LINES = 20  # lines of a server's output that are kept
 _WATCH = (
     'read nothing; kill -9 "$1"'  # kills the server when the pipe closes because the driver has ended, for any reason
 )
+
+
+class EngineStopped(FarspanError):
+    """The engine ended the job, and not a task; its message is complete."""
 
 
 class JobServer(job_server.JobServer):

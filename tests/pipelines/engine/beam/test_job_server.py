@@ -9,7 +9,7 @@ import pytest
 from apache_beam.runners.portability import job_server
 
 from corpora.errors import FarspanError
-from pipelines.engine.beam.remote.job_server import JobServer, _popen, own_job_servers
+from pipelines.engine.beam.job_server import JobServer, _popen, own_job_servers
 
 
 class Beams:

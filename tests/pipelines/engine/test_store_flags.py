@@ -1,4 +1,4 @@
-"""Beam's flags for object stores."""
+"""Flags of object stores, which set up their client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage.stores import s3
-from pipelines.engine.beam.stores import use_flags
+from pipelines.engine.store_flags import use_store_flags
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ from pipelines.engine.beam.stores import use_flags
          {"access_key_id": "a", "secret_access_key": "b", "session_token": "c"}),
     ],
 )  # fmt: skip
-def test_beams_flags_set_up_the_client(monkeypatch, flags, expected):
+def test_flags_set_up_the_client(monkeypatch, flags, expected):
     monkeypatch.setattr(s3, "_settings", ())
-    use_flags(flags)
+    use_store_flags(flags)
     arguments, client = s3.store_options()
     assert arguments["config"] == expected
     assert client == {"allow_http": expected.get("endpoint", "").startswith("http:")}
@@ -31,7 +31,7 @@ def test_beams_flags_set_up_the_client(monkeypatch, flags, expected):
 
 def test_a_certificate_is_read(monkeypatch, tmp_path):
     monkeypatch.setattr(s3, "_settings", ())
-    use_flags([f"--s3_verify={tmp_path}/ca.pem"])
+    use_store_flags([f"--s3_verify={tmp_path}/ca.pem"])
     with pytest.raises(FarspanError, match=r"--s3_verify .*/ca.pem: No such file or directory"):
         s3.store_options()
     (tmp_path / "ca.pem").write_bytes(b"certificate")

@@ -1,4 +1,4 @@
-"""Flink's REST service: the state of a job by its name, its last error, and its cancellation.
+"""Flink's REST service: the last error of a job by its name, and its cancellation.
 
 Beam's job server ends with its driver, and does not always cancel what it has handed to a cluster; Flink itself does.
 """
@@ -6,8 +6,8 @@ Beam's job server ends with its driver, and does not always cancel what it has h
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
-from collections.abc import Sequence
 from typing import Any
 
 ENDED = ("FINISHED", "FAILED", "CANCELED")
@@ -24,42 +24,35 @@ class Flink:
     def __init__(self, address: str) -> None:
         self.address = address if "://" in address else f"http://{address}"
 
-    def state(self, name: str) -> str:
-        """Return the state of the newest job with a name; empty if there is none.
+    def cancel(self, name: str, seconds: float) -> None:
+        """End every running job with a name.
 
         Raises:
-            OSError: the cluster cannot be reached.
+            OSError: the cluster cannot be reached, or does not end one within some seconds.
         """
-        return str(job["state"]) if (job := self._find(name)) else ""
-
-    def cancel(self, name: str) -> None:
-        """Ask for the end of every running job with a name.
-
-        Raises:
-            OSError: the cluster cannot be reached.
-        """
-        for job in self._jobs(name):
-            if job["state"] not in ENDED:
+        last = time.monotonic() + seconds
+        while running := [job for job in self._jobs(name) if job["state"] not in ENDED]:
+            for job in running:
                 self._ask(f"/jobs/{job['jid']}?mode=cancel", "PATCH")
+            if time.monotonic() > last:
+                raise TimeoutError("Flink does not end it")
+            time.sleep(0.5)
 
     def last_error(self, name: str) -> str:
-        """The exception that stopped the job or its last attempt, a Java stack trace; empty if there was none.
+        """The exception that stopped the newest job with a name or its last attempt, a Java trace; empty if there is
+        none.
 
         Raises:
             OSError: the cluster cannot be reached.
         """
-        job = self._find(name)
-        if not job:
+        jobs = self._jobs(name)
+        if not jobs:
             return ""
-        said = self._ask(f"/jobs/{job['jid']}/exceptions")
+        said = self._ask(f"/jobs/{max(jobs, key=lambda job: job['start-time'])['jid']}/exceptions")
         history = (said.get("exceptionHistory") or {}).get("entries") or [{}]
         return str(said.get("root-exception") or history[0].get("stacktrace") or "")
 
-    def _find(self, name: str) -> dict[str, Any]:
-        jobs = self._jobs(name)
-        return max(jobs, key=lambda job: job["start-time"]) if jobs else {}
-
-    def _jobs(self, name: str) -> Sequence[dict[str, Any]]:
+    def _jobs(self, name: str) -> list[dict[str, Any]]:
         return [job for job in self._ask("/jobs/overview")["jobs"] if job["name"] == name]
 
     def _ask(self, path: str, method: str = "GET") -> Any:

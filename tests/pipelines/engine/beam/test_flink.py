@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from pipelines.engine.beam.remote.flink import Flink, address_of
+from pipelines.engine.beam.flink import Flink, address_of
 
 JOBS = [
     {"jid": "1", "name": "farspan-a", "state": "FAILED", "start-time": 5},
@@ -24,7 +24,9 @@ def cluster():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             if self.path == "/jobs/overview":
-                self.answer({"jobs": JOBS})
+                ended = [] if server.stubborn else [path.split("/")[2].partition("?")[0] for path in server.patched]
+                jobs = [{**job, "state": "CANCELED"} if job["jid"] in ended else job for job in JOBS]
+                self.answer({"jobs": jobs})
             elif self.path == "/jobs/2/exceptions":
                 self.answer({"root-exception": None, "exceptionHistory": {"entries": [{"stacktrace": "Caused by: x"}]}})
             else:
@@ -43,7 +45,7 @@ def cluster():
             pass
 
     server = HTTPServer(("localhost", 0), Handler)
-    server.patched = []
+    server.patched, server.stubborn = [], False
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
@@ -51,17 +53,19 @@ def cluster():
 
 def test_jobs_are_found_by_their_name(cluster):
     flink = Flink(f"localhost:{cluster.server_port}")
-    assert flink.state("farspan-a") == "RUNNING"
-    assert flink.state("farspan-b") == ""
     assert flink.last_error("farspan-a") == "Caused by: x"
     assert flink.last_error("farspan-b") == ""
-    flink.cancel("farspan-a")
+    flink.cancel("farspan-a", 5)
     assert cluster.patched == ["/jobs/2?mode=cancel"]
+    flink.cancel("farspan-b", 5)
+    cluster.stubborn = True
+    with pytest.raises(OSError, match="Flink does not end it"):
+        flink.cancel("another", 0)
 
 
 def test_a_cluster_that_is_not_there():
     with pytest.raises(OSError):
-        Flink("http://localhost:9").state("farspan-a")
+        Flink("http://localhost:9").last_error("farspan-a")
 
 
 def test_the_address_of_a_master():
