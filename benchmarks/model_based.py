@@ -31,7 +31,7 @@ from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.positions import Learned
-from trainer.scorer.inference import pinned_threads
+from trainer.scorer.inference import pin_threads
 from trainer.scorer.models import FoundModel
 from trainer.scorer.scorers import MaskedLMScorer
 
@@ -77,7 +77,7 @@ class Sides:
         """``(asked,)`` losses, row by row; on a GPU all rows at once."""
         model, sizes = self.scorer.model, {"cpu": (1, 512), "cuda": (len(self.ids), 8192)}[self.device.type]
         losses = []
-        with pinned_threads(self.threads), torch.inference_mode():
+        with pin_threads(self.threads), torch.inference_mode():
             for ids, labels in zip(self.ids.split(sizes[0]), self.labels.split(sizes[0]), strict=True):
                 asked = labels != IGNORED
                 hidden, wanted = model.encode(ids)[asked].split(sizes[1]), labels[asked].split(sizes[1])

@@ -38,7 +38,7 @@ from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, Sinusoidal
-from trainer.scorer.inference import pinned_threads
+from trainer.scorer.inference import pin_threads
 
 SYMBOLS, FILLERS = 8, 8
 MASK = SYMBOLS
@@ -233,7 +233,7 @@ def main(path: str) -> None:
     curves: dict[str, list[Point]] = {}
     print(f"{'pattern':24}" + "".join(f"{f'{stage.length:,}':>8}" for stage in STAGES))
     ends = [sum(stage.steps for stage in STAGES[: number + 1]) for number in range(len(STAGES))]
-    with pinned_threads(1):
+    with pin_threads(1):
         for pattern in (*FAR, *NEAR):
             curves[pattern] = list(learn(pattern))
             after = dict(curves[pattern])

@@ -42,7 +42,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.positions import Buckets
 from trainer.model.seq2seq import Seq2Seq
-from trainer.scorer.inference import pinned_threads
+from trainer.scorer.inference import pin_threads
 
 CHAINS, NAMES, THINGS, FILLERS = 3, 8, 8, 64
 PAD, HAS, FOLLOWS, ASKED = range(4)
@@ -224,7 +224,7 @@ def draw(curves: Mapping[str, Sequence[Sequence[Point]]], path: str) -> None:
 
 def main(path: str, seeds: int = 3) -> None:
     curves: dict[str, list[list[Point]]] = {}
-    with pinned_threads(1):
+    with pin_threads(1):
         short = learn_short()
         for pattern in PATTERNS:
             curves[pattern] = [extend(short, pattern, seed) for seed in range(seeds)]

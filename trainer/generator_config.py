@@ -83,12 +83,12 @@ def with_scorer(data: DataConfig, scorer: str) -> DataConfig:
     An objective beside a mask set is left unchanged, because its masks are already chosen.
     """
     mixture = tuple(
-        replace(source, objective=_scored(source.objective, source.masks, scorer)) for source in data.mixture
+        replace(source, objective=_set_scorer(source.objective, source.masks, scorer)) for source in data.mixture
     )
-    return replace(data, objective=_scored(data.objective, data.masks, scorer), mixture=mixture)
+    return replace(data, objective=_set_scorer(data.objective, data.masks, scorer), mixture=mixture)
 
 
-def _scored(objective: ObjectiveConfig | None, masks: str | None, scorer: str) -> ObjectiveConfig | None:
+def _set_scorer(objective: ObjectiveConfig | None, masks: str | None, scorer: str) -> ObjectiveConfig | None:
     if objective is None or masks is not None or objective.name != OBJECTIVE or objective.scorer:
         return objective
     return replace(objective, scorer=scorer)

@@ -113,7 +113,7 @@ class Recipe:
         """
         stages: list[Stage] = []
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
-            previous, data = stages[-1] if stages else None, self._scored(config.data or self.data)
+            previous, data = stages[-1] if stages else None, self._set_scorer(config.data or self.data)
             first = previous.last_step if previous else 0
             same_data = previous is not None and previous.data == data
             try:  # the encoder checks the pattern
@@ -166,10 +166,10 @@ class Recipe:
             mixture=(),
         )
         if evaluation.mixture:
-            return self._scored(replace(none, task=None, mixture=evaluation.mixture))
+            return self._set_scorer(replace(none, task=None, mixture=evaluation.mixture))
         if evaluation.corpus or not any(source.pairs for source in data.sources):
             objective = None if evaluation.masks else data.objective
-            return self._scored(
+            return self._set_scorer(
                 replace(none, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, task=None)
             )
         if evaluation.pairs:
@@ -179,7 +179,7 @@ class Recipe:
         )
         return replace(none, pairs=data.pairs, documents=data.documents, split=evaluation.split, mixture=mixture)
 
-    def _scored(self, data: DataConfig) -> DataConfig:
+    def _set_scorer(self, data: DataConfig) -> DataConfig:
         """Give the ``model_based`` objectives of a data section the frozen generator, if any, as their scorer."""
         scorer = self.generator and self.generator.scorer
         return with_scorer(data, scorer) if scorer else data
@@ -235,7 +235,7 @@ def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
         values["run"] = {**without_other_length(values["run"], own), **own}
     stages = values.get("stages")
     if isinstance(stages, list) and isinstance(values.get("data"), dict):
-        values["stages"] = [_completed(stage, values["data"]) for stage in stages]
+        values["stages"] = [_complete(stage, values["data"]) for stage in stages]
     return parse(Recipe, values, " over ".join(read))
 
 
@@ -254,7 +254,7 @@ _SOURCES = (
 )
 
 
-def _completed(stage: Any, data: dict[str, Any]) -> Any:
+def _complete(stage: Any, data: dict[str, Any]) -> Any:
     """Complete a stage's data section from the recipe's; sources are replaced as a whole."""
     if not isinstance(stage, dict) or not isinstance(stage.get("data"), dict):
         return stage

@@ -12,7 +12,7 @@ from corpora.storage.user_files import read_user_toml
 RECIPES = Path(__file__).parent / "recipes"
 
 
-def packaged_recipes() -> dict[str, Path]:
+def list_recipes() -> dict[str, Path]:
     """Return the files of the packaged recipes by name, in the order of the names."""
     return {path.stem: path for path in sorted(RECIPES.glob("*/*.toml"), key=lambda path: path.stem)}
 
@@ -20,7 +20,7 @@ def packaged_recipes() -> dict[str, Path]:
 def summaries() -> dict[str, str]:
     """Return the first sentence of each packaged recipe's comment, by name."""
     found = {}
-    for path in packaged_recipes().values():
+    for path in list_recipes().values():
         comment = path.read_text("utf-8").partition("\n#\n")[0].partition("\n\n")[0]
         text = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
         found[path.stem] = re.split(r": |(?<!al)\. |; |\.$", text)[0]
@@ -51,7 +51,7 @@ def read_tables(
 
 def find_recipe(name: str, folder: Path = Path()) -> Path:
     """Find the file of a recipe given by packaged name or by path."""
-    packaged = packaged_recipes()
+    packaged = list_recipes()
     path = packaged.get(name, folder / name)
     if not path.is_file():
         raise FarspanError(

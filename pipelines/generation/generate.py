@@ -40,8 +40,8 @@ from trainer.parallel.distributed import World, explained, is_first, on_every_ra
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
-from trainer.prediction.setup import check_prompts, chosen_config, chosen_task, make_predictor
-from trainer.scorer.inference import pinned_threads
+from trainer.prediction.setup import check_prompts, choose_config, choose_task, make_predictor
+from trainer.scorer.inference import pin_threads
 
 _ROWS_PER_BATCH = 64
 
@@ -63,7 +63,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
     with raised_alike():
         opened = open_model(Path(options.model), options.checkpoint)
     joined = world or World.from_environment(options.device)
-    with explained(joined), pinned_threads(options.threads):
+    with explained(joined), pin_threads(options.threads):
         dtype = torch.float32 if options.precision == "fp32" else torch.bfloat16
         model = cache(partial(opened.build, joined.device, dtype))
         job = on_every_rank(joined, lambda: plan(options, opened, model))
@@ -87,8 +87,8 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
     output, parent = absolute(options.output), Parent.read(options.pairs, "farspan.pairs")
     pairs = PairSet(parent.folder, options.documents, verify=True)
     rows = pairs.rows_of(options.split)
-    task = chosen_task(opened, options.task, options.preset, options.options)
-    config = chosen_config(opened, options.generation)
+    task = choose_task(opened, options.task, options.preset, options.options)
+    config = choose_config(opened, options.generation)
     predictor = make_predictor(opened, pairs, task, config, options.batch_positions)
     check_prompts(predictor, pairs, rows, opened.decoder_positions)
     parts = np.split(rows, range(options.shard_rows, len(rows), options.shard_rows))

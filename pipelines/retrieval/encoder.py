@@ -22,13 +22,13 @@ from pipelines.retrieval.options import EncoderOptions, Precision
 from trainer.scorer.encoder import (
     EncoderFiles,
     Framing,
-    described_model,
+    describe_model,
     find_encoder,
     load_framing,
     load_weights,
     position_count,
 )
-from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
+from trainer.scorer.inference import BATCH_TOKENS, batches, choose_device, pin_threads
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +41,7 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     """Resolve the maximum length, limited by the encoder's own, and ``auto`` precision, without loading weights."""
     from transformers import AutoModel  # slow to import
 
-    described = described_model(files, AutoModel, "model that can be built", "give another")
+    described = describe_model(files, AutoModel, "model that can be built", "give another")
     max_length = min(options.max_length, position_count(described))
     _text_tokens(files, max_length, load_framing(files))
     return replace(options, max_length=max_length, precision=_resolved_precision(options.precision))
@@ -78,7 +78,7 @@ class Encoder:
         self.files, self._options = files, options
         precision = _resolved_precision(options.precision)
         on_cuda = torch.cuda.is_available() and precision != "int8"
-        self._device = own_device("cuda" if on_cuda else "cpu")
+        self._device = choose_device("cuda" if on_cuda else "cpu")
         self._batch_tokens = BATCH_TOKENS[self._device.type]
         from transformers import AutoModel  # slow to import
 
@@ -108,7 +108,7 @@ class Encoder:
         vectors = np.zeros((len(ids), self.files.dimension), np.float32)
         lengths = np.minimum(ids.lengths, self.max_text_tokens) + len(self._framing.before) + len(self._framing.after)
         done = int((lengths == 0).sum())
-        with pinned_threads(self._options.threads), torch.inference_mode():
+        with pin_threads(self._options.threads), torch.inference_mode():
             for rows in batches(lengths, self._batch_tokens):
                 tokens, mask = self._padded(ids, rows, lengths[rows])
                 vectors[rows] = self._run(torch.from_numpy(tokens), torch.from_numpy(mask))

@@ -11,9 +11,9 @@ from objectives.metrics.load import load_metric
 from objectives.tasks.protocol import load_task
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 
-TUNING = [name for name in packaged_recipes() if load_recipe(name).data.task is not None]
+TUNING = [name for name in list_recipes() if load_recipe(name).data.task is not None]
 
 
 class Sweep(NamedTuple):

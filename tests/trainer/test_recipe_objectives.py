@@ -13,7 +13,7 @@ from objectives.api.protocol import CorpusFacts, equip, load_objective
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 
 _NAMED = re.compile(r"(\w+), preset (\w+(?: or \w+)*)")
 _OPTION = re.compile(r'with option (\w+) = "(\w+)"')
@@ -21,7 +21,7 @@ _OPTION = re.compile(r'with option (\w+) = "(\w+)"')
 
 def objectives_of(recipe: str) -> list[tuple[str, str, dict[str, str]]]:
     """Name, preset and options of each objective that a recipe, or the one it extends, names in its first comment."""
-    text = packaged_recipes()[recipe].read_text("utf-8")
+    text = list_recipes()[recipe].read_text("utf-8")
     values = tomllib.loads(text)
     if "data" in values and "objective" in values["data"]:
         objective = values["data"]["objective"]
@@ -34,7 +34,7 @@ def objectives_of(recipe: str) -> list[tuple[str, str, dict[str, str]]]:
     return [(name, preset, options) for name, presets in _NAMED.findall(sentence) for preset in presets.split(" or ")]
 
 
-PRETRAINING = [name for name in packaged_recipes() if load_recipe(name).data.task is None]
+PRETRAINING = [name for name in list_recipes() if load_recipe(name).data.task is None]
 PAIRS = [(name, *pair) for name in PRETRAINING for pair in objectives_of(name)]
 
 

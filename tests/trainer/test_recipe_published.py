@@ -18,7 +18,7 @@ from trainer.model.loss import LossConfig
 from trainer.model.patterns.block import Block
 from trainer.optim.schedule import learning_rate_factor
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 
 BART = 50_265  # also LED's, RoBERTa's and Longformer's
 
@@ -233,7 +233,7 @@ def test_every_part_of_bart_ls_but_its_attention_is_that_of_bart(recipe, sizes):
 
 def test_data_fits_the_pattern():
     """The widest batch is a whole number of blocks, and every recipe writes into a folder of its own name."""
-    for name in packaged_recipes():
+    for name in list_recipes():
         recipe = load_recipe(name)
         assert recipe.run.directory == f"runs/{name}"
         size = getattr(recipe.model.encoder.attention, "size", 1)

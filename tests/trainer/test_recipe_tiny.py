@@ -14,7 +14,7 @@ from tests.artefacts import make_corpus
 from trainer.conversion.convert import convert
 from trainer.options import Conversion
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 from trainer.run.sources import open_source
 from trainer.run.train import train
 
@@ -75,7 +75,7 @@ def corpus(tmp_path_factory) -> str:
 
 
 def test_every_tiny_recipe_has_its_objective():
-    pretraining = {name for name in packaged_recipes() if load_recipe(name).data.task is None}
+    pretraining = {name for name in list_recipes() if load_recipe(name).data.task is None}
     assert set(OBJECTIVES) == {name for name in pretraining if name.startswith("tiny")}
 
 

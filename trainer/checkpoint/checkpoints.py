@@ -112,7 +112,7 @@ class Checkpoints:
         if path is not None:
             require_same_run(path, self._identity)
         self._start = run_together(self._world, self._begin)[0]
-        starts = run_together(self._world, self._seen_start)
+        starts = run_together(self._world, self._read_start)
         if apart := [rank for rank, start in enumerate(starts) if start != self._start]:
             raise FarspanError(
                 f"ranks {apart} do not see what rank 0 writes to {self._directory}; run.directory must lie on a file "
@@ -194,7 +194,7 @@ class Checkpoints:
             remove(abandoned)
         return self._lock.begin()
 
-    def _seen_start(self) -> int:
+    def _read_start(self) -> int:
         return read_record(self._directory).get("start", 0)
 
     def _newest_undamaged(self) -> Path | None:

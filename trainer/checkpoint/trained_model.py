@@ -116,15 +116,15 @@ def find_trained(path: Path) -> TrainedModel:
         except StructureError as error:
             faults.append(f"{checkpoint.name}: {MANIFEST}: {error}")
             continue
-        found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
+        found = _describe(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
         if generator := vocabulary.get("generator"):
-            beside = _described(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
+            beside = _describe(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
             found = replace(found, generator=replace(beside, is_generator=True))
         return found
     raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
 
 
-def _described(
+def _describe(
     checkpoint: Path, manifest: Mapping[str, Any], vocabulary: Mapping[str, Any], section: str, config: Any
 ) -> TrainedModel:
     """The model of ``config``, from ``section`` of the manifest, with the ids of ``vocabulary``."""
@@ -132,15 +132,15 @@ def _described(
     known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
     return TrainedModel(
         checkpoint,
-        parse(ModelConfig, _given(config), str(checkpoint / MANIFEST), section),
+        parse(ModelConfig, _without_none(config), str(checkpoint / MANIFEST), section),
         vocabulary["tokenizer_fingerprint"],
         SpecialTokens(known, vocabulary["size"]),
         {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
     )
 
 
-def _given(section: Any) -> Any:
+def _without_none(section: Any) -> Any:
     """A section as in a recipe, without values that are None."""
     if not isinstance(section, Mapping):
         return section
-    return {name: _given(value) for name, value in section.items() if value is not None}
+    return {name: _without_none(value) for name, value in section.items() if value is not None}

@@ -102,7 +102,7 @@ def adapt(
             "the target has no place for these learned weights:\n  " + "\n  ".join(lost) + "\n"
             "choose a target with the same pattern, or with one that has them"
         )
-    adapted = {name: _initialised(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
+    adapted = {name: _initialise(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
     if "encoder.extra" in adapted and "encoder.extra" not in state:
         count = len(adapted["encoder.extra"])
         adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary, seed)
@@ -144,7 +144,7 @@ def _source(name: str, state: Mapping[str, Tensor]) -> str | None:
     return next((candidate for candidate in candidates if candidate in state), None)
 
 
-def _initialised(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: str | None) -> Tensor:
+def _initialise(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: str | None) -> Tensor:
     if source is None:
         return drawn
     if name.endswith(".embedded.positions.weight"):

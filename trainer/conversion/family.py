@@ -75,7 +75,7 @@ def exportable_family(config: ModelConfig) -> ExportableFamily:
     return _BY_PATTERN[pattern]
 
 
-def exported_config(
+def export_config(
     family: ExportableFamily, config: ModelConfig, vocab_size: int, special: Mapping[str, int]
 ) -> dict[str, Any]:
     """Make a complete ``config.json`` that is read back as the same model."""

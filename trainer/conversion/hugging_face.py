@@ -21,7 +21,7 @@ from corpora.storage.temporary import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.export.files import generation_settings, model_card, tokenizer_files
-from trainer.conversion.family import Family, exportable_family, exported_config, family_of
+from trainer.conversion.family import Family, export_config, exportable_family, family_of
 from trainer.conversion.model_folder import Model, make_readable
 from trainer.conversion.names import load_state, save_state, state_shapes
 from trainer.conversion.vocabulary import Vocabulary
@@ -58,7 +58,7 @@ def read_hugging_face(path: Path) -> Model:
         family = family_of(values["model_type"])
         files_of_weights = _weight_files(path)
         stored, digest = _load_files(path, files_of_weights), _digest(path, files_of_weights)
-        config = _model_config(family, values | {"tie_word_embeddings": _tied(values, stored)})
+        config = _model_config(family, values | {"tie_word_embeddings": _is_tied(values, stored)})
         layers = config.encoder.layers + (config.decoder.layers if config.decoder else 0)
         if layers > len(stored):  # so many that their names alone may not fit into memory
             raise FarspanError(f"config.json: {layers:,} layers, but there are {len(stored):,} tensors; {_CURE}")
@@ -88,7 +88,7 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
     vocabulary, special = model.vocabulary, model.vocabulary.special
     family = exportable_family(model.config)
-    values = exported_config(family, model.config, vocabulary.size, special.ids)
+    values = export_config(family, model.config, vocabulary.size, special.ids)
     values |= {"dtype": "float32", "decoder_start_token_id": special.ids[vocabulary.decoder_start]}
     values.pop("forced_eos_token_id", None)  # a setting of generation
     ids = {field: special.ids[name] for name, field in _ROLES.items() if name in special.ids}
@@ -226,7 +226,7 @@ def _digest(path: Path, files: list[str]) -> str:
     return digest.hexdigest()
 
 
-def _tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
+def _is_tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
     """Return True if the output layer is tied to the token table; like Hugging Face, look at the weights first."""
     head = stored.get("lm_head.weight")
     tables = [stored[name] for name in ("shared.weight", "model.shared.weight") if name in stored]

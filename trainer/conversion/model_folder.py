@@ -74,7 +74,7 @@ class Model:
 def is_model_folder(path: Path) -> bool:
     """Return True if ``path`` has the manifest of a model folder."""
     try:
-        return _parsed(path)["format"] == FORMAT
+        return _parse(path)["format"] == FORMAT
     except (OSError, StructureError, KeyError, TypeError):
         return False
 
@@ -146,7 +146,7 @@ def weights_sha256(path: Path) -> str:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = _parsed(path)
+        manifest = _parse(path)
         found = manifest["format"], manifest["format_version"]
     except (OSError, StructureError, KeyError, TypeError) as error:
         raise FarspanError(
@@ -167,7 +167,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _parsed(path: Path) -> Any:
+def _parse(path: Path) -> Any:
     return parse_json(read_bytes(str(path / MANIFEST)))
 
 

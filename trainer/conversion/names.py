@@ -62,7 +62,7 @@ def load_state(
         if not stored.keys() >= {*tensors.names, tensors.add_row} - {None}:
             continue  # listed as missing
         try:
-            state[ours] = _joined(tensors, stored)
+            state[ours] = _join(tensors, stored)
         except (RuntimeError, IndexError):
             found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
             faults.append(f"cannot be joined into {ours}: {found}")
@@ -108,7 +108,7 @@ def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> 
     return stored
 
 
-def _joined(tensors: Tensors, stored: Mapping[str, Tensor]) -> Tensor:
+def _join(tensors: Tensors, stored: Mapping[str, Tensor]) -> Tensor:
     rows = torch.cat([stored[name].float()[tensors.skip_rows :] for name in tensors.names])
     return rows if tensors.add_row is None else rows + stored[tensors.add_row][0].float()
 

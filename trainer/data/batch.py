@@ -103,20 +103,20 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
     width = _width("source", examples, lengths, data.source_length, data.source_multiple)
     if examples.labels is None:
         target_width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
-        labels = _padded(examples.target_ids, examples.target_lengths, target_width, IGNORED)
-        shifted = _padded(examples.target_ids, examples.target_lengths, target_width, special[PAD], shift=1)
+        labels = _pad(examples.target_ids, examples.target_lengths, target_width, IGNORED)
+        shifted = _pad(examples.target_ids, examples.target_lengths, target_width, special[PAD], shift=1)
         shifted[:, 0] = special[data.decoder_start]
         decoder, target_tokens = torch.from_numpy(shifted), int(examples.target_lengths.sum())
         if examples.prompt_lengths is not None:  # input of the decoder without loss
             labels[np.arange(target_width) < examples.prompt_lengths[:, None]] = IGNORED
             target_tokens -= int(examples.prompt_lengths.sum())
     else:
-        labels, decoder = _padded(examples.labels, lengths, width, IGNORED), None
+        labels, decoder = _pad(examples.labels, lengths, width, IGNORED), None
         target_tokens = int((labels != IGNORED).sum())
     return Batch(
         samples=samples,
         sequence_ids=examples.sequence_ids,
-        source_ids=torch.from_numpy(_padded(examples.source_ids, lengths, width, special[PAD])),
+        source_ids=torch.from_numpy(_pad(examples.source_ids, lengths, width, special[PAD])),
         source_padding_mask=None
         if lengths.min(initial=width) == width
         else torch.from_numpy(_padding_mask(lengths, width)),
@@ -136,7 +136,7 @@ def _segments(examples: Examples, width: int) -> Tensor | None:
             "data.across_documents is false, but the examples do not say which document a position belongs to; set it "
             "to true, or train on a source that gives segment_ids"
         )
-    segments = _padded(examples.segment_ids, examples.source_lengths, width, -1)
+    segments = _pad(examples.segment_ids, examples.source_lengths, width, -1)
     return torch.from_numpy(segments) if segments.max(initial=0) > 0 else None
 
 
@@ -152,7 +152,7 @@ def _global_positions(examples: Examples, width: int) -> Tensor | None:
             f"sequence {examples.sequence_ids[row].tobytes().hex()}: position {place} is marked as global, but its "
             f"source has {examples.source_lengths[row]} positions; correct the objective's global positions"
         )
-    return torch.from_numpy(_padded(chosen, examples.source_lengths, width, 0).astype(bool))
+    return torch.from_numpy(_pad(chosen, examples.source_lengths, width, 0).astype(bool))
 
 
 def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multiple: int) -> int:
@@ -173,7 +173,7 @@ def _padding_mask(lengths: np.ndarray, width: int) -> np.ndarray:
     return out
 
 
-def _padded(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift: int = 0) -> np.ndarray:
+def _pad(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift: int = 0) -> np.ndarray:
     """Copy the first ``lengths`` columns of each row to column ``shift``, followed by ``filler``.
 
     Args:

@@ -45,12 +45,12 @@ class Loader:
         samples = np.asarray(stage.samples(step), np.int64)
         rows, epochs = mixture.sequences(samples, self.seed)
 
-        def made(cut: slice) -> Batch:
+        def make(cut: slice) -> Batch:
             return collate(mixture.examples(rows[cut], epochs[cut]), samples[cut], stage.data, mixture.special)
 
         cuts = partition(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
-        batches = [made(cut) for cut in cuts if cut is not None]
-        first = batches[0] if batches else made(slice(0, stage.micro_batch_size))
+        batches = [make(cut) for cut in cuts if cut is not None]
+        first = batches[0] if batches else make(slice(0, stage.micro_batch_size))
         return batches + [first.without_targets()] * (len(cuts) - len(batches))
 
     def origins(self, step: int, samples: np.ndarray) -> list[str]:

@@ -144,11 +144,11 @@ def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Pl
     indices = np.empty_like(positions)
     for source, epoch in np.unique(np.stack([sources, epochs], 1), axis=0).tolist():
         chosen = (sources == source) & (epochs == epoch)
-        indices[chosen] = _permuted(positions[chosen], shares[source], seed, epoch)
+        indices[chosen] = _permute(positions[chosen], shares[source], seed, epoch)
     return Places(sources, epochs, indices)
 
 
-def _permuted(positions: np.ndarray, share: Share, seed: int, epoch: int) -> np.ndarray:
+def _permute(positions: np.ndarray, share: Share, seed: int, epoch: int) -> np.ndarray:
     """Sequences at the ``(n,)`` positions of an epoch."""
     facts: dict[str, Any] = {"source": share.name, "epoch": epoch}
     if not share.together:

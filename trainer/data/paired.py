@@ -29,7 +29,7 @@ from trainer.data.masked_corpus import Longest
 _BLOCK = 4096  # samples whose lengths are computed at once
 
 
-def equipped_task(config: TaskConfig, pairs: str) -> Task:
+def equip_task(config: TaskConfig, pairs: str) -> Task:
     """Load a task with the tools that it needs to render the pairs in the folder ``pairs``."""
     name, preset = task_of(config.name, config.preset)
     return equip(load_task(name, preset, config.options), Tools(load_tokenizer_of(pairs)))

@@ -95,14 +95,14 @@ class Ahead:
             self._waiting.pop(number).cancel()
         for number in needed:
             if number not in self._waiting:
-                self._waiting[number] = self._threads.submit(self._made, number)
+                self._waiting[number] = self._threads.submit(self._make_step, number)
         return self._waiting.pop(step).result()
 
     def close(self) -> None:
         """End the threads, after the batches that they are making."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _made(self, step: int) -> list[Batch]:
+    def _make_step(self, step: int) -> list[Batch]:
         batches = self._make(step)
         return [batch.map(Tensor.pin_memory) for batch in batches] if self._pinned else batches
 

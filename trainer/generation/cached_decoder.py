@@ -71,7 +71,7 @@ class CachedDecoder:
         spare = self.cache.shape[2] - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
         if self.compiled:
-            return _compiled_step()(self, tokens, positions, self.columns)[: len(tokens) - spare]
+            return _compile_step()(self, tokens, positions, self.columns)[: len(tokens) - spare]
         return _step(self, tokens, positions, -(-(last + 1) // GRAIN) * GRAIN)[: len(tokens) - spare]
 
     def reorder(self, parents: Tensor, first: int, last: int) -> None:
@@ -170,7 +170,7 @@ def _step(decoder: CachedDecoder, tokens: Tensor, positions: Tensor, columns: in
 
 
 @functools.cache
-def _compiled_step() -> Callable[[CachedDecoder, Tensor, Tensor, int], Tensor]:
+def _compile_step() -> Callable[[CachedDecoder, Tensor, Tensor, int], Tensor]:
     """One compiled function for all decoders, so that batches of equal shapes share its code."""
     return torch.compile(_step, dynamic=False)
 

@@ -46,7 +46,7 @@ def derived(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *si
             _originals[result] = make(*known, *sizes)
         return result
 
-    return remembered(tensors, (make, sizes), made)
+    return remember_per_batch(tensors, (make, sizes), made)
 
 
 Made = TypeVar("Made")
@@ -57,7 +57,7 @@ _MOST = 256  # results per batch, or altogether for batches without tensors
 
 
 @torch.compiler.disable
-def remembered(tensors: tuple[Tensor | None, ...], key: Hashable, make: Callable[[], Made]) -> Made:
+def remember_per_batch(tensors: tuple[Tensor | None, ...], key: Hashable, make: Callable[[], Made]) -> Made:
     """Return ``make()``, computed once for these tensor objects and this key."""
     given = tuple(x for x in tensors if x is not None)
     first, *others = given or (_NO_TENSOR,)
@@ -123,11 +123,11 @@ def make_context(
         padding_mask,
         segments,
         documents,
-        None if global_positions is None else _gathered(global_positions, padding_mask),
+        None if global_positions is None else _gather_globals(global_positions, padding_mask),
     )
 
 
-def _gathered(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
+def _gather_globals(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
     parts = [chosen] if padding_mask is None else [chosen, padding_mask]
     known = [on_host(x) for x in parts]
     if len({x.device for x in known}) > 1:

@@ -109,7 +109,7 @@ def counted_positions(labels: Tensor, r3f: R3FConfig) -> Tensor:
     return targets if r3f.per == "token" else targets.any(1, keepdim=True).expand_as(targets)
 
 
-def summed_cross_entropy(
+def sum_cross_entropy(
     hidden: Tensor,
     labels: Tensor,
     weight: Tensor,

@@ -13,7 +13,7 @@ from objectives.api.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context, on_host, sent
 from trainer.model.encoder import Encoder
-from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
+from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses, sum_cross_entropy
 from trainer.model.seq2seq import Seq2Seq
 
 
@@ -57,7 +57,7 @@ class MaskedLM(nn.Module):
         targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
         encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
         hidden, labels = self.head(encoded.flatten(0, 1)[targets]), labels.flatten()[targets]
-        return summed_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)
+        return sum_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)
 
     def encode(
         self,

@@ -15,7 +15,7 @@ from trainer.model.loss import (
     LossConfig,
     Losses,
     counted_positions,
-    summed_cross_entropy,
+    sum_cross_entropy,
     with_noise,
 )
 
@@ -62,12 +62,12 @@ class Seq2Seq(nn.Module):
         vectors, noised = self.tokens(source_ids), None
 
         def last_states(vectors: Tensor) -> Tensor:
-            return self._scaled(self.decode(decoder_ids, self._encoded(vectors, context)).flatten(0, 1))
+            return self._scale(self.decode(decoder_ids, self._encode(vectors, context)).flatten(0, 1))
 
         hidden = last_states(vectors)
         if loss.r3f is not None and self.training:
             noised = last_states(with_noise(vectors, loss.r3f)), counted_positions(labels, loss.r3f).flatten()
-        return summed_cross_entropy(hidden, labels.flatten(), self.output_weight, loss=loss, noised=noised)
+        return sum_cross_entropy(hidden, labels.flatten(), self.output_weight, loss=loss, noised=noised)
 
     def encode(
         self,
@@ -81,9 +81,9 @@ class Seq2Seq(nn.Module):
 
     def encode_in(self, source_ids: Tensor, context: Context) -> EncoderOutput:
         """Encode with an existing context."""
-        return self._encoded(self.tokens(source_ids), context)
+        return self._encode(self.tokens(source_ids), context)
 
-    def _encoded(self, vectors: Tensor, context: Context) -> EncoderOutput:
+    def _encode(self, vectors: Tensor, context: Context) -> EncoderOutput:
         """Encode ``(B, S, d)`` token vectors."""
         states, extra = self.encoder(vectors, context)
         if not self.attends_extra:
@@ -99,14 +99,14 @@ class Seq2Seq(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states ``(B, T, d)`` to logits ``(B, T, V)``."""
-        return F.linear(self._scaled(hidden), self.output_weight)
+        return F.linear(self._scale(hidden), self.output_weight)
 
     @property
     def output_weight(self) -> Tensor:
         """Weight of the output layer, ``(V, d)``."""
         return self.tokens.weight if self.output is None else self.output.weight
 
-    def _scaled(self, hidden: Tensor) -> Tensor:
+    def _scale(self, hidden: Tensor) -> Tensor:
         return hidden * self.output_scale if self.output_scale != 1.0 else hidden
 
 

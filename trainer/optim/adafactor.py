@@ -60,10 +60,10 @@ def _update(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[
     if parameter.dim() < 2:
         variance = _local(state["variance"]).lerp_(squares, newest)
         update = gradients * variance.rsqrt()
-        (scale,) = _summed(parameter, [_sums(weights.square(), rows)])
+        (scale,) = _sum(parameter, [_sums(weights.square(), rows)])
     else:
         row_means = _local(state["rows"]).lerp_(squares.mean(-1, keepdim=True), newest)
-        scale, total, columns = _summed(
+        scale, total, columns = _sum(
             parameter,
             [_sums(weights.square(), rows), _sums(row_means, rows), torch.stack([squares[own].sum(0) for own in rows])],
         )
@@ -73,7 +73,7 @@ def _update(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[
         for projection, own in enumerate(rows):
             relative = row_means[own] / (total[projection] / height)
             update[own] = gradients[own] * relative.rsqrt() * state["columns"][projection].rsqrt()
-    (length,) = _summed(parameter, [_sums(update.square(), rows)])
+    (length,) = _sum(parameter, [_sums(update.square(), rows)])
     clipped = ((length / size).sqrt() / group["clip"]).clamp(min=1.0)
     steps = (scale / size).sqrt().clamp(min=group["scale"]) * min(group["lr"], step**-0.5) / clipped
     weights.mul_(1 - group["lr"] * group["weight_decay"])
@@ -116,7 +116,7 @@ def _sums(values: Tensor, rows: list[slice]) -> Tensor:
     return torch.stack([values[own].sum() for own in rows])
 
 
-def _summed(parameter: Tensor, parts: list[Tensor]) -> list[Tensor]:
+def _sum(parameter: Tensor, parts: list[Tensor]) -> list[Tensor]:
     """Sum ``parts`` over the ranks that share ``parameter``, in one all-reduce."""
     if not isinstance(parameter, DTensor):
         return parts

@@ -19,11 +19,11 @@ from trainer.choices import Precision
 def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device, precision: Precision) -> float | None:
     """Return the peak of one device in 10^12 operations per second; None if not configured."""
     if setting == "measure":
-        return measured_tflops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+        return measure_tflops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
     return setting
 
 
-def measured_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
+def measure_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
     """Measure 10^12 operations per second in products of large square matrices of ``dtype``, median of ``rounds``.
 
     The matrices have 8,192 rows on a CUDA device, else 1,024. The measurement takes less than a second.

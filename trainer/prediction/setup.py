@@ -17,7 +17,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.special_tokens import END, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, PairFacts
 from trainer.data.config import TaskConfig, naming_source
-from trainer.data.paired import equipped_task
+from trainer.data.paired import equip_task
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import check_first_tokens
 from trainer.prediction.opened import OpenedModel
@@ -31,7 +31,7 @@ def make_predictor(
 ) -> Predictor:
     """Check model, pairs, task and options against each other, and make the predictor."""
     opened.check_pairs(pairs.manifest, pairs.folder)
-    loaded = equipped_task(task, pairs.folder)
+    loaded = equip_task(task, pairs.folder)
     special = opened.special_for(loaded.validate(PairFacts.of(pairs.manifest)), pairs.manifest)
     encoder, decoder = opened.model.config.encoder.positions.limit, opened.decoder_positions
     length = loaded.options.get("source_length")
@@ -121,7 +121,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
             check_first_tokens(config.search, special[END], special.vocab_size)
             predictor = Predictor(
-                task=equipped_task(named.task, pairs.folder),
+                task=equip_task(named.task, pairs.folder),
                 special=special,
                 vocab_size=special.vocab_size,
                 tokenizer=load_tokenizer_of(pairs.folder),
@@ -137,7 +137,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
     return Validation.of(parts, config.metrics)
 
 
-def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, options: Mapping[str, Any]) -> TaskConfig:
+def choose_task(opened: OpenedModel, name: str | None, preset: str | None, options: Mapping[str, Any]) -> TaskConfig:
     """Return the named task, or that of the run, with ``options`` in place of its own."""
     if stray := [key for key in options if key.startswith("generation.")]:
         key = stray[0].removeprefix("generation.")
@@ -154,7 +154,7 @@ def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, optio
     return replace(tasks[0], options={**tasks[0].options, **options})
 
 
-def chosen_config(opened: OpenedModel, options: Mapping[str, Any]) -> GenerationConfig:
+def choose_config(opened: OpenedModel, options: Mapping[str, Any]) -> GenerationConfig:
     """Return the options of generation: those of the run's recipe, overridden by ``options``.
 
     If neither sets ``max_tokens``, it is the length of targets in training, at most 256.

@@ -92,18 +92,18 @@ class Validation:
         chunks = [
             (part, rows) for part in self.parts for rows in np.split(part.rows, range(_CHUNK, len(part.rows), _CHUNK))
         ]
-        own = [self._scored(model, *chunk) for chunk in chunks[world.rank :: world.size]]
+        own = [self._score(model, *chunk) for chunk in chunks[world.rank :: world.size]]
         gathered = world.gather(own)
         scored = [gathered[number % world.size][number // world.size] for number in range(len(chunks))]
-        record = self._aggregated(scored)
+        record = self._aggregate(scored)
         length = np.mean(np.concatenate([one["lengths"] for one in scored]))
         if len(self.parts) > 1:
             for part in self.parts:
                 theirs = [one for one, (owner, _) in zip(scored, chunks, strict=True) if owner is part]
-                record |= {f"{key}/{part.name}": value for key, value in self._aggregated(theirs).items()}
+                record |= {f"{key}/{part.name}": value for key, value in self._aggregate(theirs).items()}
         return {**record, LENGTH: float(length)}
 
-    def _scored(self, model: Seq2Seq, part: HeldOutPairs, rows: np.ndarray) -> dict[str, Any]:
+    def _score(self, model: Seq2Seq, part: HeldOutPairs, rows: np.ndarray) -> dict[str, Any]:
         """Generate a chunk of texts and return their scores and lengths as JSON values."""
         found = part.predictor(model, part.pairs.take(rows))
         table = part.pairs.table(rows)
@@ -118,7 +118,7 @@ class Validation:
             "lengths": [len(tokens) for tokens in found.tokens],
         }
 
-    def _aggregated(self, scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    def _aggregate(self, scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         keys = scored[0]["scores"]
         scores = {key: np.concatenate([one["scores"][key] for one in scored]).astype(np.float64) for key in keys}
         return self.metric.aggregate(scores)

@@ -55,7 +55,7 @@ class Display:
     def update(self, record: Mapping[str, Any]) -> None:
         """Show the ``record`` of a step."""
         self._seconds.append(record["seconds"])
-        step, parts, left = record["step"], self._described(record), self._left(record["step"])
+        step, parts, left = record["step"], self._describe(record), self._left(record["step"])
         if self.draws:
             columns = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
             self.bar.update(self.task, completed=step, description=_fitting([parts[0], left, *parts[1:]], columns))
@@ -72,7 +72,7 @@ class Display:
         return f"{timedelta(seconds=math.ceil(left))} left" if left else ""
 
     @staticmethod
-    def _described(record: Mapping[str, Any]) -> list[str]:
+    def _describe(record: Mapping[str, Any]) -> list[str]:
         mfu, waited = record.get("mfu"), record.get("data_wait_share", 0.0)
         padding = record.get("source_padding_share", 0.0)
         return [

@@ -70,7 +70,7 @@ def evaluate(
     model.eval()
     try:
         with torch.no_grad():
-            own = [number for one in held_out for number in _summed(loss, one.batches(world))]
+            own = [number for one in held_out for number in _sum_ranks(loss, one.batches(world))]
     finally:
         model.train(training)
     totals = world.sum(*own)
@@ -102,7 +102,7 @@ def describe(record: Mapping[str, Any], metric: str | None = None) -> str:
     return "  ".join(said)
 
 
-def _summed(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[float, int]:
+def _sum_ranks(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[float, int]:
     """Sum loss and target tokens of ``batches``; waits for the device once."""
     total, tokens = torch.zeros((), dtype=torch.float64), 0
     for batch in batches:

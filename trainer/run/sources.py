@@ -18,7 +18,7 @@ from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
-from trainer.data.paired import FewExamples, PairedSource, equipped_task
+from trainer.data.paired import FewExamples, PairedSource, equip_task
 
 _SAMPLE = 4  # rows of each source that are rendered when it is opened
 
@@ -56,7 +56,7 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
 
 def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
     if config.pairs:
-        return _paired(config, data, verify, section, cache)
+        return _open_pairs(config, data, verify, section, cache)
     if config.examples is not None:
         raise FarspanError(f"examples is {config.examples}, which draws pairs, but pairs is not set; leave it out")
     if not config.corpus:
@@ -81,7 +81,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     corpus.check_files()
     if config.masks is None:
         assert config.objective is not None
-        objective = _equipped(config.objective, corpus)
+        objective = _equip_objective(config.objective, corpus)
         return MaskedCorpus.drawn(
             corpus,
             objective,
@@ -103,7 +103,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
 
 
-def _paired(
+def _open_pairs(
     config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None
 ) -> PairedSource:
     """Open the pairs of one split with their task, and check their lengths without rendering."""
@@ -120,13 +120,13 @@ def _paired(
     pairs.check_files()
     pairs.documents.check_files()
     few = None if config.examples is None else FewExamples(config.examples, config.examples_seed)
-    source = PairedSource.of(pairs, config.split, equipped_task(config.task, pairs.folder), config.task.seed, few)
+    source = PairedSource.of(pairs, config.split, equip_task(config.task, pairs.folder), config.task.seed, few)
     for _ in check_lengths(source, data, section):
         pass  # warnings are given when a run starts
     return source
 
 
-def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
+def _equip_objective(config: ObjectiveConfig, corpus: Corpus) -> Objective:
     """Load the objective with the tools that it needs to mask ``corpus``."""
     objective = load_objective(config.name, config.preset, config.options)
     if hasattr(objective, "with_tools"):

@@ -122,13 +122,13 @@ class Trainer:
             return None
         totals = Counts(*map(int, counts))
         losses = self.gradients(stage, micro_batches, totals.target_tokens)
-        loss = self._summed([each.plain for each in losses])
+        loss = self._sum_ranks([each.plain for each in losses])
         divergences = [each.divergence for each in losses if each.divergence is not None]
-        norm = self._clipped()
+        norm = self._clip()
         rate = self._change_weights(stage, torch.isfinite(norm) & torch.isfinite(loss))
         self.step += 1
         seen = [(_samples(batch), own.plain) for batch, own in zip(micro_batches, losses, strict=True)]
-        timing.end(loss, norm, *([self._summed(divergences)] if divergences else []))
+        timing.end(loss, norm, *([self._sum_ranks(divergences)] if divergences else []))
         return Update(self.step, timing, waited, rate, totals, self.unit.metrics(micro_batches), seen)
 
     def enter(self, stage: Stage) -> None:
@@ -160,13 +160,13 @@ class Trainer:
                 minimised = loss.minimised * (self.world.size / max(targets, 1))
                 divergence = loss.divergence
                 if r3f is not None and divergence is not None:
-                    scale = self.world.size * r3f.weight / _counted(r3f, stage, targets)
+                    scale = self.world.size * r3f.weight / _count(r3f, stage, targets)
                     minimised, divergence = minimised + divergence * scale, divergence.detach()
                 minimised.backward()
             losses.append(Losses(loss.minimised.detach(), loss.plain, divergence))
         return losses
 
-    def _summed(self, values: list[Tensor]) -> Tensor:
+    def _sum_ranks(self, values: list[Tensor]) -> Tensor:
         """Sum over micro-batches and ranks, ``()`` float64."""
         return self.world.sum_on_device(torch.stack(values).double().sum())
 
@@ -191,7 +191,7 @@ class Trainer:
             **update.metrics,
         }
         if (r3f := self.recipe.loss.r3f) and finite:
-            counted = _counted(r3f, self.unit.stage_at(update.step - 1), update.counts.target_tokens)
+            counted = _count(r3f, self.unit.stage_at(update.step - 1), update.counts.target_tokens)
             record["r3f_divergence"] = divergence[0] / counted
         return record if finite else {**record, "skipped": self._suspects(update)}
 
@@ -239,7 +239,7 @@ class Trainer:
         """True if each rank holds only a part of the weights."""
         return self.world.size > 1 and self.recipe.parallel.mode != "ddp"
 
-    def _clipped(self) -> Tensor:
+    def _clip(self) -> Tensor:
         """Clip the gradients to the recipe's norm and return their norm before clipping."""
         for parameter in self.model.parameters():
             if parameter.grad is None:  # unused on this rank, but perhaps not on others
@@ -280,7 +280,7 @@ class Trainer:
         return list({sample["number"]: sample for samples in bad for sample in samples}.values())
 
 
-def _counted(r3f: R3FConfig, stage: Stage, targets: int) -> int:
+def _count(r3f: R3FConfig, stage: Stage, targets: int) -> int:
     """Number of sentences or target tokens of an update, by which the divergence of R3F is divided."""
     return max(targets, 1) if r3f.per == "token" else stage.batch_size
 

@@ -157,7 +157,7 @@ def _train(
         restored = _restore(trainer, unit, directory, checkpoints, display)
         if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
-        ahead = _prefetched(stack, loader, recipe, unit.steps, world, source)
+        ahead = _prefetch(stack, loader, recipe, unit.steps, world, source)
         batches = unit.batches(loader, ahead, trainer.model, world)
         if world.first:
             keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
@@ -170,9 +170,9 @@ def _train(
         checkpoints.finish()
         early = stopped_early(recipe, checkpoints.selection)
         if stopped:
-            display.say(_stopped(trainer.step, stop.received))
+            display.say(_describe_stop(trainer.step, stop.received))
         if early and restored != trainer.step:
-            display.say(_ended_early(trainer.step, checkpoints.selection))
+            display.say(_describe_early_end(trainer.step, checkpoints.selection))
         finished = trainer.step == unit.steps or early
         if finished and world.first:
             keep_summary(directory, recipe, trainer.model, trainer.model.tokens.num_embeddings, world)
@@ -187,17 +187,17 @@ def _restore(
         restored = checkpoints.restore(trainer.model, trainer.optimizer)
     if restored is not None:
         trainer.step = restored
-        display.say(_resumed(unit, restored, directory, checkpoints.selection))
+        display.say(_describe_resume(unit, restored, directory, checkpoints.selection))
     return restored
 
 
-def _prefetched(
+def _prefetch(
     stack: ExitStack, loader: Loader, recipe: Recipe, steps: int, world: World, source: Source | None
 ) -> Batches:
     """Batches of this rank, made ahead until ``stack`` is closed; other processes open the recipe's own data only."""
     if loader.ahead:
         stack.enter_context(closing(loader.ahead))
-    reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
+    reopen = None if source is not None else partial(_reopen, recipe, world.rank, world.size)
     pinned = world.device.type == "cuda"
     return stack.enter_context(prefetched(loader, recipe.loading, steps, reopen=reopen, pinned=pinned))
 
@@ -214,10 +214,10 @@ def _open_data(
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
         check_shards([*trained, *evaluated], world, console)
-    return on_every_rank(world, lambda: _opened_data(recipe, source, held_out, console))
+    return on_every_rank(world, lambda: _open_here(recipe, source, held_out, console))
 
 
-def _opened_data(
+def _open_here(
     recipe: Recipe, source: Source | None, held_out: Source | None, console: Console
 ) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
     unit = open_unit(recipe, source)
@@ -229,7 +229,7 @@ def _opened_data(
     return unit, measured, validation
 
 
-def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
+def _describe_resume(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
     """Message about a continued run with ``step`` finished updates."""
     if stopped_early(unit.recipe, selection):
         return (
@@ -241,13 +241,13 @@ def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) 
     return f"continuing after step {step}"
 
 
-def _stopped(step: int, signal: str | None) -> str:
+def _describe_stop(step: int, signal: str | None) -> str:
     """Message about a run stopped by ``signal``; None for a signal to another process."""
     signal = signal or "a signal to another process"
     return f"stopped by {signal} after step {step}; the same command continues from there"
 
 
-def _ended_early(step: int, selection: Selection) -> str:
+def _describe_early_end(step: int, selection: Selection) -> str:
     """Message about a run that ended before its last step."""
     best = "" if selection.step is None else f" than {selection.value:.4f}, of step {selection.step}"
     return (
@@ -256,6 +256,6 @@ def _ended_early(step: int, selection: Selection) -> str:
     )
 
 
-def _reopened(recipe: Recipe, rank: int, world_size: int) -> Loader:
+def _reopen(recipe: Recipe, rank: int, world_size: int) -> Loader:
     """Open the loader of a rank again, in another process."""
     return open_unit(recipe).loader(rank, world_size)

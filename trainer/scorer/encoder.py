@@ -39,7 +39,7 @@ class Framing:
     mask: int | None
 
 
-def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
+def describe_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
     """Build the model that the configuration describes, without weights."""
     from transformers import AutoConfig  # slow to import
 

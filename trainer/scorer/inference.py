@@ -13,7 +13,7 @@ BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
 """Tokens per batch, padding included, by type of device; on a processor, larger batches are not faster."""
 
 
-def own_device(kind: str) -> torch.device:
+def choose_device(kind: str) -> torch.device:
     """Return the CPU, or this process's CUDA device: by rank under torchrun, else spread over all devices."""
     if kind != "cuda":
         return torch.device(kind)
@@ -38,7 +38,7 @@ def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 
 @contextmanager
-def pinned_threads(number: int | None) -> Iterator[None]:
+def pin_threads(number: int | None) -> Iterator[None]:
     """Context that runs torch on ``number`` threads; None for the default number.
 
     The number of threads affects the order of additions in a matrix product.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.scorer.encoder import EncoderFiles, described_model, load_weights, position_count
+from trainer.scorer.encoder import EncoderFiles, describe_model, load_weights, position_count
 
 _CURE = "give one that was saved as a masked language model (RobertaForMaskedLM, BertForMaskedLM, ...)"
 
@@ -65,11 +65,11 @@ def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
         return PretrainedMaskedLM(load_weights(files, AutoModelForMaskedLM).float())
 
 
-def described_positions(files: EncoderFiles) -> int:
+def describe_positions(files: EncoderFiles) -> int:
     """Return the maximum input length of the masked language model, without loading its weights."""
     from transformers import AutoModelForMaskedLM  # slow to import
 
-    model = described_model(files, AutoModelForMaskedLM, "masked language model", _CURE)
+    model = describe_model(files, AutoModelForMaskedLM, "masked language model", _CURE)
     backbone = model.base_model_prefix + "."
     head = {name for name in model.state_dict() if not name.startswith(backbone)}
     stored = _stored_names(files.folder)

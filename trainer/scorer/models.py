@@ -21,7 +21,7 @@ from trainer.checkpoint.trained_model import TrainedModel, find_trained
 from trainer.conversion.model_folder import is_model_folder
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer.encoder import find_encoder, load_framing
-from trainer.scorer.masked_lm import described_positions, load_masked_lm
+from trainer.scorer.masked_lm import describe_positions, load_masked_lm
 
 _UNLIMITED = 2**31 - 1
 
@@ -54,10 +54,10 @@ def find_model(path: str) -> FoundModel:
             f"scorer {path}: a model folder of `farspan convert` does not record the tokens around texts in training; "
             "give its source, a folder of Hugging Face or a run, or train from it"
         )
-    return _found_run(path) if checkpoints_in(Path(path)) else _found_pretrained(path)
+    return _find_run(path) if checkpoints_in(Path(path)) else _find_pretrained(path)
 
 
-def _found_run(path: str) -> FoundModel:
+def _find_run(path: str) -> FoundModel:
     trained = find_trained(Path(path))
     if trained.config.decoder is not None:
         if trained.generator is None:
@@ -91,14 +91,14 @@ def _load_trained(trained: TrainedModel) -> MaskedLM:
     return model
 
 
-def _found_pretrained(path: str) -> FoundModel:
+def _find_pretrained(path: str) -> FoundModel:
     if path.startswith((".", "/", "~")) and not os.path.isdir(path):
         raise FarspanError(
             f"scorer {path}: no such folder; give a run of `farspan train` with an encoder-only model, or a masked "
             "language model of Hugging Face"
         )
     files = find_encoder(path)
-    positions, framing = described_positions(files), load_framing(files)
+    positions, framing = describe_positions(files), load_framing(files)
     if framing.mask is None:
         raise FarspanError(f"scorer {path}: its tokenizer has no mask token; give a masked language model")
     if max(len(framing.before), len(framing.after)) > 1:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, PAD
-from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
+from trainer.scorer.inference import BATCH_TOKENS, batches, choose_device, pin_threads
 from trainer.scorer.models import FoundModel, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -80,13 +80,13 @@ class MaskedLMScorer:
     def model(self) -> TokenModel:
         """Model on its device."""
         model = self._found.load().eval().requires_grad_(False)
-        return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
+        return model.to(choose_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Compute the losses as in ``objectives.api.protocol.Scorer``; each window has its own begin and end tokens."""
         found = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
-        with pinned_threads(self._threads), torch.inference_mode():
+        with pin_threads(self._threads), torch.inference_mode():
             for chosen in batches(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
                 rows, starts, sizes = (column[chosen] for column in windows)
                 places = np.arange(sizes.max())

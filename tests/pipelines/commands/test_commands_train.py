@@ -9,7 +9,7 @@ import pytest
 
 from tests.artefacts import make_corpus
 from trainer.parallel.distributed import World
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 from trainer.run.step import Trainer
 
 
@@ -99,7 +99,7 @@ def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path
 def test_recipes_are_listed_and_printed(run):
     _, out, _ = run("recipes")
     assert "bart_ls_base             BART-LS, base (Xiong et al. 2022, arXiv:2209.10052)\n" in out
-    assert len(out.splitlines()) == len(packaged_recipes())
+    assert len(out.splitlines()) == len(list_recipes())
     _, out, _ = run("recipes", "led_large")
     assert out.startswith("# LED, large")
     assert out.endswith("# led_large.toml extends led_base.toml: farspan recipes led_base\n")

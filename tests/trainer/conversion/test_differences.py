@@ -12,12 +12,12 @@ from trainer.conversion.adapt import TRAINING, differences, flat, given
 from trainer.model.config import ModelConfig
 from trainer.model.positions import Learned
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 
 CONFIG = tiny_config()
 
 
-@pytest.mark.parametrize("name", packaged_recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_a_configuration_is_read_back_from_the_form_of_a_recipe(name):
     config = load_recipe(name).model
     assert parse(ModelConfig, given(config), "test", "model") == config

@@ -11,7 +11,7 @@ import torch
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe
-from trainer.recipe_files import packaged_recipes
+from trainer.recipe_files import list_recipes
 
 VOCAB, ROWS, LENGTH = 8192, 2, 256
 HALF_A_NAT = 0.5
@@ -36,7 +36,7 @@ def reduced(config: ModelConfig) -> ModelConfig:
 def configurations() -> dict[str, ModelConfig]:
     """The models of all pretraining recipes and of their generators by the recipe's name, one of each kind."""
     kinds: dict[ModelConfig, str] = {}
-    for name in sorted(packaged_recipes(), key=lambda name: (len(name), name)):
+    for name in sorted(list_recipes(), key=lambda name: (len(name), name)):
         recipe = load_recipe(name)
         if recipe.data.task is not None:  # its model is that of pretraining
             continue

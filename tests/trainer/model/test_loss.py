@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from trainer.model.loss import LossConfig, summed_cross_entropy
+from trainer.model.loss import LossConfig, sum_cross_entropy
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 10, 99])
@@ -23,9 +23,7 @@ def test_any_chunks_give_the_plain_loss_and_gradients(chunk, with_bias, smoothin
     def expected(share):
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum", label_smoothing=share)
 
-    chunked = summed_cross_entropy(
-        hidden, labels, weight, bias, loss=LossConfig(label_smoothing=smoothing), chunk=chunk
-    )
+    chunked = sum_cross_entropy(hidden, labels, weight, bias, loss=LossConfig(label_smoothing=smoothing), chunk=chunk)
     torch.testing.assert_close(chunked.minimised, expected(smoothing))
     torch.testing.assert_close(chunked.plain, expected(0.0).detach())
     assert not chunked.plain.requires_grad
@@ -38,7 +36,7 @@ def test_nothing_asked_is_zero_with_zero_gradients(smoothing):
     for rows in (0, 3):
         hidden, weight = torch.randn(rows, 6, requires_grad=True), torch.randn(7, 6, requires_grad=True)
         labels = torch.full((rows,), IGNORED)
-        losses = summed_cross_entropy(hidden, labels, weight, loss=LossConfig(label_smoothing=smoothing, z_loss=0.1))
+        losses = sum_cross_entropy(hidden, labels, weight, loss=LossConfig(label_smoothing=smoothing, z_loss=0.1))
         assert losses.minimised == losses.plain == 0
         (gradient,) = torch.autograd.grad(losses.minimised, [weight])
         assert not gradient.any()
@@ -48,9 +46,9 @@ def test_the_sum_is_float32_under_bfloat16():
     hidden, weight = torch.randn(3000, 8), torch.randn(50, 8)
     labels = torch.randint(0, 50, (3000,))
     with torch.autocast("cpu", torch.bfloat16):
-        low = summed_cross_entropy(hidden, labels, weight).minimised
+        low = sum_cross_entropy(hidden, labels, weight).minimised
     assert low.dtype == torch.float32
-    torch.testing.assert_close(low, summed_cross_entropy(hidden, labels, weight).minimised, rtol=2e-3, atol=0)
+    torch.testing.assert_close(low, sum_cross_entropy(hidden, labels, weight).minimised, rtol=2e-3, atol=0)
 
 
 def test_the_sum_keeps_float64():
@@ -58,7 +56,7 @@ def test_the_sum_keeps_float64():
     labels = torch.randint(0, 50, (30,))
     expected = F.cross_entropy(hidden @ weight.T, labels, reduction="sum")
     torch.testing.assert_close(
-        summed_cross_entropy(hidden, labels, weight, chunk=7).minimised, expected, rtol=1e-12, atol=0
+        sum_cross_entropy(hidden, labels, weight, chunk=7).minimised, expected, rtol=1e-12, atol=0
     )
 
 
@@ -78,7 +76,7 @@ def test_z_loss_is_the_squared_log_of_the_partition_function(chunk, smoothing):
     plain = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
     expected = plain + 0.05 * logits.exp().sum(-1).log()[labels != IGNORED].square().sum()
     loss = LossConfig(label_smoothing=smoothing, z_loss=0.05)
-    found = summed_cross_entropy(hidden, labels, weight, loss=loss, chunk=chunk)
+    found = sum_cross_entropy(hidden, labels, weight, loss=loss, chunk=chunk)
     torch.testing.assert_close(found.minimised, expected)
     torch.testing.assert_close(found.plain, F.cross_entropy(logits, labels, reduction="sum").detach())
     for one, other in zip(
@@ -103,8 +101,8 @@ def test_smoothing_in_the_form_of_fairseq(share):
     each = share / (7 - 1)
     expected = (1 - share - each) * nll + each * -log_probabilities.sum()
     loss = LossConfig(label_smoothing=share, label_smoothing_form="fairseq")
-    found = summed_cross_entropy(hidden, labels, weight, loss=loss)
+    found = sum_cross_entropy(hidden, labels, weight, loss=loss)
     torch.testing.assert_close(found.minimised, expected, rtol=1e-12, atol=0)
     torch.testing.assert_close(found.plain, nll, rtol=1e-12, atol=0)
-    szegedy = summed_cross_entropy(hidden, labels, weight, loss=LossConfig(label_smoothing=share)).minimised
+    szegedy = sum_cross_entropy(hidden, labels, weight, loss=LossConfig(label_smoothing=share)).minimised
     assert abs(szegedy - expected) > 0.01

@@ -16,7 +16,7 @@ from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.context import make_context
 from trainer.model.decoder import EncoderOutput
-from trainer.model.loss import LossConfig, R3FConfig, summed_cross_entropy, with_noise
+from trainer.model.loss import LossConfig, R3FConfig, sum_cross_entropy, with_noise
 from trainer.parallel.distributed import World
 from trainer.recipe import load_recipe
 from trainer.run.step import Trainer
@@ -100,7 +100,7 @@ def test_loss_and_gradients_are_those_of_a_direct_restatement(per, noise, smooth
 def test_any_chunks_give_the_same_divergence_and_gradients(chunk):
     hidden, noised = torch.randn(10, 6, requires_grad=True), torch.randn(10, 6, requires_grad=True)
     weight, labels, counted = torch.randn(7, 6, requires_grad=True), torch.randint(0, 7, (10,)), torch.arange(10) < 8
-    losses = summed_cross_entropy(hidden, labels, weight, noised=(noised, counted), chunk=chunk)
+    losses = sum_cross_entropy(hidden, labels, weight, noised=(noised, counted), chunk=chunk)
     p, q = ((x @ weight.T).log_softmax(-1)[counted] for x in (hidden, noised))
     expected = F.kl_div(q, p, log_target=True, reduction="sum") + F.kl_div(p, q, log_target=True, reduction="sum")
     torch.testing.assert_close(losses.divergence, expected)

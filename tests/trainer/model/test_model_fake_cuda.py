@@ -21,7 +21,7 @@ from trainer.model.kernels import chunks, flex
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
-from trainer.model.loss import summed_cross_entropy
+from trainer.model.loss import sum_cross_entropy
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -97,7 +97,7 @@ def contexts(pattern, device: str, documents: bool):
 def loss_of(model, context: Context, device: str):
     ids, labels = (torch.zeros(BATCH, size, dtype=torch.int64, device=device) for size in (SOURCE, TARGET))
     hidden = model.decode(labels, model.encode_in(ids, context)).flatten(0, 1)
-    return summed_cross_entropy(hidden, labels.flatten(), model.output_weight).minimised
+    return sum_cross_entropy(hidden, labels.flatten(), model.output_weight).minimised
 
 
 @built_with_cuda

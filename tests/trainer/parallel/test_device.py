@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from trainer.parallel import device
-from trainer.parallel.device import measured_tflops, memory_capacity, memory_in_use, peak_tflops
+from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
 
 CPU = torch.device("cpu")
 
@@ -20,12 +20,12 @@ def test_a_peak_is_given_measured_or_unknown():
 def test_a_product_of_n_rows_is_two_times_n_cubed_operations(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
-    assert measured_tflops(CPU, torch.float32) == 2 * 1024**3 / 1e12  # in one second
+    assert measure_tflops(CPU, torch.float32) == 2 * 1024**3 / 1e12  # in one second
 
 
 def test_measuring_draws_none_of_the_runs_numbers():
     before = torch.get_rng_state()
-    measured_tflops(CPU, torch.float32, rounds=1)
+    measure_tflops(CPU, torch.float32, rounds=1)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -107,7 +107,7 @@ def test_pairs_in_a_store_are_generated_for_from_a_local_copy(pairs, bucket, sto
 
 def dying(recipe):
     torch.set_num_threads(1)
-    measure = Validation._scored
+    measure = Validation._set_scorer
 
     def scored(self, model, part, rows):
         steps.append(1)
@@ -116,7 +116,7 @@ def dying(recipe):
         return measure(self, model, part, rows)
 
     steps: list[int] = []
-    Validation._scored = scored
+    Validation._set_scorer = scored
     train_quietly(recipe)
 
 

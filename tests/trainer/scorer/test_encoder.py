@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 
 from corpora.errors import FarspanError
 from tests.tiny_encoder import make_encoder
-from trainer.scorer.encoder import described_model, find_encoder, load_framing, load_weights, position_count
+from trainer.scorer.encoder import describe_model, find_encoder, load_framing, load_weights, position_count
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def test_a_model_is_described_without_weights(tiny, tmp_path):
     bare = shutil.copytree(tiny, tmp_path / "bare")
     files = find_encoder(tiny)
     (bare / "model.safetensors").unlink()
-    model = described_model(replace(files, folder=str(bare)), AutoModel, "encoder", "give another")
+    model = describe_model(replace(files, folder=str(bare)), AutoModel, "encoder", "give another")
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     assert position_count(model) == position_count(load_weights(files, AutoModel)) == 64
     (bare / "config.json").write_text('{"model_type": "bert", "hidden_act": "wave"}')
     with pytest.raises(FarspanError, match=r"config.json describes no encoder \(.*wave.*\); give another"):
-        described_model(replace(files, folder=str(bare)), AutoModel, "encoder", "give another")
+        describe_model(replace(files, folder=str(bare)), AutoModel, "encoder", "give another")
 
 
 @pytest.mark.parametrize("pad", [0, 1, 3])

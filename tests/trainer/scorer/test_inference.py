@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.scorer.inference import batches, own_device, pinned_threads
+from trainer.scorer.inference import batches, choose_device, pin_threads
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
@@ -21,10 +21,10 @@ def test_batches_hold_every_row_once_within_the_budget(lengths, tokens):
 
 def test_threads_are_pinned_for_a_while():
     before = torch.get_num_threads()
-    with pinned_threads(1):
+    with pin_threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
-    with pinned_threads(None):
+    with pin_threads(None):
         assert torch.get_num_threads() == before
 
 
@@ -33,7 +33,7 @@ def test_a_rank_asks_its_own_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     monkeypatch.setattr("os.getpid", lambda: 21)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert own_device("cuda") == torch.device("cuda", 5)
+    assert choose_device("cuda") == torch.device("cuda", 5)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert own_device("cuda") == torch.device("cuda", 3)
-    assert own_device("cpu") == torch.device("cpu")
+    assert choose_device("cuda") == torch.device("cuda", 3)
+    assert choose_device("cpu") == torch.device("cpu")

@@ -11,7 +11,7 @@ from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import ARCHITECTURES, make_masked_lm
 from tests.trainer.masked_lm_runs import masked_rows, scorer_of
 from trainer.scorer.encoder import find_encoder
-from trainer.scorer.masked_lm import described_positions, load_masked_lm
+from trainer.scorer.masked_lm import describe_positions, load_masked_lm
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,13 @@ def test_backbone_and_head_together_are_the_model(tmp_path, architecture):
         states = ours.encode(ids.int(), mask)
         found = ours.logits(states[mask].flip(0)).flip(0)
     torch.testing.assert_close(found, expected[mask], atol=1e-4, rtol=1e-4)
-    assert described_positions(files) == 16
+    assert describe_positions(files) == 16
 
 
 def test_a_model_without_a_head_is_refused_by_the_names_of_its_weights(tmp_path):
     files = find_encoder(make_encoder(str(tmp_path)))
     with pytest.raises(FarspanError, match="its weights have no head that predicts tokens"):
-        described_positions(files)
+        describe_positions(files)
 
 
 def test_a_model_that_predicts_positions_together_is_refused(bert, monkeypatch):

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from trainer.model.context import Context, remembered
+from trainer.model.context import Context, remember_per_batch
 from trainer.model.kernels import flex, varlen
 from trainer.model.pattern import Pattern
 
@@ -80,14 +80,16 @@ def attend_across(
         return None
     batch, sizes = len(q), (q.shape[1], k.shape[1])
 
-    def made() -> varlen.Plan:
+    def make() -> varlen.Plan:
         sides = (varlen.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
         of_queries, of_keys = sides
         if of_queries.document.device != of_keys.document.device:  # one of them is made on the device
             of_queries, of_keys = (side._replace(document=side.document.to(q.device)) for side in (of_queries, of_keys))
         return varlen.across(of_queries, of_keys).on(q.device)
 
-    plan = remembered((queries.padding_mask, queries.segments, keys.padding_mask, keys.segments), (batch, *sizes), made)
+    plan = remember_per_batch(
+        (queries.padding_mask, queries.segments, keys.padding_mask, keys.segments), (batch, *sizes), make
+    )
     return varlen.attend(plan, q, k, v, scale)
 
 
@@ -116,8 +118,8 @@ def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | 
     batch, length = len(q), q.shape[1] - context.documents * pattern.extra_tokens
     key = (pattern, batch, length)
 
-    def made() -> varlen.Plan | None:
+    def make() -> varlen.Plan | None:
         plan = pattern.plan(varlen.rows_of(context, batch, length, q.device))
         return plan and plan.on(q.device)
 
-    return remembered((padding_mask, segments), key, made)
+    return remember_per_batch((padding_mask, segments), key, make)

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from trainer.model.context import Context, remembered
+from trainer.model.context import Context, remember_per_batch
 from trainer.model.kernels.saved_results import saved_result
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
@@ -61,7 +61,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     """
     length, sides = q.shape[1], k.shape[1] - q.shape[1]
     wide, wide_sides = rounded(length), _tiles(sides) * TILE if sides else 0
-    places, mask = remembered(
+    places, mask = remember_per_batch(
         (context.padding_mask, context.segments, context.globals and context.globals.chosen),
         (pattern, tuple(q.shape[:2]), sides, q.device),
         lambda: _made(pattern, context, len(q), (length, wide), (sides, wide_sides), q.device),
@@ -129,8 +129,8 @@ def block_mask(pattern: Pattern, places: Places, queries: int, keys: int, device
     if places.queries is not None and places.keys is not None:
         some, whole = _within_documents(some, whole, places.queries, places.keys, places.shown)
     return BlockMask.from_kv_blocks(
-        *_listed(some & ~whole),
-        *_listed(whole),
+        *_list_tiles(some & ~whole),
+        *_list_tiles(whole),
         BLOCK_SIZE=TILE,
         mask_mod=_mask(pattern, places, queries),
         seq_lengths=(queries, keys),
@@ -171,7 +171,7 @@ def _within_documents(
     return some | (itself & (q.amin(2) < 0)[:, :, None]), whole
 
 
-def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
+def _list_tiles(tiles: Tensor) -> tuple[Tensor, Tensor]:
     """``(B, Q, K)`` bool -> number of set tiles, ``(B, 1, Q)``, and their indices first, ``(B, 1, Q, K)``; int32."""
     order = tiles.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
     return tiles.sum(-1).int()[:, None], order.int()[:, None]

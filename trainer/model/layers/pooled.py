@@ -93,7 +93,7 @@ class PooledAttention(nn.Module):
         q = self.q(x).unflatten(-1, (self.heads, -1))
         pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
         owners = None if segments is None else derived(_owners, (padding_mask, segments), pooling)
-        k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        k, v = self._pool(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
         padding_mask = None if padding_mask is None else derived(_window_mask, (padding_mask,), pooling)
         dropout = self.dropout if self.training else 0.0
         windows = context._replace(padding_mask=padding_mask, segments=owners)
@@ -103,7 +103,7 @@ class PooledAttention(nn.Module):
             mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
 
-    def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
+    def _pool(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
         """Return keys and values, contiguous ``(B, P, 2 H D)``, since the fast kernel needs a last stride of 1."""
         if owners is not None and context.segments is not None:
             average, share = self._average_own(x, context.segments, context.padding_mask, owners)

@@ -157,12 +157,12 @@ class Window(Pattern):
             else:
                 mask = near & mask  # (B n, Q, K)
         if shown and mask is not None:  # with global positions there is always a mask
-            beside_segments = None if shown.segments is None else _repeated(shown.segments, groups)
-            beside = visible(_repeated(shown.padding_mask, groups), query_segments, beside_segments)
+            beside_segments = None if shown.segments is None else _repeat(shown.segments, groups)
+            beside = visible(_repeat(shown.padding_mask, groups), query_segments, beside_segments)
             assert beside is not None
             mask = torch.cat([mask.expand(-1, size, -1), beside.expand(-1, size, -1)], -1)  # (B n, Q, K + G)
-            k_seen = torch.cat([k_seen, _repeated(shown.k, groups)], 1)
-            v_seen = torch.cat([v_seen, _repeated(shown.v, groups)], 1)
+            k_seen = torch.cat([k_seen, _repeat(shown.k, groups)], 1)
+            v_seen = torch.cat([v_seen, _repeat(shown.v, groups)], 1)
         mixed = attend(queries(q), k_seen, v_seen, mask, bias, dropout=dropout, scale=scale)
         return mixed.unflatten(0, (-1, groups)).flatten(1, 2)
 
@@ -232,6 +232,6 @@ def _at(segments: Tensor | None, chosen: Globals) -> Tensor | None:
     return None if segments is None else segments.gather(1, chosen.at)
 
 
-def _repeated(x: Tensor, groups: int) -> Tensor:
+def _repeat(x: Tensor, groups: int) -> Tensor:
     """Repeat each row n times: ``(B, ...)`` to ``(B n, ...)``."""
     return x[:, None].expand(-1, groups, *x.shape[1:]).flatten(0, 1)

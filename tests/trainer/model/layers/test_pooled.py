@@ -126,7 +126,7 @@ def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
 
 def test_pooled_keys_are_contiguous_and_as_many_as_published():
     layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), Pooling(), 0.0)
-    pooled = layer._pooled(torch.randn(1, 16_384, WIDTH), Context(), None)
+    pooled = layer._pool(torch.randn(1, 16_384, WIDTH), Context(), None)
     assert pooled.shape == (1, 1366, 2 * WIDTH)
     assert pooled.is_contiguous()
     image = torch.ones(1, 2 * WIDTH, 16_384)
