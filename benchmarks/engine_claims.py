@@ -51,7 +51,7 @@ class Requests(Counter[str]):
         for name, kind in kinds.items():
             self._wrap(name, lambda given, answer, kind=kind: self.update([kind]))
         self._wrap("renew", lambda given, answer: self.update(["HEAD", "PUT"]))
-        for name in ("walk", "names", "times"):
+        for name in ("walk", "names"):
             self._wrap(name, lambda given, answer: self.update({"LIST": 1 + len(answer) // LISTED}))
         self._wrap("delete", lambda given, answer: self.update({"DELETE": -(-len(given) // LISTED)}))
 

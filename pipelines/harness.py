@@ -105,11 +105,7 @@ def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
 
 
 def refuse_packages(info: Any) -> None:
-    """Refuse a pipeline whose packages should be installed here.
-
-    Raises:
-        FarspanError: naming them.
-    """
+    """Refuse a pipeline whose packages should be installed here."""
     from apache_beam.portability.api import beam_runner_api_pb2
 
     names = []

@@ -153,11 +153,6 @@ def renew(path: str, data: bytes) -> bool:
     return _system(path).renew(path, data)
 
 
-def times(folder: str) -> dict[str, float]:
-    """Return name -> modification time, in seconds of the store's clock, of the files directly in a folder."""
-    return _system(folder).times(folder)
-
-
 def sweep(folder: str) -> None:
     """Delete the temporary files of killed writers."""
     delete([path for path in walk(folder) if is_temporary(path)])

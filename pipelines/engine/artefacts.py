@@ -31,11 +31,7 @@ def tokenizer_folder(artefact: str) -> str:
 
 
 def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
-    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it matches the ``manifest``.
-
-    Raises:
-        FarspanError: a file of it is missing, differs, or is superfluous.
-    """
+    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it matches the ``manifest``."""
     folder = tokenizer_folder(parent)
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
     found = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
@@ -65,11 +61,7 @@ def artefact_tokenizer(artefact: str) -> Tokenizer:
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """Make the ``parent`` entry of a manifest: the sha256 of the parent's manifest.
-
-    Raises:
-        FarspanError: parent and output are one folder.
-    """
+    """Make the ``parent`` entry of a manifest: the sha256 of the parent's manifest."""
     if parent == output:
         raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
     return {"manifest_sha256": manifest_sha256(parent)}
@@ -99,11 +91,7 @@ def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
 
 
 def some_tokens(folder: str, documents: Manifest, split: str) -> int:
-    """Return ``tokens_of_split`` of the documents in ``folder``.
-
-    Raises:
-        FarspanError: there are none.
-    """
+    """Return ``tokens_of_split`` of the documents in ``folder``."""
     if not documents.totals["documents"]:
         raise FarspanError(f"{folder}: holds no document; make the documents from other input")
     tokens = tokens_of_split(documents.totals, split)

@@ -20,11 +20,7 @@ from pipelines.engine.paths import WORK, remove_empty_folders, shows_presence
 
 
 def check_output(output: str) -> None:
-    """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not.
-
-    Raises:
-        FarspanError: it holds something else.
-    """
+    """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not."""
 
     def held() -> bool:
         places = (NAME, os.path.join(WORK, "job.json"))
@@ -41,9 +37,6 @@ def begin(job: Job) -> set[str] | None:
 
     Returns:
         The names of the tasks that are done; None if the artefact is finished.
-
-    Raises:
-        FarspanError: the folder holds something else.
     """
     work = os.path.join(job.output, WORK)
     if files.exists(os.path.join(job.output, NAME)):
@@ -76,11 +69,7 @@ class FolderGone(FarspanError):
 
 
 def require_begun(output: str) -> None:
-    """Refuse to write to a folder that was deleted or finished meanwhile.
-
-    Raises:
-        FolderGone: it is gone, or another job finished it, as one may in an object store.
-    """
+    """Refuse to write to a folder that was deleted or finished meanwhile."""
     if not files.exists(os.path.join(output, WORK, "job.json")):
         if files.exists(os.path.join(output, NAME)):
             raise FolderGone(f"{output}: another job finished this artefact meanwhile; look at it, or make another")

@@ -31,11 +31,7 @@ class Parent:
 
     @classmethod
     def read(cls, folder: str, format: str) -> Parent:
-        """Read and check the manifest of an artefact.
-
-        Raises:
-            FarspanError: no finished artefact of that format there.
-        """
+        """Read and check the manifest of an artefact."""
         folder = absolute(folder)
         return cls(folder, read_manifest(folder, format))
 
@@ -58,11 +54,7 @@ class Parent:
 
 
 def read_neighbours(folder: str, documents: Parent) -> Parent:
-    """Read neighbours that were found among the given documents.
-
-    Raises:
-        FarspanError: no finished neighbours there, or they are those of other documents.
-    """
+    """Read neighbours that were found among the given documents."""
     neighbours = Parent.read(folder, "farspan.neighbours")
     expected = manifest_sha256(documents.folder)
     if lineage(neighbours.folder, "farspan.documents") not in (None, expected):
@@ -96,9 +88,6 @@ def derived_job(
         work_bytes: size of the input, by which the number of workers is chosen.
         error_budget, repeated_links: of a job that also reads raw files.
         others: role -> folder of the artefacts beside the parent that it is made from.
-
-    Raises:
-        FarspanError: the output is the parent's folder.
     """
     head = Manifest(
         format=format,

@@ -33,22 +33,13 @@ _ORIGINS: Any = Mapping[str, str]
 
 
 def command(options: Finalize) -> None:
-    """Write the manifest and print its summary.
-
-    Raises:
-        FarspanError: as ``finalize``.
-    """
+    """Write the manifest and print its summary."""
     manifest = finalize(options.output, options.error_budget)
     result(f"{options.output}: {summary(manifest)}", output=options.output, totals=dict(manifest.totals))
 
 
 def finalize(output: str, error_budget: float = 1.0) -> Manifest:
-    """Fold the receipts of a job whose tasks are all done into the manifest.
-
-    Raises:
-        FarspanError: another process works in the folder, tasks are missing, or more was rejected, damaged or lost
-            than the budget allows.
-    """
+    """Fold the receipts of a job whose tasks are all done into the manifest."""
     with locked(output):
         return fold_receipts(output, error_budget)
 
@@ -106,11 +97,7 @@ class Start:
 
 
 def read_start(path: str) -> Start:
-    """Read the ``job.json`` at ``path``.
-
-    Raises:
-        FarspanError: it is damaged.
-    """
+    """Read the ``job.json`` at ``path``."""
     try:
         values = unseal(read_bytes(path))
         if not {"head", "tasks"} <= values.keys():

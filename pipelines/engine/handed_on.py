@@ -42,11 +42,7 @@ def write_batches(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch
 
 
 def read_batch(path: str, index: int) -> pa.RecordBatch:
-    """Read record batch ``index``; of a remote file, only the footer and that batch.
-
-    Raises:
-        StoreError: its checksum differs from that of ``write_batches``.
-    """
+    """Read record batch ``index``; of a remote file, only the footer and that batch."""
     return checked_batch(open_shard(path), index, path)
 
 
@@ -102,9 +98,6 @@ def read_array(path: str, mapped: bool = False) -> np.ndarray:
 
     Args:
         mapped: a view of a local file.
-
-    Raises:
-        StoreError: the file is missing or damaged.
     """
     if not is_local(path):
         data = read_bytes(path)

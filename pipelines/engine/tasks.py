@@ -55,12 +55,7 @@ class RunTask:
     looked: bool = False
 
     def __call__(self, task: Task) -> str:
-        """Do a task and return its name.
-
-        Raises:
-            TaskFailed: whatever the work raised.
-            FolderGone: the job was deleted or finished meanwhile.
-        """
+        """Do a task and return its name."""
         try:
             report = partial(self.reporter, self.stage, task.name)
             made = perform(task, self.work, self.output, report, looked=self.looked)
@@ -101,9 +96,6 @@ def perform(
 
     Returns:
         The receipt; None if another attempt has written it.
-
-    Raises:
-        FolderGone: the folder was deleted or finished meanwhile.
     """
     attempt = _Attempt(output, os.path.join(output, WORK, f"{task.name}.json"), patience)
     try:

@@ -119,13 +119,6 @@ class LocalDisk:
             return False
         return True
 
-    def times(self, folder: str) -> dict[str, float]:
-        result = {}
-        for name in self.names(folder):
-            with suppress(FileNotFoundError):
-                result[name] = os.stat(os.path.join(folder, name)).st_mtime
-        return result
-
 
 def _is_stream(path: str) -> bool:
     """Return True for a pipe or device, and for the name of a file that this process has open, e.g. /dev/stdout."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import posixpath
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -89,9 +88,6 @@ class ObjectStore(RemoteStore):
             # obstore lists the marker of a folder, an empty object "folder/", by the folder's name
             if entry["size"] or self.exists(f"{self._root}/{entry['path']}"):
                 yield self._remote(entry)
-
-    def times(self, folder: str) -> dict[str, float]:
-        return {posixpath.basename(file.path): file.modified or 0.0 for file in self.scan(folder, recursive=False)}
 
     @contextmanager
     def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:

@@ -56,11 +56,7 @@ def workers_are_here(engine: Engine) -> bool:
 
 
 def require_shared(engine: Engine, output: str) -> None:
-    """Refuse a folder of this machine for workers of others.
-
-    Raises:
-        FarspanError: naming the cures.
-    """
+    """Refuse a folder of this machine for workers of others."""
     if is_local(output) and not engine.shared_folders and not workers_are_here(engine):
         raise FarspanError(
             f"--output {output}: is on this machine, and the workers of {engine.runner} are elsewhere; give a folder "
@@ -110,10 +106,6 @@ class BeamEngine:
         Args:
             look: called at times, with the engine's reason for a failure, if it gives one; True to go on without the
                 engine, which hangs though all tasks are done.
-
-        Raises:
-            EngineStopped: the engine cannot be reached.
-            Exception: the engine's, with its own reason.
         """
         self._result, self._submitted = None, threading.Event()
         ended, failure = threading.Event(), list[BaseException]()

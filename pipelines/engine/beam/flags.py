@@ -41,9 +41,6 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMB
 
     Args:
         own: farspan's flags, to suggest from.
-
-    Raises:
-        FarspanError: with the nearest known flag.
     """
     if not flags:
         return

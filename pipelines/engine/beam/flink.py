@@ -25,11 +25,7 @@ class Flink:
         self.address = address if "://" in address else f"http://{address}"
 
     def cancel(self, name: str, seconds: float) -> None:
-        """End every running job with a name.
-
-        Raises:
-            OSError: the cluster cannot be reached, or does not end one within some seconds.
-        """
+        """End every running job with a name."""
         last = time.monotonic() + seconds
         while running := [job for job in self._jobs(name) if job["state"] not in ENDED]:
             for job in running:
@@ -41,9 +37,6 @@ class Flink:
     def last_error(self, name: str) -> str:
         """The exception that stopped the newest job with a name or its last attempt, a Java trace; empty if there is
         none.
-
-        Raises:
-            OSError: the cluster cannot be reached.
         """
         jobs = self._jobs(name)
         if not jobs:

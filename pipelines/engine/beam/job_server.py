@@ -46,11 +46,7 @@ class JobServer(job_server.JobServer):
         self._stub: Any = None
 
     def start(self) -> Any:
-        """Start the server, unless it runs, and return a stub of its service.
-
-        Raises:
-            EngineStopped: it does not start, with what it printed.
-        """
+        """Start the server, unless it runs, and return a stub of its service."""
         if self._process is None:
             self._beams._local_temp_root = tempfile.mkdtemp(prefix="farspan-job-server-")
             atexit.register(self.stop)

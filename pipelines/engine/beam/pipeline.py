@@ -35,11 +35,7 @@ _set_up: set[str] = set()  # jobs that this worker has worked for
 
 
 def run_on_beam(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
-    """Do the tasks of a job that are not done; the caller holds the lock.
-
-    Raises:
-        FarspanError: a task failed, or the engine ended the job.
-    """
+    """Do the tasks of a job that are not done; the caller holds the lock."""
     files.delete([os.path.join(job.output, WORK, _BEGUN)])
     begin = engine.worker_timeout or (_CLOUD_BEGIN_SECONDS if "Dataflow" in engine.runner else _BEGIN_SECONDS)
     with BeamEngine(engine, job.output) as beam_engine:
@@ -129,9 +125,6 @@ class Watch:
 
         Args:
             reason: the engine's, why nothing has begun; empty if it gives none.
-
-        Raises:
-            FarspanError: a task failed for good, so that the engine need not repeat it.
         """
         names = set(files.names(self._work))
         for name in [name for name in self._left if f"{name}.json" in names]:

@@ -55,10 +55,6 @@ class Interrupts:
 
         Args:
             done_elsewhere: True if another process has finished it.
-
-        Raises:
-            Terminated: in the middle of the task, or at its end.
-            TaskDoneElsewhere: in the middle of it.
         """
         self._done_elsewhere = done_elsewhere
         try:

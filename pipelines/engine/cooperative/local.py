@@ -62,11 +62,7 @@ class SharedTasks:
 
 
 def work(tasks: SharedTasks) -> None:
-    """Do tasks, stage by stage, until all are done, by this worker or others.
-
-    Raises:
-        FarspanError: a task failed, here or in another worker, or the folder is gone.
-    """
+    """Do tasks, stage by stage, until all are done, by this worker or others."""
     from pipelines.engine.cooperative.interrupts import Interrupts
     from pipelines.engine.cooperative.run import take_stages
     from pipelines.engine.store_flags import use_store_flags
@@ -90,10 +86,6 @@ def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int,
 
     Args:
         engine: options for the workers: the lease, and flags of object stores.
-
-    Raises:
-        WorkerDied: a worker was killed or crashed, or ended in the middle.
-        FarspanError: a worker's reason to end, or one cannot be started.
     """
     left = [replace(stage, tasks=[task for task in stage.tasks if task.name not in done]) for stage in job.stages]
     names = [task.name for stage in left for task in stage.tasks]
@@ -159,11 +151,7 @@ _REASON = "\x1e"  # before a worker's message
 
 @contextmanager
 def _started(tasks: SharedTasks, number: int) -> Iterator[tuple[str, list[_Worker]]]:
-    """The folder of the claims, and workers, which are ended in the end.
-
-    Raises:
-        FarspanError: one cannot be started.
-    """
+    """The folder of the claims, and workers, which are ended in the end."""
     with ExitStack() as stack:
         try:
             folder = tempfile.TemporaryDirectory(prefix="farspan-claims-", ignore_cleanup_errors=True)

@@ -36,13 +36,7 @@ _FOLD = "manifest"  # the claim to write it
 
 
 def run_stages(job: Job, engine: Engine) -> Manifest:
-    """Take part in a job until it is finished, and return the manifest.
-
-    Raises:
-        FarspanError: a process works in the folder alone, a task failed, here or elsewhere, or the error budget is
-            spent.
-        Terminated: the process was told to end.
-    """
+    """Take part in a job until it is finished, and return the manifest."""
     with Interrupts(engine.grace) as interrupts, shared(job.output):
         if not _finished(job.output):
             try:

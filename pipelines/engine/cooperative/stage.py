@@ -66,12 +66,7 @@ class SharedStage:
         self._failed: dict[str, float] = {}  # task that failed here -> time
 
     def finish(self) -> None:
-        """Do tasks until all of the stage are done, by this process or others.
-
-        Raises:
-            FarspanError: a task failed for good, or too many processes died or failed with it.
-            JobGone, FileNotFoundError: the job was finished or deleted.
-        """
+        """Do tasks until all of the stage are done, by this process or others."""
         if not self._missing:
             return
         if files.is_local(self._claims.folder):
@@ -107,12 +102,7 @@ class SharedStage:
                 free.rotate(jump(len(group)))
 
     def require_sound(self) -> None:
-        """Check that the job is still active.
-
-        Raises:
-            FarspanError: another process reported a failure.
-            JobGone: the folder is gone.
-        """
+        """Check that the job is still active."""
         if failure := self._member.failure():
             raise FarspanError(failure)
         if self._member.gone:

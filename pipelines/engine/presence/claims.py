@@ -43,10 +43,6 @@ class Claims:
         """Claim what has a name; False if another process was first.
 
         A store may create the file and lose its answer, so that a repeated request finds it there: its owner decides.
-
-        Raises:
-            FileNotFoundError: the folder is gone.
-            FarspanError: the store cannot create a file exclusively.
         """
         made = files.create_new(self._path(name, generation), self.owner.encode())
         return made or self.owner_of(name, generation) == Owner(self.owner)

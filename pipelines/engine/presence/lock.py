@@ -41,9 +41,6 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
 
     Args:
         lease: seconds without a sign of life, after which processes on other machines take this one for dead.
-
-    Raises:
-        FarspanError: another process or thread holds it, or it cannot be made.
     """
     _refuse_address(folder)
     key = _key(folder)
@@ -74,21 +71,13 @@ def shared(folder: str) -> Iterator[None]:
 
 
 def _refuse_address(folder: str) -> None:
-    """Refuse the address of a local folder, through which nothing can be locked.
-
-    Raises:
-        FarspanError: with its path.
-    """
+    """Refuse the address of a local folder, through which nothing can be locked."""
     if folder.startswith("file://"):
         raise FarspanError(f"--output {folder}: give the path, {folder.removeprefix('file://')}")
 
 
 def refuse_drivers(member: Member, folder: str) -> None:
-    """Check that no process works in the folder alone.
-
-    Raises:
-        FarspanError: one does.
-    """
+    """Check that no process works in the folder alone."""
     claims = Claims(claims_folder(folder), member.identity.name)
     if generation := claims.generations().get(_LOCK, 0):
         _settle(member, folder, lambda: [owner.name] if (owner := claims.owner_of(_LOCK, generation)) else [])
@@ -144,11 +133,7 @@ def _claim(member: Member, claims: Claims, folder: str) -> int | None:
 
 
 def _settle(member: Member, folder: str, names: Callable[[], list[str]]) -> None:
-    """Wait until other processes are known to be dead.
-
-    Raises:
-        FarspanError: one gave a sign of life, or works on this machine.
-    """
+    """Wait until other processes are known to be dead."""
     noted = False
     while others := [name for name in names() if not member.dead(name)]:
         for name in others:

@@ -66,11 +66,7 @@ class Member:
         self._thread.join()
 
     def require_exclusive(self) -> None:
-        """Check that the store creates a file once; stores with S3's protocol may pass over the condition.
-
-        Raises:
-            Unsupported: it does not.
-        """
+        """Check that the store creates a file once; stores with S3's protocol may pass over the condition."""
         if files.create_new(self._path(self.identity.name), b"0"):
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
 
