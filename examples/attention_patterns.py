@@ -1,7 +1,7 @@
 """Draw who attends to whom in each attention pattern, from the patterns' own ``mask_mod``.
 
 Keys that are no positions of the row stand right of the line: sums of blocks (LongT5), windows of pooled attention
-(BART-LS). ``tests/examples/test_attention_patterns.py`` compares each panel with the layer's gradients.
+(BART-LS). ``tests/examples/test_long_range.py`` compares each panel with the layer's gradients.
 
     python examples/attention_patterns.py docs/figures/attention_patterns.svg
 """

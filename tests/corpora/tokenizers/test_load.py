@@ -1,11 +1,15 @@
+"""Loading of tokenizers, and the formats of their files."""
+
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
+from corpora.tokenizers.tokenizer_json import _without_offsets, fingerprint_of, load, parse
 
 
 def test_wrong_files(tmp_path):
@@ -60,3 +64,35 @@ def test_equal_contents_are_loaded_once(tmp_path, byte_level):
     tokens = json.loads((tmp_path / "b" / "special_tokens_map.json").read_bytes())
     (tmp_path / "b" / "special_tokens_map.json").write_text(json.dumps(tokens | {"eos_token": "<pad>"}))
     assert load_tokenizer(str(tmp_path / "a")) is not load_tokenizer(str(tmp_path / "b"))
+
+
+def model(prefix: str, merges: list) -> bytes:
+    vocab = {piece: number for number, piece in enumerate(["a", "b", "##b", "ab"])}
+    made = {"type": "BPE", "vocab": vocab, "merges": merges, "continuing_subword_prefix": prefix}
+    return json.dumps({"model": made}).encode()
+
+
+@pytest.mark.parametrize("merges", [[["a", "##b"]], ["a ##b"], []])
+def test_a_prefix_of_all_merges_is_kept(merges):
+    tokenizer, _, _ = load({**parse(model("##", merges)), "added_tokens": []})
+    assert tokenizer.encode("ab").tokens == (["ab"] if merges else ["a", "##b"])
+
+
+@pytest.mark.parametrize("merge", [["a", "b"], "a b", ["a"], [], None, 7])
+def test_a_merge_without_the_prefix_is_refused(merge):
+    """The library would end the process."""
+    with pytest.raises(FarspanError, match=r"merge .* has no continuing_subword_prefix '##'; restore the file$"):
+        parse(model("##", [["a", "##b"], merge]))
+
+
+def test_fingerprint_is_the_sha256_of_sorted_json(byte_level, word_piece, metaspace):
+    for tokenizer in (byte_level, word_piece, metaspace):
+        config = tokenizer._config
+        model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+        parts = {"model": model, "added_tokens": [], "normalizer": config["normalizer"]}
+        parts["pre_tokenizer"] = _without_offsets(config["pre_tokenizer"])
+        assert (
+            tokenizer.fingerprint
+            == fingerprint_of(config)
+            == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        )

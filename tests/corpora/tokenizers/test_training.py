@@ -1,12 +1,18 @@
+"""Training of tokenizers."""
+
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.tokenizers import kinds
 from corpora.tokenizers.kinds import KINDS
+from corpora.tokenizers.kinds.sentencepiece import train
 from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers.protocol import special_ids
 from corpora.tokenizers.training import train_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 
@@ -56,3 +62,22 @@ def test_training_again_keeps_the_same_tokenizer_and_refuses_another(kind, tmp_p
     with pytest.raises(FarspanError, match=r"holds another tokenizer \(\d+ ids, more than 300\); give a new folder"):
         train_tokenizer(kind, iter(()), 300, folder)
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).iterdir()} == files
+
+
+def test_special_ids_are_those_of_no_text():
+    owned = {"<pad>": 5, "<unk>": 2, "<bos>": 0, "<mask>": 9, "[CLS]": 0}
+    assert special_ids(owned).tolist() == [0, 5, 9]
+    assert special_ids({"<unk>": 2}).tolist() == []
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_white_space_and_unknown_characters_survive(kind):
+    tokenizer = import_module(f"{kinds.__name__}.{kind.replace('-', '_')}").train(sample_texts(80), 380)
+    for text in ("a  b\n\n c \t", " ﬁ①\r\n", "𝔘🌍"):
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+def test_long_lines_are_learnt_from():
+    text = "zebra quagga " * 5_000  # one line, longer than SentencePiece reads by default
+    tokenizer = train([text, *sample_texts(80)], 380)
+    assert len(tokenizer.encode(["zebra quagga"])[0]) <= 4

@@ -1,18 +1,31 @@
-"""Rows of documents and of a corpus that break the contract, each kind of damage done to a sound artefact."""
+"""Rows of corpora, pairs, predictions and vectors against their format."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.errors import FarspanError
+from corpora.schemas.pairs import pairs_schema
+from corpora.schemas.predictions import predictions_schema
+from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, neighbours_schema, vector_column, vectors_schema
 from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
+from corpora.storage.shards import write_shard
 from corpora.verify.artefact import verify
+from corpora.verify.pairs import verify_pairs
 from corpora.verify.rows import ascending, gaps
+from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
+from tests.artefacts import all_rows, make_documents, make_pairs, make_predictions
 from tests.corpora.verify.test_artefact import column, rewrite
 
 
@@ -160,3 +173,207 @@ def test_overlap_and_allowed_cuts():
     assert gaps(*columns(windows[:2]), overlap=2)
     assert gaps(*columns(windows[:2]), overlap=2, may_be_cut=True) == []
     assert gaps(*columns(windows[1:]), overlap=2, may_be_cut=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"), shards=1)
+    return make_pairs(str(tmp_path / "pairs"), documents, pairs=9, documents_per_pair=2)
+
+
+def rewritten(folder, change, **totals):
+    """The artefact with changed rows, and a manifest that agrees with the bytes."""
+    manifest, rows = read_manifest(folder), all_rows(folder, "farspan.pairs")
+    change(rows)
+    schema = pairs_schema(manifest.tokenizer["vocab_size"])
+    with write_shard(os.path.join(folder, "shards", manifest.shards[0].name), schema, 8) as (writer, info):
+        writer.write(pa.RecordBatch.from_pylist(rows, schema))
+    write_manifest(folder, replace(manifest, shards=tuple(info), totals={**manifest.totals, **totals}))
+    return verify_pairs(folder)
+
+
+def test_sound_pairs_have_no_problems(folder):
+    assert verify_pairs(folder) == []
+    assert rewritten(folder, lambda rows: None, documents=18, documents_in_several_splits=0) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "said"),
+    [
+        (1, {"pair_id": "pair-0"}, "row 1: pair id 'pair-0' occurs twice"),
+        (2, {"split": "dev"}, "row 2: split 'dev' is none of train, validation, test"),
+        (3, {"references": []}, "row 3: pair 'pair-3' of split train has no target or no reference"),
+        (4, {"attributes": "[1]"}, "row 4: attributes are not a JSON object"),
+        (5, {"query": [9999]}, "query: token ids"),
+        (5, {"targets": [[9999]]}, "targets: token ids"),
+        (6, {"document_rows": [0, 1]}, "row 0 of the documents is 'made:0:0', not 'made:0:12'"),
+        (6, {"document_rows": [0, 999]}, "document rows 0..999 of 40 documents"),
+        (7, {"document_rows": [14]}, "document_ids and document_rows have different lengths"),
+    ],
+)
+def test_wrong_rows_are_named(folder, row, change, said):
+    problems = rewritten(folder, lambda rows: rows[row].update(change))
+    assert said in "\n".join(problems)
+
+
+def test_totals_are_compared_with_the_rows(folder):
+    problems = rewritten(folder, lambda rows: rows.pop(), documents=18, documents_in_several_splits=3)
+    assert "manifest.json: 8 rows in shards, 9 in totals" in problems
+    assert "manifest.json: totals say 18 documents, the shards hold 16" in problems
+    assert "manifest.json: totals say 3 documents_in_several_splits, the shards hold 0" in problems
+
+
+def test_pairs_of_other_documents_are_refused_and_documents_may_move(folder, tmp_path):
+    shutil.move(tmp_path / "documents", tmp_path / "moved")
+    with pytest.raises(FarspanError, match="documents"):
+        verify_pairs(folder)
+    assert verify_pairs(folder, str(tmp_path / "moved")) == []
+    other = make_documents(str(tmp_path / "other"), shards=1, seed=1)
+    with pytest.raises(FarspanError, match="about other documents than those in"):
+        verify_pairs(folder, other)
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"), shards=1)
+    return make_predictions(str(tmp_path / "predictions"), make_pairs(str(tmp_path / "pairs"), documents))
+
+
+def rewritten_texts(predictions, change):
+    """The artefact with changed rows, and a manifest that agrees with the bytes."""
+    manifest, rows = read_manifest(predictions), all_rows(predictions, "farspan.predictions")
+    change(rows)
+    schema = predictions_schema(manifest.config["model"]["vocab_size"])
+    with write_shard(os.path.join(predictions, "shards", manifest.shards[0].name), schema, 8) as (writer, info):
+        writer.write(pa.RecordBatch.from_pylist(rows, schema))
+    write_manifest(predictions, replace(manifest, shards=tuple(info)))
+    return verify(predictions)
+
+
+def test_sound_predictions_have_no_problems(predictions):
+    assert verify(predictions) == []
+
+
+def test_wrong_predictions_are_named(predictions):
+    def change(rows):
+        rows[1]["pair_id"] = rows[0]["pair_id"]
+        rows[2]["score"] = np.nan
+        rows[3]["tokens"] = [65000]
+
+    problems = "\n".join(rewritten_texts(predictions, change))
+    assert "has two predictions" in problems
+    assert "row 2: the score is not finite" in problems
+    assert "token 65000 is outside the model's vocabulary" in problems
+    assert "totals say" in problems
+
+
+def test_a_lost_row_is_seen(predictions):
+    problems = rewritten_texts(predictions, lambda rows: rows.pop())
+    assert "manifest.json: 7 rows in shards, 8 in totals" in problems
+
+
+NAME = "part-00001-of-00002.arrow"  # of the second first-level cluster
+MANIFEST = SimpleNamespace(
+    config={"dimension": 2}, shards=[SimpleNamespace(name="part-00000-of-00002.arrow"), SimpleNamespace(name=NAME)]
+)
+FIRST = PARTS_OF_CLUSTER
+ROWS = {
+    "document_id": ["a", "b", "c", "d"],
+    "document_row": [3, 5, 1, 2],
+    "document_tokens": [10, 20, 30, 40],
+    "cluster_id": [FIRST, FIRST, FIRST + 1, FIRST + 1],
+    "shingles": [[1, 5], [], [7], [2, 3, 9]],
+    "vector": [[1, 0], [0, 1], [0.5, 0.5], [-1, 0]],
+    "norm": [1.0] * 4,
+    "neighbours": [[1], [0], [3], []],
+    "similarities": [[0.9], [0.9], [0.5], []],
+    "jaccards": [[0.0], [0.0], [1.0], []],
+}
+KINDS = {
+    "vectors": (VectorsCheck, vectors_schema(2)),
+    "clusters": (ClustersCheck, clusters_schema(2)),
+    "neighbours": (NeighboursCheck, neighbours_schema()),
+}
+
+
+def problems(kind: str, batches: int = 1, **changes) -> list[str]:
+    """Everything that a check reports of ``ROWS`` with other columns, in so many batches."""
+    check, schema = KINDS[kind][0](MANIFEST), KINDS[kind][1]
+    assert check.schema == schema
+    values = {**ROWS, **changes}
+    arrays = [
+        vector_column(np.array(values[field.name], np.float16))
+        if field.name == "vector"
+        else pa.array([np.array(row, np.float16) for row in values[field.name]], field.type)
+        if pa.types.is_list(field.type) and pa.types.is_float16(field.type.value_type)
+        else pa.array(values[field.name], field.type)
+        for field in schema
+    ]
+    whole = pa.record_batch(arrays, schema=schema)
+    size = len(whole) // batches
+    parts = [whole.slice(start, size) for start in range(0, len(whole), size)]
+    found = [*check.shard(MANIFEST, f"shards/{NAME}" if kind != "vectors" else NAME, parts), *check.end()]
+    if not found:
+        assert check.counted == {"documents": 4, "tokens": 100}
+    return found
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sound_rows_have_no_problems(kind, batches):
+    neighbours = {"neighbours": [[1], [0], [3], []]}
+    assert problems(kind, batches, **neighbours) == []
+
+
+@pytest.mark.parametrize("kind", ["vectors", "clusters"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vector": [[1, 0], [0, np.nan], [1, 1], [np.inf, 0]]}, "row 1: vector of document 'b' is not finite"),
+        ({"shingles": [[1, 1], [], [], []]}, "batch 0: shingles do not ascend"),
+        ({"shingles": [[5, 1], [], [], []]}, "batch 0: shingles do not ascend"),
+        ({"document_row": [3, 5, 1, 5]}, "row 5 of the documents has two vectors"),
+    ],
+)
+def test_wrong_vectors_are_named(kind, changes, message):
+    found = problems(kind, **changes)
+    assert any(message in problem for problem in found)
+    if "vector" in changes:
+        assert any("row 3: vector of document 'd' is not finite" in problem for problem in found)
+
+
+@pytest.mark.parametrize("kind", ["clusters", "neighbours"])
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"document_row": [5, 3, 1, 2]}, "rows are not in the order of clusters and documents"),
+        ({"cluster_id": [FIRST + 1, FIRST + 1, FIRST, FIRST]}, "rows are not in the order of clusters and documents"),
+        ({"cluster_id": [0, 0, FIRST + 1, FIRST + 1]}, "holds another shard's cluster"),
+    ],
+)
+def test_the_order_of_clusters_is_checked_also_across_batches(kind, batches, changes, message):
+    assert any(message in problem for problem in problems(kind, batches, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"similarities": [[], [0.9], [0.5], []]}, "neighbours, similarities and jaccards have different lengths"),
+        ({"jaccards": [[0.0], [0.0, 0.0], [1.0], []]}, "neighbours, similarities and jaccards have different lengths"),
+        ({"neighbours": [[0], [0], [3], []]}, "a neighbour is not another row of the shard"),
+        ({"neighbours": [[4], [0], [3], []]}, "a neighbour is not another row of the shard"),
+        ({"neighbours": [[-1], [0], [3], []]}, "a neighbour is not another row of the shard"),
+        ({"neighbours": [[2], [0], [3], []]}, "a neighbour is in another cluster"),
+    ],
+)
+def test_wrong_neighbours_are_named(changes, message):
+    assert any(message in problem for problem in problems("neighbours", **changes))
+
+
+def test_similarities_that_do_not_descend_are_named():
+    three = {"cluster_id": [FIRST] * 4, "document_row": [1, 2, 3, 5], "jaccards": [[0.0, 0.0], [0.0], [1.0], []]}
+    three["neighbours"] = [[1, 2], [0], [3], []]
+    assert problems("neighbours", **three, similarities=[[0.5, 0.5], [0.9], [0.5], []]) == []
+    found = problems("neighbours", **three, similarities=[[0.5, 0.6], [0.9], [0.5], []])
+    assert [problem.partition(": ")[2] for problem in found] == ["similarities do not descend"]

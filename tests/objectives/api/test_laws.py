@@ -1,8 +1,10 @@
-"""The laws that every objective obeys, as properties over all that are installed and all their presets."""
+"""The laws of objectives, and objectives that break them."""
+
+from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
+from objectives.api import laws
 from objectives.api.laws import (
     LAWS,
     broken,
@@ -27,6 +30,7 @@ from objectives.api.masks import MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, equip, installed, load_objective
 from objectives.api.trial import Trial
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
+from tests.objectives import broken as objectives
 from tests.toy_tools import TOOLS
 
 pytestmark = pytest.mark.usefixtures("farspan_lead")
@@ -183,3 +187,63 @@ def test_no_draw_is_longer_than_an_objective_says(name, preset, batch, seed, tar
         assert (examples.target_lengths <= targets).all()
         if target_length is not None and name in ("principal_sentences", "entity_pyramid", "model_based"):
             assert (targets <= target_length).all()
+
+
+BATCH = make_sequences([200, 90, 60, 30, 8, 3], 3, seed=1)
+
+CAUGHT = [
+    (objectives.Counts, laws.masks_are_pure),
+    (objectives.GlobalRandom, laws.masks_are_pure),
+    (objectives.SeesPlaces, laws.masks_are_pure),
+    (objectives.SeesTheBatch, laws.masks_are_pure),
+    (objectives.Writes, laws.masks_are_pure),
+    (objectives.Overlaps, laws.spans_hold_text),
+    (objectives.CrossesBorders, laws.spans_hold_text),
+    (objectives.RunsOver, laws.spans_hold_text),
+    (objectives.LosesText, laws.spans_hold_text),
+    (objectives.ForgetsTheEnd, laws.lengths_are_those_of_the_examples),
+    (objectives.ForgetsSentinels, laws.examples_fit),
+    (objectives.ForgetsSentinels, laws.special_tokens_are_numbered_once),
+    (objectives.IgnoresTheKey, laws.draws_follow_key_and_sequence),
+    (objectives.IgnoresTheSequence, laws.draws_follow_key_and_sequence),
+    (objectives.FollowsTheLength, laws.draws_follow_key_and_sequence),
+    (objectives.HidesHalf, laws.draws_follow_key_and_sequence),
+    (objectives.EatsSeparators, laws.separators_stay),
+    (objectives.ForgetsAnOption, laws.options_are_json),
+    (objectives.HidesAnOption, laws.options_are_json),
+    (objectives.OptionsAreNoJson, laws.options_are_json),
+    (objectives.NeedsText, laws.odd_rows_have_a_result),
+    (objectives.SelectsOthers, laws.selection_keeps_its_own),
+    *((objectives.Exits, law) for law in (laws.options_are_json, laws.masks_are_pure, laws.odd_rows_have_a_result)),
+]
+
+
+SOUND = [
+    objectives.Sound,
+    objectives.LeavesOutADefault,
+    objectives.Divides,
+    objectives.EveryThird,
+    objectives.RarestTokens,
+]
+
+
+def faulty_trial(kind) -> Trial:
+    accepted = [field.name for field in fields(kind) if field.init]
+
+    def make(options):
+        return kind(**{name: value for name, value in (options or {}).items() if name in accepted})
+
+    return Trial(make, BATCH, facts_of(BATCH), accepted=accepted)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_a_sound_objective_breaks_no_law(law, kind):
+    assert broken(law, faulty_trial(kind)) == []
+
+
+@pytest.mark.parametrize(("kind", "law"), CAUGHT, ids=lambda value: value.__name__)
+def test_what_is_broken_is_caught_by_its_law(kind, law):
+    problems = broken(law, faulty_trial(kind))
+    assert problems
+    assert all(len(problem.splitlines()) == 1 for problem in problems)

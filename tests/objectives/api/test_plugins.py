@@ -1,5 +1,13 @@
-"""Plug-ins: names, presets and options that are resolved or refused, and packages that are broken."""
+"""Objectives by name: plug-ins, their members and options."""
 
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import ClassVar
 
@@ -7,9 +15,27 @@ import pytest
 
 from corpora.errors import FarspanError
 from objectives.api import plugins
+from objectives.api.options import (
+    check_chances,
+    check_choice,
+    check_flag,
+    check_global_attention,
+    check_numbers,
+    check_whole,
+    equipped,
+    is_number,
+    is_share,
+    normalize,
+    options_of,
+)
 from objectives.api.plugins import Plugins
-from objectives.api.protocol import load_objective
+from objectives.api.protocol import CorpusFacts, EntityRecognizer, Objective, Scorer, Tools, load_objective
+from objectives.sentences.entities import SpacyRecognizer
+from objectives.span import Span
+from tests.factories import OWNED
 from tests.third_party import install_objectives
+from tests.toy_tools import ToyRecognizer, ToyScorer
+from trainer.scorer.scorers import MaskedLMScorer
 
 BROKEN = {
     "no_module": ("nowhere_at_all:Thing", r"cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
@@ -136,3 +162,161 @@ def test_other_options_are_refused_with_the_cure(shapes, preset, options, messag
 def test_without_any_plug_in_the_installation_is_at_fault():
     with pytest.raises(FarspanError, match=r"no nothing is called 'x'.*none is installed: install farspan again"):
         Plugins("tests.none", "nothing", {}, "").factory("x")
+
+
+def test_span_is_installed_with_its_presets():
+    objective = load_objective("span", "bart_ls", {"target_length": 512})
+    assert objective == Span(1 / 16, 5, "ascending", True, None, target_length=512, fit="reduce")
+    assert isinstance(objective, Objective)
+    assert load_objective("span") == Span()
+
+
+@pytest.mark.parametrize("null", [None, "null"])
+def test_a_recipe_spells_null_as_a_word(null):
+    assert load_objective("span", "bart_ls", {"separator": null}).separator is None
+    assert load_objective("principal_sentences", "pegasus", {"target_length": null}).target_length is None
+    with pytest.raises(FarspanError, match=r"option sentinel_order is .?null.?; give descending or ascending"):
+        load_objective("span", "t5", {"sentinel_order": null})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spam",), r"no objective is called 'spam' \(did you mean 'span'\?\); installed: .*span"),
+        (("span", "bart"), r"objective span has no preset 'bart'.*its presets: t5, bart_ls, bart_ls_8k, bart_ls_mixed"),
+        (("span", None, {"densety": 0.1}), r"no option 'densety' \(did you mean 'density'\?\); its options: density, "),
+        (("span", "t5", {"density": 2}), r"option density is 2; give a number between 0 and 1"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_known_ones(arguments, message):
+    with pytest.raises(FarspanError, match=message):
+        load_objective(*arguments)
+
+
+def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead):
+    objective = load_objective("lead_in", "short")
+    assert isinstance(objective, Objective)
+    assert objective.options == {"lead": 2, "whole_words": False}
+    special = objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))
+    assert special["<gap>"] == 400
+    with pytest.raises(FarspanError, match="option lead is 0"):
+        load_objective("lead_in", None, {"lead": 0})
+    with pytest.raises(FarspanError, match="give at most 119"):
+        load_objective("lead_in", None, {"lead": 500}).validate(CorpusFacts(400, OWNED, 128, 120, 3))
+
+
+def test_another_process_finds_it_too(farspan_lead):
+    code = "from objectives.api.protocol import load_objective; print(load_objective('lead_in').options)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'lead': 8, 'whole_words': False}"
+
+
+def lacks(kind: type, interface: type) -> list[str]:
+    """Members of the interface that a class lacks, or whose parameters differ."""
+    found = []
+    for name, member in vars(interface).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            sound = hasattr(kind, name) or re.search(rf"self\.{name}(,| =) ", inspect.getsource(kind)) is not None
+        else:
+            own = getattr(kind, name, None)
+            sound = callable(own) and [*inspect.signature(own).parameters] == [*inspect.signature(member).parameters]
+        if not sound:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "interface"),
+    [
+        (SpacyRecognizer, EntityRecognizer),
+        (ToyRecognizer, EntityRecognizer),
+        (MaskedLMScorer, Scorer),
+        (ToyScorer, Scorer),
+    ],
+)
+def test_an_implementation_has_every_member(kind, interface):
+    assert lacks(kind, interface) == []
+
+
+def test_a_class_of_another_kind_is_seen():
+    assert lacks(ToyRecognizer, Scorer) == ["fingerprint", "tokenizer_fingerprint", "special", "losses"]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """An objective with one option of each kind."""
+
+    value: object = None
+    separator: str | None = "<doc-sep>"
+    global_attention: str = "none"
+    name: str = field(default="toy", init=False)
+    _tools: Tools | None = field(default=None, init=False)
+
+
+CHECKS = {
+    "choice": lambda toy: check_choice(toy, "value", "up", "down", None),
+    "flag": lambda toy: check_flag(toy, "value"),
+    "whole": lambda toy: check_whole(toy, "value", 2),
+    "whole or null": lambda toy: check_whole(toy, "value", 2, null=True),
+    "numbers": lambda toy: check_numbers(toy, "value", 1),
+    "chances": lambda toy: check_chances(toy, "value", "mask", "keep"),
+}
+INFINITE, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("check", "sound", "unsound", "remedy"),
+    [
+        ("choice", ["up", "down", None], ["Up", "", 0], "up, down or null"),
+        ("flag", [True, False], [1, 0, None, "true"], "true or false"),
+        ("whole", [2, 10**9], [1, 2.0, True, None, "2", NAN], "a whole number from 2 up"),
+        ("whole or null", [2, None], [1, 2.0, False], "a whole number from 2 up, or null"),
+        ("numbers", [1, 1.5, [1, 2.5], (3,)], [0.5, [], [1, 0], [INFINITE], NAN, True, "1", None], "a number from 1"),
+        ("chances", [[0.25, 0.75], (1, 0)], [[1], [0.5, 0.6], [1.5, -0.5], [NAN, 1], 1, None], "2 numbers that add up"),
+    ],
+)
+def test_sound_values_pass_and_others_are_refused_with_the_remedy(check, sound, unsound, remedy):
+    for value in sound:
+        CHECKS[check](Toy(value))
+    for value in unsound:
+        with pytest.raises(FarspanError, match=f"^toy: option value is .*; give {remedy}"):
+            CHECKS[check](Toy(value))
+
+
+def test_numbers_and_chances_become_tuples_of_floats():
+    assert check_numbers(Toy(5), "value", 1) == check_numbers(Toy([5]), "value", 1) == (5.0,)
+    assert check_chances(Toy([1, 0]), "value", "mask", "keep") == (1.0, 0.0)
+    toy = Toy(5)
+    normalize(toy, value=(5.0, (1.0, 2.0)))
+    assert options_of(toy) == {"value": [5.0, [1.0, 2.0]], "separator": "<doc-sep>", "global_attention": "none"}
+    assert json.loads(json.dumps(options_of(toy))) == options_of(toy)
+
+
+@pytest.mark.parametrize(("rule", "separator", "sound"), [
+    ("separators", "<doc-sep>", True), ("separators", None, False), ("bos", None, True), ("every", "<doc-sep>", False),
+])  # fmt: skip
+def test_global_attention_at_separators_needs_them(rule, separator, sound):
+    toy = Toy(None, separator, rule)
+    if sound:
+        check_global_attention(toy)
+        return
+    with pytest.raises(FarspanError, match=r"^toy: option global_attention is"):
+        check_global_attention(toy)
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "share"),
+    [(0, True, False), (0.5, True, True), (1, True, False), (True, False, False), (NAN, False, False),
+    ("1", False, False)],
+)  # fmt: skip
+def test_numbers_and_shares(value, number, share):
+    assert (is_number(value), is_share(value)) == (number, share)
+
+
+def test_a_copy_holds_the_tools_and_the_original_does_not():
+    toy, tools = Toy(3), Tools(tokenizer=None)
+    held = equipped(toy, tools)
+    assert (held._tools, toy._tools) == (tools, None)
+    assert options_of(held) == options_of(toy)

@@ -1,4 +1,4 @@
-"""Sentences, draws, numbers of picks, and the distributions of what is random."""
+"""Selection of sentences: their texts, order, spans and presets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import math
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, MaskBatch
+from objectives.principal_sentences import PrincipalSentences
+from objectives.sentences.presets import PRESETS
 from objectives.sentences.selection import (
     Choice,
     Sentences,
@@ -25,7 +29,10 @@ from objectives.sentences.selection import (
     uniform,
     with_noise,
 )
+from objectives.sentences.spans import choose_treatments, within_target
+from objectives.sentences.texts import sentence_ends, spaced_words
 from tests.factories import make_sequences, sequence_batches
+from tests.objectives.texts import documents, starts_of
 
 KEY = make_key(0, "test")
 
@@ -127,3 +134,116 @@ def test_random_choice_is_uniform_over_subsets():
     chosen = Counter(map(tuple, (choice.numbers.values - 6 * np.repeat(np.arange(6000), 3)).reshape(-1, 3).tolist()))
     orders = [chosen[order] for order in itertools.permutations(range(6), 3)]
     assert stats.chisquare(orders).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("chances", "lowest", "highest"),
+    [
+        ([0.7, 0.1, 0.1, 0.1], 0, 3),  # adds up to a little less than 1
+        ([0.9, 0.0, 0.1, 0.0], 0, 2),
+        ([0.0, 1.0, 0.0, 0.0], 1, 1),
+        ([0.0, 0.3, 0.0, 0.7], 1, 3),
+    ],
+)
+def test_no_draw_leaves_the_treatments_that_have_a_chance(chances, lowest, highest):
+    draws = np.zeros((2, 4), np.uint64)
+    draws[1] = 2**64 - 1
+    assert choose_treatments(draws, chances).tolist() == [lowest, highest]
+
+
+def ranked(rows: list[list[int]]) -> MaskBatch:
+    """Rows of spans with the given lengths, by rank; they stand in the row in the opposite order."""
+    lengths = Ragged.from_rows([row[::-1] for row in rows], np.int32)
+    starts = Ragged.from_rows([np.cumsum([0, *row[::-1]])[:-1] for row in rows], np.int32)
+    flags = [[(IN_SOURCE | IN_TARGET, REPLACED | IN_TARGET)[i % 2] for i in range(len(row))] for row in rows]
+    zeros = np.zeros(len(rows), np.int32)
+    ids = [
+        np.concatenate([[10 * i + j for j in range(n)] for i, n in enumerate(row[::-1]) if i % 2] or [[]])
+        for row in rows
+    ]
+    return MaskBatch(
+        np.zeros((len(rows), 16), np.uint8),
+        starts,
+        lengths,
+        Ragged.from_rows(flags, np.uint8),
+        zeros,
+        zeros,
+        span_scores=Ragged.from_rows([[float(n) for n in row[::-1]] for row in rows], np.float32),
+        span_ranks=Ragged.from_rows([range(len(row))[::-1] for row in rows], np.int32),
+        replacements=Ragged.from_rows(ids, np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "when_full", "kept"),
+    [
+        ([5, 4, 2, 1], 8, "skip", [1, 2, 5]),  # 4 no longer fits, what follows does
+        ([5, 4, 2, 1], 8, "stop", [5]),
+        ([5, 4, 2, 1], 12, "stop", [1, 2, 4, 5]),
+        ([9, 2], 8, "skip", [2]),
+        ([9, 2], 8, "stop", [8]),  # the first is cut: nothing else may come before it
+        ([9, 20], 8, "skip", [8]),  # not one fits
+        ([1], 1, "skip", [1]),
+        ([], 1, "skip", []),
+    ],
+)
+def test_what_fits_by_hand(lengths, room, when_full, kept):
+    masks = within_target(ranked([[3], lengths, []]), room, when_full)
+    assert masks.span_lengths[1].tolist() == kept
+    assert masks.span_lengths[0].tolist() == [min(3, room)]
+    assert masks.span_ranks[1].tolist() == list(range(len(kept)))[::-1]
+    assert [len(masks.span_lengths[row]) for row in (0, 2)] == [1, 0]
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 9), max_size=7), max_size=4), st.integers(1, 30), st.sampled_from(["skip", "stop"])
+)
+def test_columns_stay_together(rows, room, when_full):
+    masks = ranked(rows)
+    chosen = within_target(masks, room, when_full)
+    for row in range(len(rows)):
+        whole = {start: i for i, start in enumerate(masks.span_starts[row].tolist())}
+        places = [whole[start] for start in chosen.span_starts[row].tolist()]
+        taken = chosen.span_lengths[row]
+        assert taken.sum() <= room
+        assert len(places) > 0 or not rows[row]
+        assert (taken == masks.span_lengths[row][places]).all() or (len(taken) == 1 and taken[0] == room)
+        assert np.array_equal(chosen.span_flags[row], masks.span_flags[row][places])
+        assert np.array_equal(chosen.span_scores[row], masks.span_scores[row][places])
+        assert np.array_equal(np.argsort(chosen.span_ranks[row]), np.argsort(masks.span_ranks[row][places]))
+        ids = [10 * i + j for i, n in zip(places, taken, strict=True) if i % 2 for j in range(n)]
+        assert chosen.replacements[row].tolist() == ids
+
+
+@given(documents)
+def test_words_are_counted_as_python_splits(texts):
+    starts = starts_of(texts)
+    joined = ["".join(sentences) for sentences in texts]
+    expected = [len(sentence.split()) for sentences in texts for sentence in sentences]
+    assert spaced_words(joined, starts).tolist() == expected
+    sizes = np.array([len(sentence) for sentences in texts for sentence in sentences], np.int64)
+    assert np.array_equal(sentence_ends(joined, starts), starts.values + sizes)
+
+
+@given(st.text("a \t\x1c\x85\xa0\u2028\u3000\u3001\u200b\u4e2d\U0001f600"))
+def test_every_white_space_of_unicode_parts_words(text):
+    assert spaced_words([text], Ragged.from_rows([[0]], np.int64)).tolist() == [len(text.split())]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_gives_each_of_its_options(preset):
+    options = PrincipalSentences(**PRESETS[preset]).options
+    assert {name: options[name] for name in PRESETS[preset]} == dict(PRESETS[preset])
+
+
+def test_target_lengths_are_those_of_the_systems():
+    lengths = {name: options["target_length"] for name, options in PRESETS.items()}
+    assert lengths == {
+        "pegasus": 256,
+        "pegasus_paper": 256,
+        "pegasus_x": 256,
+        "pegasus_x_4096": 256,
+        "longt5_paper": 910,
+        "longt5_code": 910,
+        "bart_ls": 1024,
+    }

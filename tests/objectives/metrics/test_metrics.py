@@ -1,0 +1,223 @@
+"""Metrics of answers, their intervals, copies from the source, and metrics by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rouge_score.rouge_scorer import RougeScorer
+
+from corpora.errors import FarspanError
+from objectives.metrics import bootstrap
+from objectives.metrics.answers import AnswerMetric, exact_match, nearest_option, normalized, option_texts, token_f1
+from objectives.metrics.bootstrap import resample, resample_means
+from objectives.metrics.copies import copied_shares
+from objectives.metrics.flavours import SCROLLS, known_metrics
+from objectives.metrics.load import load_metric
+from objectives.metrics.protocol import check_references, round_values
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Cat, a dog!", "cat dog"),
+        ("U.S.A.", "usa"),
+        ("An apple\tand\nthe pear", "apple and pear"),
+        ("theatre another", "theatre another"),
+        ("l’été – «oui»", "l’été – «oui»"),  # punctuation of ASCII only
+        ("the", ""),
+    ],
+)
+def test_normalisation(text, expected):
+    assert normalized(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "f1", "match"),
+    [
+        ("The cat", "a cat.", 1, 1),
+        ("cat cat dog", "cat bird", 2 * (1 / 3) * (1 / 2) / (1 / 3 + 1 / 2), 0),
+        ("cat cat", "cat cat cat", 0.8, 0),
+        ("dog", "cat", 0, 0),
+        ("the", "a!", 0, 1),  # both empty: no common token, and yet equal
+        ("", "cat", 0, 0),
+    ],
+)
+def test_f1_and_exact_match(prediction, reference, f1, match):
+    assert token_f1(prediction, reference) == pytest.approx(f1, rel=1e-15)
+    assert exact_match(prediction, reference) == match
+
+
+def test_the_nearest_option():
+    options = ["a red house", "a green house", "the red car"]
+    assert nearest_option("red car, he said", options) == "the red car"
+    assert nearest_option("house", options) == "a red house"  # the first of equal ones
+    assert nearest_option("blue", options) is None
+
+
+def test_exact_match_of_the_nearest_option():
+    metric = AnswerMetric("quality_nearest", "nearest_exact_match")
+    options = [["a red house", "a green house"]] * 3
+    references = [["a red house"], ["a green house"], ["a red house"]]
+    found = metric.scores(["it is red", "the green one", "blue"], references, options)
+    assert found["nearest_exact_match"].tolist() == [100, 100, 0]
+    for lacking in (None, [["a"], [], ["b"]]):
+        with pytest.raises(FarspanError, match="metric quality_nearest needs questions with options"):
+            metric.scores(["a"] * 3, references, lacking)
+
+
+def test_the_option_with_the_tokens_of_a_target_is_its_reference():
+    """A tokenizer that loses a letter would otherwise make the right option wrong."""
+
+    def decode(ids: np.ndarray) -> str:
+        return "".join("abc"[i] for i in ids)
+
+    assert option_texts([[0], [1, 2], []], [[1, 2]], ["b\u00e9"], decode) == ["a", "b\u00e9", ""]
+    assert option_texts(None, [[1]], ["b"], decode) == []
+
+
+def test_equal_seeds_draw_equal_examples(monkeypatch):
+    scores = np.random.default_rng(0).normal(size=(50, 2))
+    means = resample_means(scores, 300, seed=4)
+    assert means.shape == (300, 2)
+    assert np.array_equal(means, resample_means(scores, 300, seed=4))
+    assert not np.array_equal(means, resample_means(scores, 300, seed=5))
+    monkeypatch.setattr(bootstrap, "_ELEMENTS", 250)
+    assert np.array_equal(means, resample_means(scores, 300, seed=4))
+
+
+def test_a_constant_difference_has_no_width():
+    """Both systems are resampled by the same examples, so what varies from example to example cancels."""
+    scores = np.random.default_rng(1).normal(size=80)
+    one, other = resample_means(scores), resample_means(scores + 2)
+    assert np.allclose(other - one, 2, rtol=0, atol=1e-12)
+    assert np.ptp(one) > 0.3
+
+
+def test_the_spread_is_the_standard_error():
+    scores = np.random.default_rng(2).normal(size=400)
+    means = resample_means(scores, 4_000)
+    assert np.isclose(means.mean(), scores.mean(), atol=0.005)
+    assert np.isclose(means.std(), scores.std() / 20, rtol=0.05)
+
+
+def test_every_example_is_drawn_as_often():
+    drawn = resample_means(np.eye(7), 5_000).mean(axis=0)
+    assert np.allclose(drawn, 1 / 7, atol=0.004)
+    draws = resample_means(np.eye(7), 50) * 7
+    assert np.allclose(draws, np.rint(draws))
+
+
+def test_scores_by_key_are_resampled_together():
+    scores = {"a": np.arange(9.0), "b": np.arange(9.0) ** 2}
+    found = resample(scores, 40, seed=1)
+    assert np.array_equal(found["b"], resample_means(scores["b"], 40, seed=1))
+    assert [*found] == ["a", "b"]
+
+
+SOURCE = "The quick brown fox jumps over the lazy dog. It sleeps."
+
+
+@pytest.mark.parametrize(
+    ("prediction", "share"),
+    [
+        ("quick brown fox jumps over", 1),
+        ("QUICK, brown; fox jumps", 1),  # punctuation and case do not matter
+        ("quick brown fox jumps high", 0.5),
+        ("a quick brown fox", 0),
+        ("lazy dog", 1),  # shorter than four words: as it is
+        ("dog lazy", 0),
+        ("dog", 1),
+        ("cat", 0),
+    ],
+)
+def test_shares(prediction, share):
+    assert copied_shares([prediction], SOURCE).tolist() == [share]
+
+
+def test_no_words_have_no_share():
+    assert np.isnan(copied_shares(["", "..."], SOURCE)).all()
+    assert copied_shares([], SOURCE).shape == (0,)
+    assert copied_shares(["quick"], "").tolist() == [0]
+
+
+def test_batches_are_those_of_sets():
+    rng = np.random.default_rng(0)
+    source, *predictions = (rng.choice(list("abc"), n).tolist() for n in (40, *rng.integers(1, 20, 60)))
+    found = copied_shares([" ".join(words) for words in predictions], " ".join(source), 3)
+
+    def grams(words, n):
+        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+    for words, share in zip(predictions, found, strict=True):
+        n = min(len(words), 3)
+        assert share == np.mean([gram in set(grams(source, n)) for gram in grams(words, n)])
+    assert 0 < np.mean(found == 1) < 1
+
+
+def test_n_is_at_least_one():
+    with pytest.raises(FarspanError, match="n = 0: n must be at least 1"):
+        copied_shares(["a"], "a", 0)
+
+
+PREDICTIONS = ["exact match example", "hello there", "general kenobi"]
+REFERENCES = [["exact match example"], ["hello", "hi there"], ["commander kenobi"]]
+ROUGE = {"rouge/rouge1": 72.2222, "rouge/rouge2": 33.3333, "rouge/rougeL": 72.2222, "rouge/geometric_mean": 55.8136}
+PUBLISHED = {"rouge": ROUGE, "f1": {"f1": 72.2222}, "exact_match": {"exact_match": 33.3333}}
+
+
+@pytest.mark.parametrize(("task", "measure"), SCROLLS.items())
+def test_every_task_of_scrolls_gives_the_published_numbers(task, measure):
+    metric = load_metric(f"scrolls:{task}")
+    found = metric.aggregate(metric.scores(PREDICTIONS, REFERENCES))
+    found.pop("rouge/rougeLsum", None)  # where Punkt is installed
+    found.pop("rouge/average_of_1_and_2", None)  # BART-LS's
+    assert found == PUBLISHED[measure]
+    assert metric.primary in found
+
+
+@pytest.mark.parametrize("name", known_metrics())
+def test_every_metric_keeps_its_promises(name):
+    """Equal keys in scores and table, a line of description, percent, and no score of nothing."""
+    metric = load_metric(name)
+    options = (
+        [["exact match example", "no"], ["hello", "go"], ["commander", "kenobi"]] if metric.needs_options else None
+    )
+    scores = metric.scores(PREDICTIONS, REFERENCES, options)
+    assert all(values.shape == (3,) and values.dtype == np.float64 for values in scores.values())
+    assert all(values[0] == 100 for values in scores.values())
+    assert {*scores} <= {*metric.aggregate(scores)}
+    assert metric.primary in metric.aggregate(scores)
+    assert "\n" not in metric.flavour
+    assert metric.name == name
+    assert all(len(values) == 0 for values in metric.scores([], [], options and []).values())
+    with pytest.raises(FarspanError, match=f"metric {name}: prediction 1 has no reference"):
+        metric.scores(PREDICTIONS[:2], [["a"], []], options and options[:2])
+
+
+def test_the_best_reference_is_taken_for_each_measure():
+    """Here one reference is best by words and the other by their pairs, so both enter."""
+    prediction, references = "a b c d", ["d c b a", "x a b y z"]
+    found = load_metric("rouge:primera").scores([prediction], [references])
+    scorer = RougeScorer(["rouge1", "rouge2"], use_stemmer=True)
+    each = [scorer.score(one, prediction) for one in references]
+    best = [[score[name].fmeasure for score in each] for name in ("rouge1", "rouge2")]
+    assert np.argmax(best[0]) != np.argmax(best[1])
+    assert [found["rouge/rouge1"][0], found["rouge/rouge2"][0]] == [100 * max(best[0]), 100 * max(best[1])]
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(FarspanError, match=r"no metric is called 'scrolls:qaspr' \(did you mean 'scrolls:qasper'\?\)"):
+        load_metric("scrolls:qaspr")
+
+
+def test_the_first_prediction_without_a_reference_is_named():
+    check_references("f1", [["a"], ["b", "c"]])
+    check_references("f1", [])
+    with pytest.raises(FarspanError, match=r"^metric f1: prediction 1 has no reference; score pairs that have one"):
+        check_references("f1", [["a"], [], []])
+
+
+def test_numbers_have_four_decimals_as_python_floats():
+    found = round_values({"a": np.float64(12.345678), "b": np.float32(0.5), "c": np.array(7)})
+    assert found == {"a": 12.3457, "b": 0.5, "c": 7.0}
+    assert {type(value) for value in found.values()} == {float}

@@ -1,0 +1,278 @@
+"""Numbers of words, n-grams, longest common subsequences, and scores of pairs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+from objectives.rouge import pairs as module
+from objectives.rouge.lcs import lcs_lengths, union_lcs
+from objectives.rouge.ngrams import add_counts, count_shared, number_ngrams
+from objectives.rouge.numbering import mixed, number, renumber
+from objectives.rouge.pairs import MEASURES, pair_scores
+from objectives.rouge.words import Words, token_words
+from tests.objectives.texts import sentences
+
+words = st.lists(st.sampled_from([b"a", b"b", b"ab", b"ba", b"abababab", b"ababababa", b"bababababa"]), max_size=12)
+texts = st.lists(words, max_size=4)
+
+
+def by_dictionary(stopwords: list[bytes], texts: list[list[bytes]]) -> tuple[list[list[int]], list[int]]:
+    ids, distinct = [], []
+    for text in texts:
+        numbers = dict.fromkeys(stopwords, -1)
+        for word in text:
+            numbers.setdefault(word, len(numbers) - len(set(stopwords)))
+        ids.append([numbers[word] for word in text])
+        distinct.append(len(numbers) - len(set(stopwords)))
+    return ids, distinct
+
+
+def key(word: bytes) -> int:
+    value = np.uint64(0)
+    for letter in word:
+        value = np.uint64(mixed(value, letter))
+    return int(value)
+
+
+@given(words, texts, st.sampled_from(["hashed", "all equal", "exact"]))
+def test_words_are_numbered_by_first_occurrence(stopwords, texts, keys):
+    """Letters decide where keys are not exact, however many words share one."""
+    flat = [*stopwords, *(word for text in texts for word in text)]
+    ends = np.cumsum([0, *map(len, flat)])
+    edges = np.cumsum([len(stopwords), *map(len, texts)])
+    values = {
+        "hashed": [key(word) for word in flat],
+        "all equal": [0] * len(flat),
+        "exact": [int.from_bytes(word[:7]) + (len(word) << 56) for word in flat],
+    }[keys]
+    ids, distinct = number(
+        np.frombuffer(b"".join(flat), np.uint8).copy(),
+        ends[:-1],
+        ends[1:],
+        np.array(values, np.uint64),
+        7 if keys == "exact" else 0,
+        edges,
+    )
+    expected, counts = by_dictionary(stopwords, texts)
+    assert [ids[a - edges[0] : b - edges[0]].tolist() for a, b in pairwise(edges)] == expected
+    assert distinct.tolist() == counts
+
+
+def test_the_table_grows_with_a_text():
+    """Two thousand words of one key each, in a table that begins with 256 slots."""
+    letters = np.arange(2000, dtype=np.int32)
+    keys = np.array([int(mixed(np.uint64(0), int(letter))) for letter in letters], np.uint64)
+    ids, distinct = number(letters, np.arange(2000), np.arange(1, 2001), keys, 0, np.array([0, 2000]))
+    assert ids.tolist() == list(range(2000))
+    assert distinct.tolist() == [2000]
+
+
+@given(st.lists(st.lists(st.integers(-1, 5), max_size=9), max_size=4))
+def test_numbers_are_renumbered_within_each_text(texts):
+    edges = np.cumsum([0, *map(len, texts)])
+    ids, distinct = renumber(np.array([n for text in texts for n in text], np.int32), edges)
+    for text, a, b, count in zip(texts, edges, edges[1:], distinct, strict=False):
+        order = list(dict.fromkeys(n for n in text if n >= 0))
+        assert ids[a:b].tolist() == [order.index(n) if n >= 0 else -1 for n in text]
+        assert count == len(order)
+
+
+id_sentences = st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5)
+
+
+def words_of(texts: list[list[list[int]]]) -> Words:
+    tokens = [[word for sentence in text for word in sentence] for text in texts]
+    starts = [np.cumsum([0, *map(len, text)])[:-1] for text in texts]
+    return token_words(Ragged.from_rows(tokens, np.int32), Ragged.from_rows(starts, np.int32))
+
+
+@pytest.mark.parametrize("joints", [False, True])
+@given(st.lists(id_sentences, max_size=3), st.integers(1, 4))
+def test_ids_are_equal_where_the_words_are(joints, texts, size):
+    grams = number_ngrams(words_of(texts), size, joints=joints and size > 1)
+    for row, text in enumerate(texts):
+        whole = [word for sentence in text for word in sentence]
+        begin = grams.edges[row]
+        found = {}
+        for at in range(len(whole) - size + 1):
+            found.setdefault(int(grams.ids[begin + at]), set()).add(tuple(whole[at : at + size]))
+        if len(grams.joints):
+            for index in range(len(text)):
+                sentence = grams.sentences[row] + index
+                before = [word for one in text[:index] for word in one][-(size - 1) :]
+                behind = [word for one in text[index + 1 :] for word in one][: size - 1]
+                joined, first = before + behind, grams.joints[sentence]
+                assert grams.joints[sentence + 1] - first == len(joined)
+                for at in range(len(joined) - size + 1):
+                    found.setdefault(int(grams.ids[first + at]), set()).add(tuple(joined[at : at + size]))
+        assert all(len(tuples) == 1 for tuples in found.values()), "an id of different n-grams"
+        assert len({next(iter(tuples)) for tuples in found.values()}) == len(found), "an n-gram of different ids"
+        assert all(0 <= gram < grams.distinct[row] for gram in found)
+
+
+@given(st.lists(st.integers(0, 4), max_size=9), st.lists(st.integers(0, 4), max_size=9))
+def test_shared_counts_are_those_of_multisets(left, right):
+    counts, scratch = np.zeros(5, np.int64), np.zeros(5, np.int64)
+    add_counts(np.array(left, np.int32), counts, 1)
+    shared = count_shared(np.array(right, np.int32), counts, scratch)
+    assert shared == sum(min(left.count(value), right.count(value)) for value in range(5))
+    assert not scratch.any()
+    add_counts(np.array(left, np.int32), counts, -1)
+    assert not counts.any()
+
+
+def table(one, other):
+    row = [0] * (len(other) + 1)
+    for a in one:
+        before, row = row, [0]
+        for j, b in enumerate(other):
+            row.append(before[j] + 1 if a == b else max(row[j], before[j + 1]))
+    return row[-1]
+
+
+def lengths(sequence, others, asked=None):
+    ids = np.array([5, *(element for other in others for element in other)], np.int32)
+    bounds = np.cumsum([1, *map(len, others)])  # the first element is of none
+    asked = np.ones(len(others), bool) if asked is None else np.array(asked, bool)
+    return lcs_lengths(np.array(sequence, np.int32), ids, bounds, asked, 6).tolist()
+
+
+# few elements, so that long runs match; up to four machine words of 64 places
+sequences = st.integers(0, 260).flatmap(lambda n: st.lists(st.integers(0, 5), min_size=n, max_size=n))
+
+
+@given(sequences, st.lists(st.lists(st.integers(0, 5), max_size=90), max_size=4))
+def test_lengths_are_those_of_the_table(sequence, others):
+    assert lengths(sequence, others) == [table(sequence, other) for other in others]
+
+
+def test_carries_go_through_several_machine_words():
+    """A match in the first 64 places decides what an element does in the last."""
+    rng = np.random.default_rng(0)
+    for size in (63, 64, 65, 128, 193):
+        sequence = rng.integers(0, 2, size).tolist()
+        others = [sequence, sequence[::-1], [1] * size, [0, 1] * size, rng.integers(0, 6, 300).tolist(), []]
+        assert lengths(sequence, others) == [table(sequence, other) for other in others]
+
+
+def test_carries_go_through_places_that_do_not_match():
+    sequence = [1] * 64 + [2] * 64 + [1] * 64
+    others = [[1], [1, 1], [2, 1], [1, 2, 1], [1] * 130, [2] * 70 + [1]]
+    assert lengths(sequence, others) == [1, 2, 2, 3, 128, 65]
+
+
+def test_only_what_is_asked_is_looked_at():
+    assert lengths([1, 2, 3], [[1, 2], [2, 3], [3, 1]], [True, False, True]) == [2, 0, 1]
+
+
+def plain_union(sequence, others):
+    """The positions that ``rouge_score`` finds with its table."""
+    from rouge_score.rouge_scorer import lcs_ind
+
+    return set().union(*(lcs_ind(sequence, other) for other in others))
+
+
+@given(sequences, st.lists(st.lists(st.integers(0, 5), max_size=90), max_size=3))
+def test_the_union_is_that_of_the_reference(sequence, others):
+    ids = np.array([5, *(element for other in others for element in other)], np.int32)
+    marks = np.zeros(6, np.uint64)
+    taken = union_lcs(np.array(sequence, np.int32), ids, np.cumsum([1, *map(len, others)]), marks)
+    assert set(np.flatnonzero(taken).tolist()) == plain_union(sequence, others)
+    assert not marks.any()
+
+
+VOCABULARY = [
+    *"a b the The cat cats running runs relational generally nationally happy Happier ended 42".split(),
+    *("\u212aat", "i\u0130a", "é", "générale", "naïve", "\u4e2d\u6587", "\U0001f600", "state-of-the-art", "x_y"),
+]
+GAPS = [" "] * 8 + ["  ", ". ", ", ", "\n", "\n\n", " . ", "\t", "-"]
+
+
+def random_texts(sizes: list[int], seed: int) -> list[str]:
+    """Texts of few different words, in lines, of ``sizes`` words each."""
+    rng = np.random.default_rng(seed)
+    return ["".join(w + g for w, g in zip(rng.choice(VOCABULARY, n), rng.choice(GAPS, n), strict=True)) for n in sizes]
+
+
+def assert_equal(predictions: list[str], references: list[list[str]], stem: bool) -> dict[str, np.ndarray]:
+    found = pair_scores(predictions, references, stem=stem)
+    scorer = RougeScorer(list(MEASURES), use_stemmer=stem)
+    expected = [scorer.score(one, text) for text, own in zip(predictions, references, strict=True) for one in own]
+    for name in MEASURES:
+        assert found[name].tolist() == [list(map(float, score[name])) for score in expected], name
+    return found
+
+
+@pytest.mark.parametrize("stem", [False, True])
+def test_a_thousand_pairs_are_those_of_the_reference(stem):
+    """Empty texts, one word, repeated words, other scripts, up to 130 words; one to three references."""
+    rng = np.random.default_rng(1)
+    predictions = random_texts(
+        rng.choice([0, 1, 2, 5, 12, 30, 130], 540, p=[0.1, 0.1, 0.15, 0.3, 0.3, 0.04, 0.01]).tolist(), 2
+    )
+    counts = rng.integers(1, 4, len(predictions))
+    each = random_texts(rng.choice([0, 1, 3, 10, 25, 70], counts.sum(), p=[0.1, 0.1, 0.3, 0.4, 0.09, 0.01]).tolist(), 3)
+    references = [list(part) for part in np.split(np.array(each, object), np.cumsum(counts)[:-1])]
+    assert counts.sum() > 1_000
+    found = assert_equal(predictions, references, stem)
+    assert all(np.count_nonzero(scores[:, 2]) > 120 for scores in found.values())
+    assert np.count_nonzero(found["rougeLsum"] != found["rougeL"]) > 100
+
+
+@settings(max_examples=50)
+@given(st.booleans(), st.lists(st.tuples(sentences, st.lists(sentences, max_size=3)), max_size=4))
+def test_any_text_is_scored_as_by_the_reference(stem, drawn):
+    joined = [("\n".join(text), ["\n".join(one) for one in own]) for text, own in drawn]
+    assert_equal([text for text, _ in joined], [own for _, own in joined], stem)
+
+
+@pytest.mark.parametrize("words", [63, 64, 65, 200])
+def test_long_lines_take_several_machine_words(words):
+    """Lines of few different words, so that there are many longest subsequences and the choice between them shows."""
+    rng = np.random.default_rng(words)
+    lines = [" ".join(rng.choice(["a", "b", "c"], words + step)) for step in (0, 1, -1, 0)]
+    assert_equal(["\n".join(lines[:2])], [["\n".join(lines[2:]), lines[3]]], False)
+
+
+def test_a_block_has_no_effect(monkeypatch):
+    predictions, references = random_texts([5] * 9, 1), [random_texts([7] * (n % 3), n) for n in range(9)]
+    whole = pair_scores(predictions, references)
+    monkeypatch.setattr(module, "_BLOCK", 60)
+    assert len(list(module._blocks(predictions, references))) > 3
+    for name, scores in pair_scores(predictions, references).items():
+        assert scores.tolist() == whole[name].tolist()
+
+
+def test_no_pair_has_no_score():
+    assert [scores.shape for scores in pair_scores([], []).values()] == [(0, 3)] * 4
+    assert [scores.shape for scores in pair_scores(["a"], [[]]).values()] == [(0, 3)] * 4
+
+
+def test_a_lone_surrogate_separates_words():
+    assert pair_scores(["a\ud800b"], [["a b"]], measures=["rouge1"])["rouge1"].tolist() == [[1, 1, 1]]
+
+
+def test_longer_ngrams_and_unknown_measures():
+    assert pair_scores(["a b c d"], [["x a b c d"]], measures=["rouge4"])["rouge4"].tolist() == [[1, 0.5, 2 / 3]]
+    with pytest.raises(FarspanError, match="measure 'rouge0' is unknown; give rouge1 to rouge9"):
+        pair_scores(["a"], [["a"]], measures=["rouge0"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", [False, True])
+def test_real_texts_are_scored_as_by_the_reference(stem):
+    """A thousand lead sections in lines, each against its own second half and against another article."""
+    from examples.wikipedia_text import lead_sections
+
+    leads = [record["text"].replace(". ", ".\n") for record, _ in zip(lead_sections(), range(1_001), strict=False)]
+    references = [[one[len(one) // 2 :], other] for one, other in pairwise(leads)]
+    found = assert_equal(leads[:-1], references, stem)
+    assert np.count_nonzero(found["rougeLsum"] != found["rougeL"]) > 500
