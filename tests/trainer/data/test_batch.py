@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
 
-from objectives.api.examples import IGNORED
-from trainer.data.batch import Batch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpora.errors import FarspanError
+from objectives.api.examples import IGNORED, Examples
+from tests.trainer.toy import SPECIAL, ToySource
+from trainer.data.batch import Batch, collate
+from trainer.data.config import DataConfig
 
 SOURCE = torch.arange(12, dtype=torch.int32).reshape(3, 4)
 LABELS = torch.tensor([[5, IGNORED], [6, 7], [IGNORED, IGNORED]], dtype=torch.int32)
@@ -39,3 +48,106 @@ def test_changes_reach_every_tensor_and_leave_none_alone():
     assert batch.source_ids.equal(SOURCE + 1)
     assert batch.labels.equal(LABELS + 1)
     assert batch.source_padding_mask is batch.global_positions is None
+
+
+# Padded batches against lists
+
+DATA = DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4)
+
+
+def test_decoder_input_is_the_target_shifted_right():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens, 4 and 7 target tokens
+    batch = collate(examples, np.array([0, 1]), DATA, SPECIAL)
+    assert batch.source_ids.shape == (2, 16)
+    assert batch.labels.shape == batch.decoder_ids.shape == (2, 8)
+    assert {x.dtype for x in (batch.source_ids, batch.decoder_ids, batch.labels)} == {torch.int32}
+    for row, length in enumerate([4, 7]):
+        target = examples.target_ids[row, :length].tolist()
+        assert batch.labels[row].tolist() == target + [IGNORED] * (8 - length)
+        shifted = [SPECIAL["<eos>"], *target] + [SPECIAL["<pad>"]] * (7 - length)
+        assert batch.decoder_ids[row].tolist() == shifted
+    assert batch.source_padding_mask.sum(1).tolist() == [8, 14]
+    assert (batch.source_tokens, batch.target_tokens) == (22, 11)
+    assert (batch.source_ids[~batch.source_padding_mask] == SPECIAL["<pad>"]).all()
+
+
+def test_without_padding_there_is_no_mask():
+    assert collate(ToySource().examples(np.array([3])), np.array([0]), DATA, SPECIAL).source_padding_mask is None
+
+
+def test_encoder_only_batches_have_labels_in_place():
+    batch = collate(ToySource(encoder_only=True).examples(np.array([3, 9])), np.array([0, 1]), DATA, SPECIAL)
+    assert batch.decoder_ids is None
+    assert "decoder_ids" not in batch.inputs
+    assert batch.labels.shape == (2, 16)
+    assert batch.target_tokens == 2
+    assert torch.equal(batch.labels[:, 2], batch.source_ids[:, 2])
+
+
+def test_documents_and_global_positions_are_padded_with_the_source():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens
+    real, places = examples.source_mask, np.arange(14)
+    segments = np.where(real, (places >= 5).astype(np.int32), -1)
+    examples = replace(examples, segment_ids=segments, global_positions=real & (places % 3 == 0))
+    apart = replace(DATA, across_documents=False)
+    batch = collate(examples, np.arange(2), apart, SPECIAL)
+    assert batch.segment_ids.tolist() == [[0] * 5 + [1] * 3 + [-1] * 8, [0] * 5 + [1] * 9 + [-1] * 2]
+    assert batch.global_positions.shape == batch.source_ids.shape == (2, 16)
+    assert [row.nonzero().flatten().tolist() for row in batch.global_positions] == [[0, 3, 6], [0, 3, 6, 9, 12]]
+    moved = batch.to(torch.device("meta"))
+    assert moved.inputs["segment_ids"].device.type == moved.inputs["global_positions"].device.type == "meta"
+    assert collate(examples, np.arange(2), DATA, SPECIAL).segment_ids is None
+    one = replace(examples, segment_ids=np.minimum(segments, 0), global_positions=np.zeros_like(real))
+    batch = collate(one, np.arange(2), apart, SPECIAL)
+    assert (batch.segment_ids, batch.global_positions) == (None, None)
+
+
+def test_documents_that_nobody_numbers_cannot_be_kept_apart():
+    with pytest.raises(FarspanError, match=r"data.across_documents is false, but the examples do not say"):
+        collate(ToySource().examples(np.array([3])), np.arange(1), replace(DATA, across_documents=False), SPECIAL)
+
+
+def test_global_positions_beyond_the_source_are_named():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens
+    chosen = np.zeros((2, 14), bool)
+    chosen[0, 11] = True
+    with pytest.raises(FarspanError, match=r"0{31}3: position 11 is marked as global, but its source has 8 positions"):
+        collate(replace(examples, global_positions=chosen), np.arange(2), DATA, SPECIAL)
+
+
+def test_a_long_example_is_named_not_cut():
+    with pytest.raises(FarspanError, match=r"sequence 0{31}f: its source has 20 positions, data.source_length is 16"):
+        collate(ToySource().examples(np.array([3, 15])), np.arange(2), replace(DATA, source_length=16), SPECIAL)
+    with pytest.raises(FarspanError, match=r"target has 10 positions, data.target_length is 8"):
+        collate(ToySource().examples(np.array([15])), np.arange(1), replace(DATA, target_length=8), SPECIAL)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(0, 2), st.integers(1, 5), st.randoms())
+def test_rows_are_what_they_were_and_filler(lengths, spare, multiple, random):
+    width = max(lengths) + spare  # examples may be wider than their longest row
+    source = np.array([[random.randint(5, 90) for _ in range(width)] for _ in lengths], np.int32).reshape(
+        len(lengths), width
+    )
+    sizes, none = np.array(lengths, np.int32), np.zeros(len(lengths), np.int32)
+    ids = np.zeros((len(lengths), 16), np.uint8)
+    examples = Examples(ids, source, sizes, np.empty((len(lengths), 0), np.int32), none, labels=source + 100)
+    data = DataConfig(source_length=10 * multiple, source_multiple=multiple)
+    batch = collate(examples, np.arange(len(lengths)), data, SPECIAL)
+    wide = -(-max(max(lengths), 1) // multiple) * multiple
+    rows = [row[:size].tolist() for row, size in zip(source, lengths, strict=True)]
+    assert batch.source_ids.tolist() == [row + [SPECIAL["<pad>"]] * (wide - len(row)) for row in rows]
+    assert batch.labels.tolist() == [[x + 100 for x in row] + [IGNORED] * (wide - len(row)) for row in rows]
+    real = [[True] * len(row) + [False] * (wide - len(row)) for row in rows]
+    assert batch.source_padding_mask is None if min(lengths) == wide else batch.source_padding_mask.tolist() == real
+    assert batch.source_tokens == batch.target_tokens == sum(lengths)
+
+
+def test_a_batch_that_asks_nothing_has_the_same_shapes():
+    batch = collate(ToySource().examples(np.array([3, 9])), np.arange(2), DATA, SPECIAL)
+    empty = batch.without_targets()
+    assert {name: x.shape for name, x in empty.inputs.items() if x is not None} == {
+        name: x.shape for name, x in batch.inputs.items() if x is not None
+    }
+    assert (empty.labels == IGNORED).all()
+    assert (empty.source_tokens, empty.target_tokens) == (0, 0)
+    assert (batch.labels != IGNORED).any()

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.generation.candidates import STEPS, best_candidates, best_tokens, on_grid
+from corpora.storage.ragged import Ragged
+from tests.trainer.generation.models import IDS, model_of, ragged
+from trainer.generation.candidates import (
+    STEPS,
+    best_candidates,
+    best_tokens,
+    constrain,
+    draw,
+    on_grid,
+    uniforms,
+    without_repeats,
+)
+from trainer.generation.config import GenerationConfig
+from trainer.generation.generate import generate
+from trainer.generation.sources import DecoderIds
 
 
 @st.composite
@@ -72,3 +88,136 @@ def test_continuations_that_differ_are_no_ties():
     totals, beams, ids = best_candidates(log_probs - log_probs[:, 2:] - 1, live, 2)
     assert (beams.tolist(), ids.tolist()) == ([[1, 0]], [[1, 1]])
     assert totals[0, 0] > totals[0, 1]
+
+
+# Forbidden and forced tokens; n-grams against a restatement with lists
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_exactly_the_tokens_that_complete_an_earlier_ngram_are_forbidden(size):
+    draws = np.random.default_rng(size)
+    rows, width, vocabulary = 300, 24, 3
+    history = torch.from_numpy(draws.integers(0, vocabulary, (rows, width)))
+    positions = torch.from_numpy(draws.integers(0, width, rows))
+    log_probs = torch.from_numpy(draws.normal(size=(rows, vocabulary)))
+    found = without_repeats(log_probs, history, positions, size)
+    for row in range(rows):
+        text = history[row, : positions[row] + 1].tolist()
+        grams = {tuple(text[i : i + size]) for i in range(len(text) - size + 1)}
+        last = text[len(text) - size + 1 :] if len(text) >= size - 1 else None
+        for token in range(vocabulary):
+            forbidden = last is not None and (*last, token) in grams
+            assert found[row, token] == (-torch.inf if forbidden else log_probs[row, token])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_long_texts_hold_no_ngram_twice(size, beams):
+    """Prompts and starts count; without blocking these models repeat themselves at once."""
+    model, prompts = model_of(), Ragged.from_rows([[], [5, 6, 5], [7] * 6], np.int32)
+    sources = ragged([9, 30, 4], prompts=prompts)
+    options = {"beams": beams, "max_tokens": 50, "min_tokens": 50}
+    free = generate(model, sources, GenerationConfig(**options), IDS)
+    found = generate(model, sources, GenerationConfig(**options, no_repeat_ngram=size), IDS)
+    for sample in range(3):
+        repeats = []
+        for tokens in (free.tokens[sample], found.tokens[sample]):
+            grams = [tuple(tokens[i : i + size].tolist()) for i in range(len(tokens) - size + 1)]
+            repeats.append(len(grams) - len(set(grams)))
+        assert repeats[0] > 20
+        assert repeats[1] == 0
+
+
+def test_a_text_that_may_not_go_on_ends():
+    """Three ids that no bigram may repeat, and at least nine tokens."""
+    ids, config = DecoderIds(start=0, end=1, pad=2), GenerationConfig(no_repeat_ngram=1, min_tokens=9, max_tokens=12)
+    log_probs = torch.tensor([[-1.0, -2.0, -0.5, -3.0]], dtype=torch.float64)
+    history = torch.tensor([[0, 3, 2, 2, 2, 2, 2]])
+    found = constrain(log_probs, history, torch.tensor([1]), 1, config, ids)
+    assert found.tolist() == [[-torch.inf, -2.0, -torch.inf, -torch.inf]]
+
+
+def test_lengths_and_forced_tokens():
+    model, sources = model_of(), ragged([9, 30, 4, 17, 22])
+    config = GenerationConfig(min_tokens=4, max_tokens=7, first_tokens=(9, 11), length_penalty=-2.0)
+    lengths = set()
+    for end in range(12, 24):
+        found = generate(model, sources, config, IDS._replace(end=end))
+        for tokens in found.tokens:
+            assert tokens[:2].tolist() == [9, 11]
+            assert not {end, IDS.pad} & set(tokens.tolist())
+            lengths.add(len(tokens))
+    assert min(lengths) == 4
+    assert max(lengths) <= 7
+
+
+# Draws: their distribution, the tokens they may take, and their keys
+
+SHARES = np.array([0.4, 0.05, 0.3, 0.0, 0.15, 0.1])
+
+
+def drawn_shares(**options):
+    """Share of each id in 40,000 evenly spread draws."""
+    count = 40_000
+    with np.errstate(divide="ignore"):
+        log_probs = torch.from_numpy(np.log(SHARES)).expand(count, -1)
+    even = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    tokens = draw(log_probs, even, GenerationConfig(beams=1, sample=True, **options))
+    return np.bincount(tokens.numpy(), minlength=len(SHARES)) / count
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "power"),
+    [
+        ({}, [0, 1, 2, 4, 5], 1),
+        ({"temperature": 0.5}, [0, 1, 2, 4, 5], 2),
+        ({"temperature": 2.0}, [0, 1, 2, 4, 5], 0.5),
+        ({"temperature": 1e-320}, [0], 1),
+        ({"temperature": 1e308}, [0, 1, 2, 4, 5], 0),
+        ({"top_k": 2}, [0, 2], 1),
+        ({"top_k": 99}, [0, 1, 2, 4, 5], 1),
+        ({"top_p": 0.69}, [0, 2], 1),
+        ({"top_p": 0.72}, [0, 2, 4], 1),
+        ({"top_p": 1e-9}, [0], 1),
+        ({"top_k": 3, "top_p": 0.8}, [0, 2], 1),  # of the three, 0.4 and 0.3 are 0.82
+        ({"top_k": 4, "temperature": 0.5}, [0, 2, 4, 5], 2),
+    ],
+)
+def test_tokens_are_drawn_by_their_share_of_what_is_kept(options, kept, power):
+    expected = np.zeros(len(SHARES))
+    expected[kept] = SHARES[kept] ** power
+    np.testing.assert_allclose(drawn_shares(**options), expected / expected.sum(), atol=2e-4)
+
+
+def test_equal_tokens_at_the_edge_of_top_k_are_taken_by_the_lowest_id():
+    log_probs = torch.full((50, 8), -2.0, dtype=torch.float64)
+    even = torch.linspace(0, 0.99, 50, dtype=torch.float64)
+    assert set(draw(log_probs, even, GenerationConfig(beams=1, sample=True, top_k=3)).tolist()) == {0, 1, 2}
+
+
+def test_draws_belong_to_the_seed_of_the_sample():
+    config = GenerationConfig(beams=1, sample=True, max_tokens=30)
+    seeds = np.array([7, 2**64 - 1, 7, 0], np.uint64)
+    first = uniforms(seeds, config)
+    assert first.shape == (4, 31)
+    assert (first[0] == first[2]).all()
+    assert len(np.unique(first)) == 3 * 31
+    assert not np.isin(uniforms(seeds, GenerationConfig(beams=1, sample=True, max_tokens=30, seed=1)), first).any()
+    assert abs(uniforms(np.arange(200, dtype=np.uint64), config).mean() - 0.5) < 0.02
+
+
+def test_sampled_texts_differ_by_seed_only():
+    model, config = model_of(), GenerationConfig(beams=1, sample=True, max_tokens=12, min_tokens=4)
+    rows, seeds = np.zeros(6, np.int64), np.array([3, 3, 4, 5, 6, 3], np.uint64)
+    found = generate(model, ragged([9], rows=rows, seeds=seeds), config, IDS)
+    texts = [tokens.tolist() for tokens in found.tokens]
+    assert texts[0] == texts[1] == texts[5]
+    assert len({tuple(text) for text in texts}) > 2
+
+
+def test_sampling_from_the_best_token_alone_is_greedy():
+    model, sources = model_of(seed=2), ragged([9, 4], seeds=np.arange(2, dtype=np.uint64))
+    greedy = generate(model, sources, GenerationConfig(beams=1, max_tokens=12), IDS)
+    single = generate(model, sources, GenerationConfig(beams=1, sample=True, top_k=1, max_tokens=12), IDS)
+    assert [text.tolist() for text in single.tokens] == [text.tolist() for text in greedy.tokens]
+    np.testing.assert_array_equal(single.scores, greedy.scores)

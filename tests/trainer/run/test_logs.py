@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
+from io import StringIO
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from corpora.errors import FarspanError
+from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.run_files import read_lines
 from trainer.metrics import MetricsConfig
-from trainer.run.logs import MetricsFile, open_metrics
+from trainer.model.build import build_model
+from trainer.run.logs import MetricsFile, model_summary, open_metrics
+from trainer.run.train import train
 
 RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
 
@@ -54,3 +62,58 @@ def test_only_one_rank_writes(tmp_path):
     logs.write(RECORD)
     logs.close()
     assert not list(tmp_path.iterdir())
+
+
+# What runs keep about themselves
+
+
+def start(recipe, **options):
+    return train(recipe, source=ToySource(), console=Console(file=StringIO()), **options)
+
+
+def test_starts_and_the_summary_of_a_finished_run(tmp_path: Path):
+    recipe = toy_recipe(tmp_path, steps=6)
+    start(recipe, until=2, name="toy")
+    assert not (tmp_path / "summary.json").exists()
+    start(recipe)
+    first, second = read_lines(tmp_path / "starts.jsonl")
+    assert (first["recipe"], first["step"], first["steps"], first["processes"]) == ("toy", 0, 6, 1)
+    assert second["step"] == 2
+    assert {"farspan", "python", "torch"} <= first["versions"].keys()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["memory_gib"]["expected"] > 0
+    assert summary["memory_gib"]["measured"] > 0
+
+
+def test_parameters_by_part_add_up():
+    recipe = toy_recipe("unused")
+    model = build_model(recipe.model, 25, 0)
+    found = model_summary(recipe, model, 25)["parameters"]
+    assert found["total"] == sum(parameter.numel() for parameter in model.parameters())
+    assert found["total"] == sum(number for name, number in found.items() if name != "total")
+    assert found["tokens"] == 25 * recipe.model.width
+
+
+def test_broken_lines_are_left_out(tmp_path: Path):
+    (tmp_path / "lines").write_text('{"a": 1}\n[2]\n{"b": \n{"c": 3}\n{"d"')
+    assert list(read_lines(tmp_path / "lines")) == [{"a": 1}, {"c": 3}]
+    assert list(read_lines(tmp_path / "none")) == []
+
+
+# Profiles of a few updates
+
+
+def test_a_trace_and_a_table_of_ten_operations(tmp_path):
+    recipe = toy_recipe(tmp_path, steps=6, profile=(2, 3), dry_run=False)
+    train(recipe, source=ToySource(), console=Console(file=StringIO()))
+    trace = json.loads(gzip.decompress((tmp_path / "profile" / "trace-0.json.gz").read_bytes()))
+    names = [event.get("name", "") for event in trace["traceEvents"]]
+    assert sum(name.startswith("Optimizer.step") for name in names) == 2  # of six updates
+    table = (tmp_path / "profile" / "operations-0.txt").read_text().splitlines()
+    assert sum("aten::" in line for line in table) in range(3, 11)
+
+
+@pytest.mark.parametrize("updates", [(3,), (0, 2), (5, 4), (1, 2, 3)])
+def test_other_numbers_are_refused(updates: tuple[int, ...]):
+    with pytest.raises(FarspanError, match=r"run\.profile is \["):
+        toy_recipe("unused", profile=updates)

@@ -7,11 +7,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainer.model.dense import HEADS, WIDTH, dense, right_padded
+from corpora.errors import FarspanError
+from tests.trainer.model.dense import (
+    HEADS,
+    WIDTH,
+    dense,
+    dense_mask,
+    right_padded,
+)
 from trainer.model.context import Context
-from trainer.model.layers.attention import CrossAttention, SelfAttention, attend, visible
+from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.patterns.full import Full
+from trainer.model.positions import Buckets, RelativeBias
 
 
 @given(
@@ -84,3 +93,60 @@ def test_weights_are_dropped_in_training_alone():
     x = torch.randn(1, 6, 8)
     assert not torch.equal(layer.train()(x, Context()), layer(x, Context()))
     assert torch.equal(layer.eval()(x, Context()), layer(x, Context()))
+
+
+# Causal attention against its dense statement
+
+
+@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("relative", [False, True])
+def test_causal_equals_its_dense_mask(length, relative):
+    q, k, v = torch.randn(3, 2, length, HEADS, WIDTH)
+    biases = ()
+    if relative:
+        table = RelativeBias(Buckets(count=8, distance=9), HEADS, both_ways=False)
+        torch.nn.init.normal_(table.weight)
+        biases = tuple(table(offsets).detach() for offsets in Causal().offsets(length))
+    expected = dense(q, k, v, dense_mask(Causal(), length)[None], *biases)
+    torch.testing.assert_close(Causal().attend(q, k, v, Context(biases=biases)), expected.float(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_operations_are_those_of_the_dense_mask(length):
+    assert Causal().flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(Causal(), length).sum())
+
+
+def test_what_comes_later_changes_nothing():
+    """Nor does padding, which is later in every row."""
+    q, k, v = torch.randn(3, 1, 9, HEADS, WIDTH)
+    before = Causal().attend(q, k, v, Context())[:, :5]
+    for x in (q, k, v):
+        x[:, 5:] = 1e6
+    torch.testing.assert_close(Causal().attend(q, k, v, Context())[:, :5], before, atol=1e-6, rtol=0)
+
+
+def test_its_layer_attends_with_it():
+    layer = Causal().layer(HEADS * WIDTH, HeadsConfig(count=HEADS), NormConfig(), 0.0)
+    x = torch.randn(2, 6, HEADS * WIDTH, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(x, Context())[:, 2].sum(), x)
+    assert (gradient[:, 3:] == 0).all()
+    assert (gradient[:, :3] != 0).any(-1).all()
+
+
+# Sizes of attention heads
+
+
+def test_heads_share_the_width_of_the_model_unless_they_have_their_own():
+    assert HeadsConfig(count=4).inner(64) == 64
+    assert HeadsConfig(count=4, width=24).inner(64) == 96  # as in T5-small's relatives
+
+
+def test_scores_are_divided_by_the_root_of_the_width_unless_they_are_not_scaled():
+    assert HeadsConfig(count=4).scale is None  # the default of attention
+    assert HeadsConfig(count=4, scaled=False).scale == 1.0
+
+
+@pytest.mark.parametrize(("options", "said"), [({"count": 0}, "count is 0"), ({"count": 2, "width": 0}, "width is 0")])
+def test_bad_heads_are_refused(options, said):
+    with pytest.raises(FarspanError, match=rf"model.heads.{said}; it must be at least 1"):
+        HeadsConfig(**options)
