@@ -46,7 +46,7 @@ class FsspecStore(RemoteStore):
         path, scheme = path if isinstance(path, str) else path[0], self._root.partition("://")[0]
         raise FarspanError(f"{path}: {scheme}:// is for reading; write to a folder on disk, s3://, gs:// or abfs://")
 
-    create = create_new = renew = delete = times = _refuse
+    create = create_new = renew = delete = _refuse
 
     def _system(self, path: str) -> Any:
         """Return the file system, without the listings that it may keep: other processes change the files."""
