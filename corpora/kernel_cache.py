@@ -62,25 +62,26 @@ class _Files(IndexDataCacheFile):
 def fingerprint(function: FunctionType, options: Mapping[str, Any]) -> str:
     """Return a hash of what numba compiles: code, constants and options of a function and of those that it calls."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
-    for part in _parts((function, options), set(), set()):
+    for part in _parts((function, options), frozenset(), set()):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _parts(value: Any, names: Set[str], visited: set[int]) -> Iterator[str]:
+def _parts(value: Any, names: frozenset[str], visited: set[tuple[int, frozenset[str]]]) -> Iterator[str]:
     """Describe a value by texts that are the same in every process.
 
     Args:
         names: those in the code that uses the value; attributes of modules and classes with other names are left out.
-        visited: functions, modules and classes that are described already.
+        visited: functions that are described already, and modules and classes with the names they were described for.
     """
     function = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", value)  # what numba wraps
     if isinstance(function, FunctionType | ModuleType | type):
         package = function.__name__ if isinstance(function, ModuleType) else function.__module__
         yield f"{type(value).__name__} {package} {getattr(function, '__qualname__', '')}"
-        if id(function) in visited or package.partition(".")[0] in _LIBRARIES:
+        visit = id(function), frozenset() if isinstance(function, FunctionType) else names
+        if visit in visited or package.partition(".")[0] in _LIBRARIES:
             return
-        visited.add(id(function))
+        visited.add(visit)
         if isinstance(function, FunctionType):
             names, members = _names(function.__code__), function.__globals__
             cells = [cell.cell_contents for cell in function.__closure__ or ()]
@@ -111,6 +112,6 @@ def _parts(value: Any, names: Set[str], visited: set[int]) -> Iterator[str]:
         yield f"{type(value).__name__} {getattr(value, '__qualname__', repr(value))}"
 
 
-def _names(code: CodeType) -> set[str]:
+def _names(code: CodeType) -> frozenset[str]:
     """Return the names of globals and attributes in code, and in the functions inside it."""
-    return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+    return frozenset(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))

@@ -141,12 +141,12 @@ class Color(enum.Enum):
     RED = 1
 
 constants = ModuleType("constants")
-constants.SIZE = 1
+constants.SIZE = constants.WIDTH = 1
 TABLE, SHADES = np.arange(3), {"a", "b", "c"}
 
 @numba.njit
 def called(x):
-    return called(x - 1) if x > 1 else 1
+    return called(x - 1) if x > 1 else constants.WIDTH
 
 @intrinsic
 def address(typing, x):
@@ -177,7 +177,8 @@ def fingerprint_of(text: str) -> str:
         ("scale=1", "scale=2"),
         ("each + 1", "each + 2"),
         ("RED = 1", "RED = 2"),
-        ("SIZE = 1", "SIZE = 2"),
+        ("constants.SIZE = constants.WIDTH = 1", "constants.SIZE, constants.WIDTH = 2, 1"),
+        ("constants.SIZE = constants.WIDTH = 1", "constants.SIZE, constants.WIDTH = 1, 2"),
         ("arange(3)", "arange(1, 4)"),
         ("arange(3)", "arange(3, dtype=np.int8)"),
         ("x > 1", "x > 2"),
@@ -210,7 +211,7 @@ def test_no_kernel_depends_on_what_differs_between_processes():
             module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
             for kernel in vars(module).values():
                 if isinstance(kernel, Kernel) and not isinstance(kernel, Intrinsic):
-                    assert " at 0x" not in "".join(_parts(kernel.compiled().py_func, set(), set()))
+                    assert " at 0x" not in "".join(_parts(kernel.compiled().py_func, frozenset(), set()))
 
 
 def test_small_calls_ask_for_no_fingerprint():
