@@ -14,7 +14,7 @@ from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
-from pipelines.figures.style import grid, label_lines, save, styled, thousands
+from pipelines.figures.style import grid, label_lines, save, thousands, use_style
 
 if TYPE_CHECKING:
     from ablations_parts import Experiment
@@ -170,7 +170,7 @@ def draw(experiment: Experiment, cells: Cells, path: Path) -> None:
     """
     tasks, numbers = experiment.tasks, list(experiment.chosen)
     columns = 2 * len(tasks)
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, columns * (len(numbers) + 1), columns=columns, panel=(3.2, 2.1))
         for column, task in enumerate(tasks):
             tables = experiment.tables_of(task)

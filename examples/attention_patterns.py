@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pipelines.figures.style import grid, save, styled
+from pipelines.figures.style import grid, save, use_style
 from trainer.model.layers.pooled import Pooling
 from trainer.model.pattern import Pattern
 from trainer.model.patterns.block import Block
@@ -101,7 +101,7 @@ def _summaries(panel: Panel, queries: Tensor) -> Tensor:
 
 
 def main(path: str) -> None:
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(PANELS) + 1, columns=4, panel=(2.1, 2.2))
         for panel, axis in zip(PANELS, axes[:-1], strict=True):
             _draw(axis, panel)

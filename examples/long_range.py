@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
-from pipelines.figures.style import grid, save, styled, thousands
+from pipelines.figures.style import grid, save, thousands, use_style
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
@@ -210,7 +210,7 @@ def learn(
 
 def draw(curves: Mapping[str, Sequence[Point]], path: str) -> None:
     """A panel a pattern: accuracy over steps, chance, and where rows grow."""
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(curves), panel=(3.0, 2.0), shared=True)
         for (pattern, points), axis in zip(curves.items(), axes, strict=True):
             grown = 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from demo import SEQUENCE_LENGTH, encoder, farspan
 from wikipedia_text import lead_sections, write_json_lines
 
-from pipelines.figures.style import grid, label_lines, save, styled, thousands
+from pipelines.figures.style import grid, label_lines, save, thousands, use_style
 
 KINDS = ("random", "linked")
 SPLITS = ("train", "held-out")
@@ -102,7 +102,7 @@ def curves(metrics: Path) -> dict[str, list[tuple[int, float]]]:
 def draw(runs: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], path: Path) -> None:
     """A panel a measure, a line a training corpus."""
     titles = {"train": "own training rows", "random": "held-out, random rows", "linked": "held-out, linked rows"}
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(titles), shared=True)
         for (measure, title), axis in zip(titles.items(), axes, strict=True):
             ends = []

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
-from pipelines.figures.style import grid, save, styled
+from pipelines.figures.style import grid, save, use_style
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
@@ -208,7 +208,7 @@ def extend(short: Seq2Seq, pattern: str, seed: int, steps: int = LONG_STEPS) -> 
 
 def draw(curves: Mapping[str, Sequence[Sequence[Point]]], path: str) -> None:
     """A panel a pattern, a line a seed: accuracy of two hops, and in grey that of one hop."""
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(curves), columns=len(curves), panel=(2.3, 2.2), shared=True)
         for (pattern, seeds), axis in zip(curves.items(), axes, strict=True):
             for points in seeds:

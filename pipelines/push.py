@@ -116,7 +116,7 @@ def push(
 
     folder, to = os.fspath(artefact).rstrip("/"), Target.parse(target)
     local = _artefact_files(folder) if to.kind == "dataset" else _model_files(folder)
-    with _explained(target):
+    with _explain_errors(target):
         api = HfApi()
         api.create_repo(to.name, repo_type=to.kind, private=private or None, exist_ok=True)
         if to.branch != "main":
@@ -218,7 +218,7 @@ def _stale(local: Sequence[Local], remote: Mapping[str, RepoFile]) -> list[str]:
 
 
 @contextmanager
-def _explained(target: str) -> Iterator[None]:
+def _explain_errors(target: str) -> Iterator[None]:
     """Convert errors of the hub to one line."""
     from huggingface_hub.errors import HfHubHTTPError
 

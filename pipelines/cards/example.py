@@ -32,7 +32,7 @@ def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mappin
     for number, tokens in enumerate((row.get("targets") or ())[:1]):
         lines += ["", f"target {number} as text:", _text(tokenizer, tokens)]
     if corpus_row is not None:
-        lines += ["", "text of the row, with the targets in ⟦ ⟧:", _marked(tokenizer, row, corpus_row)]
+        lines += ["", "text of the row, with the targets in ⟦ ⟧:", _mark_targets(tokenizer, row, corpus_row)]
     return "\n".join(lines)
 
 
@@ -62,7 +62,7 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     return text[:_TEXT] + " ..." if len(text) > _TEXT or len(ids) > _TEXT else text
 
 
-def _marked(tokenizer: Tokenizer, row: Mapping[str, Any], corpus_row: Mapping[str, Any]) -> str:
+def _mark_targets(tokenizer: Tokenizer, row: Mapping[str, Any], corpus_row: Mapping[str, Any]) -> str:
     """Return the text around the first target span, with target spans in brackets."""
     tokens = np.asarray(corpus_row["tokens"], np.int64)
     spans = [

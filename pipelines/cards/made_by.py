@@ -40,22 +40,22 @@ def command_of(manifest: Manifest) -> str | None:
         return None
     words: list[str] = []
     for kind in command.kinds():
-        words += _flags(kind, manifest, _recorded(manifest))
+        words += _flags(kind, manifest, _config_as_flags(manifest))
     words.sort(key=lambda word: word.startswith("--"))  # positional ones first
     return " ".join(["farspan", command.name, *words])
 
 
-def _recorded(manifest: Manifest) -> Mapping[str, Any]:
+def _config_as_flags(manifest: Manifest) -> Mapping[str, Any]:
     """Return ``config`` with values in the form of flags."""
     config = dict(manifest.config)
     if manifest.format == "farspan.masks":
-        config["options"] = _chosen(str(config["objective"]), config["options"])
+        config["options"] = _changed_options(str(config["objective"]), config["options"])
     if manifest.format == "farspan.predictions":
         config["task"] = config["task"]["name"]
     return config
 
 
-def _chosen(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _changed_options(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options of an objective that differ from its defaults; all options if it is not installed."""
     from objectives.api.protocol import load_objective
 
@@ -88,7 +88,7 @@ def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterato
             if field.name == "output":
                 placeholder = manifest.format.removeprefix("farspan.").upper()
             if isinstance(value, str | list):  # licence and languages of documents
-                yield from _given(name, hint, value)
+                yield from _flag_words(name, hint, value)
             elif required:
                 yield placeholder if flag.positional else f"{name} {placeholder}"
             elif value or (field.name in _BY_TOOL and field.name in config.get("tools", {})):
@@ -99,7 +99,7 @@ def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterato
             value = config.get(field.name)
             yield shlex.quote(value) if isinstance(value, str) else field.name.upper()
         elif field.name in config and not _same(config[field.name], default):
-            yield from _given(name, hint, config[field.name])
+            yield from _flag_words(name, hint, config[field.name])
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -108,7 +108,7 @@ def _same(value: Any, default: Any) -> bool:
     return bool(value == default) or (isinstance(default, tuple) and value == list(default))
 
 
-def _given(name: str, hint: Any, value: Any) -> Iterator[str]:
+def _flag_words(name: str, hint: Any, value: Any) -> Iterator[str]:
     """Yield a flag with its value in the form of the command line."""
     if isinstance(value, bool):
         yield name  # only given if it differs from the default

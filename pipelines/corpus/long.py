@@ -96,7 +96,7 @@ def plan(options: LongCorpus) -> Job:
     config = {
         "builder": "long",
         **record_options(packing),
-        "mixture": _described(mixture, settings),
+        "mixture": _describe_mixture(mixture, settings),
         "short_documents": settings.short_documents,
         "stride": windows.stride,
         "overlap": windows.overlap,
@@ -129,7 +129,7 @@ def plan(options: LongCorpus) -> Job:
 
 def _mixture(options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int]) -> Mixture:
     """Compute the share of each source; ``read`` holds the tokens of one pass over each."""
-    available = _written(documents, options.split == "held-out", settings) if settings.windows.overlap else read
+    available = _count_written(documents, options.split == "held-out", settings) if settings.windows.overlap else read
     try:
         return mix(
             {name: Source(available[name], s.weight, s.epochs) for name, s in settings.sources.items()},
@@ -166,7 +166,7 @@ def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
     return tokens
 
 
-def _written(documents: Parent, held_out: bool, settings: MixtureFile) -> dict[str, int]:
+def _count_written(documents: Parent, held_out: bool, settings: MixtureFile) -> dict[str, int]:
     """Count the tokens that one pass over each source writes, overlaps included."""
     written = dict.fromkeys(settings.sources, 0)
     for shard in documents.shards:
@@ -179,7 +179,7 @@ def _written(documents: Parent, held_out: bool, settings: MixtureFile) -> dict[s
     return written
 
 
-def _described(mixture: Mixture, settings: MixtureFile) -> dict[str, object]:
+def _describe_mixture(mixture: Mixture, settings: MixtureFile) -> dict[str, object]:
     """The ``mixture`` entry of the manifest: request, shares, and the ``reason`` if these differ from the request."""
     return {
         "tokens": settings.tokens,

@@ -48,7 +48,7 @@ def plan(options: RelatedCorpus) -> Job:
     shards = shard_count(options.shards, tokens)
     config = {
         "builder": "related",
-        **_recorded(options, output, neighbours, rows=rows, split=split, shards=shards),
+        **_record(options, output, neighbours, rows=rows, split=split, shards=shards),
     }
     starts, held_out = documents.first_rows, split == "held-out"
     stages: list[Stage] = []
@@ -93,7 +93,7 @@ def _split(options: RelatedCorpus, documents: Parent, neighbours: Parent | None)
     """``train`` or ``held-out``: the split of the neighbours, if there are any."""
     split = options.split or "train"
     if neighbours is None:
-        if not _clustered(documents.manifest, split):
+        if not _count_clustered(documents.manifest, split):
             some_tokens(documents.folder, documents.manifest, split)
             raise FarspanError(
                 f"{documents.folder}: none of its {split} documents names a cluster; give --neighbours, or make the "
@@ -109,13 +109,13 @@ def _split(options: RelatedCorpus, documents: Parent, neighbours: Parent | None)
     return of_neighbours
 
 
-def _clustered(documents: Manifest, split: str) -> int:
+def _count_clustered(documents: Manifest, split: str) -> int:
     """Number of the split's documents that are in a cluster."""
     held_out = documents.totals.get("held_out_clustered_documents", 0)
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
-def _recorded(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
+def _record(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
     """The options as the manifest records them; without neighbours, the bounds on them are left out."""
     if neighbours is None:
         return record_options(options, without=_BOUNDS, neighbours=None, **decided)

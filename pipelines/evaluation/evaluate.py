@@ -20,11 +20,11 @@ from objectives.metrics.copies import COPIED_NGRAM
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
-from pipelines.evaluation.intervals import measured
+from pipelines.evaluation.intervals import measure
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.printing import print_table
-from pipelines.evaluation.sources import copied, length_bins, source_lengths
+from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_systems, word_counts
 from pipelines.figures.style import check_figure
 
@@ -144,14 +144,14 @@ def _span(lengths: np.ndarray) -> str:
     return f"{lengths.min():,} to {lengths.max():,}"
 
 
-def _all_measured(
+def _measure_all(
     scored: Sequence[Scored], options: Evaluation, rows: np.ndarray | None = None
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Join the results of ``measured`` for all metrics, for each system; on some rows alone if ``rows`` is given."""
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in scored[0][1]]
     for metric, scores in scored:
         picked = scores if rows is None else [{key: own[rows] for key, own in one.items()} for one in scores]
-        for whole, part in zip(tables, measured(metric, picked, options.resamples, options.seed), strict=True):
+        for whole, part in zip(tables, measure(metric, picked, options.resamples, options.seed), strict=True):
             whole[0].update(part[0])
             whole[1].update(part[1])
     return tables
@@ -162,7 +162,7 @@ def _systems(
 ) -> list[dict[str, Any]]:
     reference_words = np.array([word_counts(texts).mean() for texts in questions.references])
     entries = []
-    numbers = zip(systems, _all_measured(scored, options), copied(questions, systems), strict=True)
+    numbers = zip(systems, _measure_all(scored, options), compute_copied(questions, systems), strict=True)
     for system, (scores, differences), shares in numbers:
         words = word_counts(system.texts)
         entries.append(
@@ -190,7 +190,7 @@ def _group(
 ) -> dict[str, Any]:
     """Scores of a group of examples by the metrics' primary keys, one entry for each system."""
     primary = [metric.primary for metric, _ in scored]
-    numbers = _all_measured(scored, options, rows)
+    numbers = _measure_all(scored, options, rows)
     return {
         "name": name,
         "examples": len(rows),

@@ -10,7 +10,7 @@ import numpy as np
 
 from corpora.printing import counted
 from pipelines.evaluation.printing import short_names
-from pipelines.figures.style import grid, label_lines, line_above, save, styled, thousands
+from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
 
 _WIDTH = 110  # maximum characters of a line that describes a metric's flavour
 _APART = 0.14  # minimum distance of two labels of groups, as a share of the axis
@@ -25,7 +25,7 @@ def draw(table: Mapping[str, Any], path: str) -> None:
     """
     keys = list(dict.fromkeys(metric["primary"] for metric in table["metrics"].values()))
     tall = max(1.2 + 0.3 * len(table["systems"]), 2.5)
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, 2 * len(keys), columns=2, panel=(4.4, tall))
         for number, key in enumerate(keys):
             _intervals(axes[2 * number], table, key)

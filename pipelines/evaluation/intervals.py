@@ -13,7 +13,7 @@ Scores = Mapping[str, np.ndarray]
 Measured = dict[str, dict[str, float]]
 
 
-def measured(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int) -> list[tuple[Measured, Measured]]:
+def measure(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int) -> list[tuple[Measured, Measured]]:
     """Compute the values of systems with their intervals, and the differences to the first system.
 
     All systems are resampled by the same examples, so a difference has the interval of a paired comparison.

@@ -22,7 +22,7 @@ def source_lengths(questions: Questions) -> np.ndarray:
     return np.array([lengths[list(rows)].sum() for rows in questions.document_rows], np.int64)
 
 
-def copied(questions: Questions, systems: Sequence[System], n: int = COPIED_NGRAM) -> list[np.ndarray]:
+def compute_copied(questions: Questions, systems: Sequence[System], n: int = COPIED_NGRAM) -> list[np.ndarray]:
     """Compute ``copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
     documents, tokenizer = questions.pairs.documents, load_tokenizer_of(questions.pairs.documents.folder)
     shares = [np.full(len(questions.ids), np.nan) for _ in systems]

@@ -61,7 +61,7 @@ def submit(
     places = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
     given = [os.fspath(place) for place in places]
     twin = path.removesuffix(".csv") + ".json"
-    check_outputs({f"--output {path}": twin}, [_named(place)[1] for place in given])
+    check_outputs({f"--output {path}": twin}, [_split_name(place)[1] for place in given])
     answers = collect(given, "" if partial else "test")
     missing = [name for name in SUBSETS if name not in answers]
     if missing and not (partial and answers):
@@ -94,7 +94,7 @@ def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
 
 def _by_subset(given: str, split: str) -> dict[str, Answers]:
     """Read the predictions of ``G`` by the subset of each pair, or those of ``SUBSET=G`` as one subset."""
-    subset, place = _named(given)
+    subset, place = _split_name(given)
     if subset:
         _check_subset(subset, given)
     if is_json(place):
@@ -125,7 +125,7 @@ def _by_subset(given: str, split: str) -> dict[str, Answers]:
     return by_subset
 
 
-def _named(given: str) -> tuple[str, str]:
+def _split_name(given: str) -> tuple[str, str]:
     """Split ``SUBSET=G`` into subset and place; the subset is empty for a path, whose name may also contain ``=``."""
     name, _, place = given.partition("=")
     return (name, place) if place and "/" not in name and not os.path.exists(given) else ("", given)
@@ -140,8 +140,8 @@ def _check_subset(name: str, where: str) -> None:
 def csv_bytes(answers: Mapping[str, Mapping[str, str]]) -> bytes:
     """Return the content of the CSV file for subset -> pair id -> prediction."""
     lines = [_HEADER, *((subset, pair, text) for subset, texts in answers.items() for pair, text in texts.items())]
-    return "".join(",".join(map(_quoted, line)) + "\n" for line in lines).encode()
+    return "".join(",".join(map(_quote, line)) + "\n" for line in lines).encode()
 
 
-def _quoted(field: str) -> str:
+def _quote(field: str) -> str:
     return '"' + field.replace('"', '""') + '"' if any(mark in field for mark in ',"\n\r') else field

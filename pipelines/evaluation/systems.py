@@ -98,7 +98,9 @@ class Questions:
                 f"{self.pairs.folder}: no pair of split {self.split} has attribute {name!r}; attributes: "
                 f"{', '.join(known) or 'none'}"
             )
-        return [_spelled(one[name]) if name in one else ("none" if absent is None else absent) for one in attributes]
+        return [
+            _format_value(one[name]) if name in one else ("none" if absent is None else absent) for one in attributes
+        ]
 
     @cached_property
     def document_rows(self) -> list[tuple[int, ...]]:
@@ -106,7 +108,7 @@ class Questions:
         return [tuple(rows) for rows in self.table.column("document_rows").to_pylist()]
 
 
-def _spelled(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 

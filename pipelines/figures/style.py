@@ -20,7 +20,7 @@ _LABEL = "label of a line"  # marks the texts of label_lines
 
 
 @contextmanager
-def styled() -> Iterator[Any]:
+def use_style() -> Iterator[Any]:
     """Yield ``matplotlib.pyplot`` in the style of farspan's figures; the style ends with the ``with`` block."""
     with from_extra("figures", "drawing a figure"):
         import matplotlib

@@ -28,10 +28,10 @@ def explain(plugins: Plugins, name: str) -> str:
     for option, parameter in inspect.signature(factory).parameters.items():
         if option in chosen or parameter.default is not parameter.empty:
             lines.append(f"  {option} = {option_text(chosen.get(option, parameter.default))}")
-    return "\n".join([*lines, "", "presets:", *listed(presets)])
+    return "\n".join([*lines, "", "presets:", *list_presets(presets)])
 
 
-def listed(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def list_presets(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A line for each preset: its name and its options."""
     return [
         f"  {name}: {', '.join(f'{key}={option_text(value)}' for key, value in options.items())}"
@@ -50,4 +50,4 @@ def print_tasks(options: Tasks) -> None:
         print(explain(TASKS, options.task))
         return
     for name, presets in TASKS.presets().items():
-        print(f"{name}: {summary(TASKS, name)}", *listed(presets), sep="\n")
+        print(f"{name}: {summary(TASKS, name)}", *list_presets(presets), sep="\n")

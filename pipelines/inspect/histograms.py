@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from pipelines.figures.style import count_axis, grid, line_above, save, short_names, styled, thousands
+from pipelines.figures.style import count_axis, grid, line_above, save, short_names, thousands, use_style
 from pipelines.inspect.distributions import PLACES, Distribution
 
 _FEW = 20  # fewer values than these are drawn one by one
@@ -35,7 +35,7 @@ def draw(distributions: Sequence[_Named], path: str) -> None:
     if not panels:
         raise FarspanError(f"{', '.join(folders)}: no row, so nothing to draw; leave --figure out")
     colours = {name: f"C{number % 7}" for number, name in enumerate(names.values())}
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(panels), panel=(3.6, 2.5))
         for axis, (name, shown) in zip(axes, panels.items(), strict=True):
             _panel(axis, name, shown, len(folders) > 1, colours)
@@ -74,7 +74,7 @@ def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_arte
             axis.hist(one.values, edges, weights=weights, color=colour, histtype="stepfilled", alpha=0.12)
             axis.hist(one.values, edges, weights=weights, color=colour, histtype="step", linewidth=1.2)
         title = " ".join(filter(None, (folder if several and (mixed or not one.source) else "", one.source)))
-        label = f"{title}: {described(one)}" if title else described(one)
+        label = f"{title}: {describe(one)}" if title else describe(one)
         above += [(part, colour) for part in textwrap.wrap(label, _WIDE)]
     if len(given) > len(shown):
         above.append((f"{len(given) - len(shown)} more, with fewer values, left out", "0.4"))
@@ -110,7 +110,7 @@ def _percent(share: float, place: int) -> str:
     return f"{100 * share:.3g}%"
 
 
-def described(one: Distribution) -> str:
+def describe(one: Distribution) -> str:
     """Describe values by their median; for lengths, add the shares of tokens beyond the first 4k and 16k of a text."""
     middle = float(np.median(one.values))
     if one.unit == "share":

@@ -11,7 +11,7 @@ from rich.text import Text
 from corpora.printing import counted, printable
 from pipelines.pages.page import Block, Column, PageOptions, RowPage, Why
 from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece
-from pipelines.pages.titles import named
+from pipelines.pages.titles import title_and_id
 
 if TYPE_CHECKING:
     from pipelines.pages.update_rows import StepRows
@@ -84,7 +84,7 @@ def print_page(console: Console, page: RowPage, folder: str, width: int) -> None
 def _print_parts(console: Console, page: RowPage, width: int) -> None:
     parts = page.parts[: _lines(page.all_parts, width)]
     for part in parts:
-        console.print(Text(f"  {named(part.document_id, part.title)}: {part.described}"))
+        console.print(Text(f"  {title_and_id(part.document_id, part.title)}: {part.described}"))
     _print_rest(console, page.all_parts - len(parts))
 
 
@@ -112,9 +112,9 @@ def _print_column(console: Console, column: Column, width: int) -> None:
         text, beginning = as_text(block.pieces), _BEGINNING if column.heading == "documents" else 0
         if block.part is None or beginning:
             noun = "document " if beginning else ""
-            _heading(console, ", ".join(filter(None, (noun + named(block.heading, block.title), block.note))))
+            _heading(console, ", ".join(filter(None, (noun + title_and_id(block.heading, block.title), block.note))))
         else:
-            console.print(Text(f"  {named(block.heading, block.title)}: {block.note}", style="bold cyan"))
+            console.print(Text(f"  {title_and_id(block.heading, block.title)}: {block.note}", style="bold cyan"))
         console.print(_cut(text, width or beginning, block))
 
 

@@ -16,7 +16,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.masks import MaskBatch
 from pipelines.pages.filters import Filter, document_matches, within
 from pipelines.pages.links import Links
-from pipelines.pages.maskers import Masker, described, hidden_shares
+from pipelines.pages.maskers import Masker, describe_options, hidden_shares
 from pipelines.pages.page import (
     MORE,
     SPAN_TEXT,
@@ -43,7 +43,7 @@ from pipelines.pages.row import (
     target_spans,
     treatment,
 )
-from pipelines.pages.titles import Titles, shortened
+from pipelines.pages.titles import Titles, shorten
 
 _BINS = 400  # bins of the picture of a row
 
@@ -150,7 +150,7 @@ class CorpusRows:
             note=target_spans(masks),
             blocks=blocks,
             objective=masker.objective.name,
-            options=described(masker.objective),
+            options=describe_options(masker.objective),
             share=float(hidden_shares(masks, read.batch.tokens.lengths)[0]),
             number=number,
             kinds=tuple(kinds_of(masks)),
@@ -197,7 +197,7 @@ class CorpusRows:
             total=part.stop - part.start,
             part=place,
             ids=tokens[in_row[0] : in_row[1]],
-            title=shortened(part.title),
+            title=shorten(part.title),
         )
 
     def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:

@@ -16,7 +16,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.filters import Filter, within
 from pipelines.pages.page import MORE, Block, Column, PageOptions, RowPage, bounds, no_block
 from pipelines.pages.piece import Piece, cut_pieces, plain_pieces
-from pipelines.pages.titles import shortened
+from pipelines.pages.titles import shorten
 
 SENTENCE = "|"  # mark of the beginning of a sentence
 
@@ -121,4 +121,4 @@ def document_block(
     pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
     note = counted(len(tokens), "token")
     ids = tokens[start:stop]
-    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shortened(title))
+    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shorten(title))

@@ -94,7 +94,7 @@ class Drawn:
         return self.objective.mask(batch, draw_key(mask_key(self.seed, self.objective), draw))
 
 
-def described(objective: Objective) -> str:
+def describe_options(objective: Objective) -> str:
     """An objective's options in one line."""
     return ", ".join(f"{name}={option_text(value)}" for name, value in objective.options.items())
 

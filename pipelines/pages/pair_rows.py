@@ -214,12 +214,12 @@ class PairRows:
                 return self._seen(address, pair.sides[number], start, size)
             if what == "reference":
                 text = pair.values["references"][number]
-                return _compared(address, f"reference {number}", text, start, size, self._other(pair, number))
+                return _comparison_block(address, f"reference {number}", text, start, size, self._other(pair, number))
             if what == "prediction":
                 nearest = nearest_reference(pair.answers[number]["text"][:_COMPARED], _short(pair.values["references"]))
                 other = pair.values["references"][nearest] if nearest >= 0 else None
                 beside = f"beside reference {nearest}" if nearest >= 0 else ""
-                return _compared(address, beside, pair.answers[number]["text"], start, size, other)
+                return _comparison_block(address, beside, pair.answers[number]["text"], start, size, other)
         except (ValueError, IndexError, TypeError):
             pass
         raise no_block(address)
@@ -272,7 +272,7 @@ class PairRows:
             yield len(text) // 4, text
 
 
-def _compared(address: str, heading: str, text: str, start: int, size: int, other: str | None) -> Block:
+def _comparison_block(address: str, heading: str, text: str, start: int, size: int, other: str | None) -> Block:
     """A range of a string as a block; at its beginning, the words that it shares with ``other`` are marked."""
     if other is None or start or len(text) > _COMPARED:
         return string_block(address, heading, "", text, start, size)

@@ -22,15 +22,15 @@ _SHOWN = 300  # maximum characters of a title
 _SEARCHED = 4_000_000  # maximum documents whose ids are searched for those of a row
 
 
-def shortened(title: str | None) -> str:
+def shorten(title: str | None) -> str:
     """The first ``_SHOWN`` characters of a title; empty for None."""
     title = title or ""
     return title if len(title) <= _SHOWN else title[:_SHOWN] + " …"
 
 
-def named(document_id: str, title: str | None) -> str:
+def title_and_id(document_id: str, title: str | None) -> str:
     """A document in one line for a terminal: its id, after its title if it has one."""
-    return printable(f"{shortened(title)} ({document_id})" if title else document_id)
+    return printable(f"{shorten(title)} ({document_id})" if title else document_id)
 
 
 class Titles:

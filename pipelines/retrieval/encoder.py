@@ -110,13 +110,13 @@ class Encoder:
         done = int((lengths == 0).sum())
         with pin_threads(self._options.threads), torch.inference_mode():
             for rows in batches(lengths, self._batch_tokens):
-                tokens, mask = self._padded(ids, rows, lengths[rows])
+                tokens, mask = self._pad(ids, rows, lengths[rows])
                 vectors[rows] = self._run(torch.from_numpy(tokens), torch.from_numpy(mask))
                 done += len(rows)
                 report(done)
         return vectors
 
-    def _padded(self, ids: Ragged, rows: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _pad(self, ids: Ragged, rows: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tokens with special tokens and padding, and the attention mask: ``(rows, longest)`` int64."""
         before, after = self._framing.before, self._framing.after
         tokens = np.full((len(rows), lengths.max()), self._framing.pad, np.int64)

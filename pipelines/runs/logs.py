@@ -91,7 +91,7 @@ def _read_events(folder: Path) -> list[dict[str, Any]]:
     return list(records.values())
 
 
-def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarray:
+def average(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarray:
     """Moving average of ``(n,)`` values over the last ``width`` of them, or fewer at the beginning.
 
     Args:

@@ -10,8 +10,8 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.reporting import result
-from pipelines.figures.style import check_figure, grid, label_lines, save, short_names, styled, thousands
-from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
+from pipelines.figures.style import check_figure, grid, label_lines, save, short_names, thousands, use_style
+from pipelines.runs.logs import Logs, average, read_logs, spikes
 from pipelines.runs.options import Plot
 
 _PANELS = {
@@ -65,7 +65,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
     shown = [(key, title) for key, title in _PANELS.items() if not metrics or key in metrics]
     panels = [(key, title) for key, title in shown if any(_curves(logs, key) for logs in runs)]
     last = max(float(_places(logs, np.array([step]), over)[0]) for logs in runs for step in _last(logs))
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, len(panels))
         for axis, (key, title) in zip(axes, panels, strict=True):
             ends = []
@@ -108,7 +108,7 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
     shown = values
     if smooth > 1 and len(values) > 2 * smooth and key != "learning_rate":
         axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
-        shown = smoothed(values, smooth, outliers=key == "grad_norm")
+        shown = average(values, smooth, outliers=key == "grad_norm")
     axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
     if key in ("loss", "grad_norm") and len(values) > 2:  # otherwise a few high values would flatten the curve
         low, high = np.percentile(values, [0, 99.5])

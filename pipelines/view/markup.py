@@ -17,7 +17,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.page import Block, Column, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
 from pipelines.pages.row import Reason
-from pipelines.pages.titles import shortened
+from pipelines.pages.titles import shorten
 
 with from_extra("view", "viewing artefacts"):
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -125,7 +125,7 @@ def environment() -> Environment:
         "reason_words": reason_words,
         "reasons_by_span": reasons_by_span,
         "runs": runs,
-        "shortened": shortened,
+        "shorten": shorten,
         "query": query,
         "counted": counted,
         "KINDS": KINDS,

@@ -48,11 +48,11 @@ def open_subjects(options: View) -> list[Subject]:
     names = _Names()
     subjects: list[Subject] = [*_updates(options, runs, names), *_corpora(options, folders, names)]
     subjects += [
-        DocumentRows(names.new(folder), _ranged(DocumentSet(folder))) for folder in folders["farspan.documents"]
+        DocumentRows(names.new(folder), _read_ranges(DocumentSet(folder))) for folder in folders["farspan.documents"]
     ]
     for folder in folders["farspan.pairs"]:
-        pairs = _ranged(PairSet(folder, options.documents))
-        _ranged(pairs.documents)
+        pairs = _read_ranges(PairSet(folder, options.documents))
+        _read_ranges(pairs.documents)
         subjects.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
     if folders["farspan.predictions"]:
         subjects.append(_predictions(options, folders["farspan.predictions"], names))
@@ -89,13 +89,13 @@ def _check_options(options: View, folders: dict[str, list[str]]) -> None:
 
 def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Iterator[CorpusRows]:
     """Open the corpora that were named, and those of mask sets whose corpus was not named."""
-    corpora = {manifest_sha256(folder): _ranged(Corpus(folder)) for folder in folders["farspan.corpus"]}
+    corpora = {manifest_sha256(folder): _read_ranges(Corpus(folder)) for folder in folders["farspan.corpus"]}
     beside: dict[str, list[Masker]] = {name: [] for name in corpora}
     for folder in folders["farspan.masks"]:
-        masks = _ranged(MaskSet(folder))
+        masks = _read_ranges(MaskSet(folder))
         made_from = (masks.manifest.parent or {}).get("manifest_sha256", "")
         if made_from not in corpora:
-            corpus = _ranged(Corpus(options.corpus or masks.parent_folder))
+            corpus = _read_ranges(Corpus(options.corpus or masks.parent_folder))
             masks.check_parent(corpus)
             corpora[made_from], beside[made_from] = corpus, []
         masks.check_parent(corpora[made_from])
@@ -113,10 +113,10 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
 
 
 def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRows:
-    systems = [System(_name(folder), _ranged(PredictionSet(folder))) for folder in folders]
+    systems = [System(_name(folder), _read_ranges(PredictionSet(folder))) for folder in folders]
     check_answers(systems)
-    pairs = _ranged(systems[0].predictions.open_pairs(documents=options.documents))
-    _ranged(pairs.documents)
+    pairs = _read_ranges(systems[0].predictions.open_pairs(documents=options.documents))
+    _read_ranges(pairs.documents)
     return PairRows(names.new(systems[0].predictions.folder), pairs, systems, _task(options, pairs))
 
 
@@ -124,7 +124,7 @@ def _task(options: View, pairs: PairSet) -> ChosenTask | None:
     return ChosenTask.load(pairs, options.task) if options.task else None
 
 
-def _ranged(rows: Rows) -> Rows:
+def _read_ranges(rows: Rows) -> Rows:
     """Return ``rows``, set to read single record batches from a remote store instead of whole shards."""
     rows.read_ranges()
     return rows

@@ -19,9 +19,9 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.copies import copied_shares
 from objectives.metrics.load import load_metric
-from pipelines.evaluation.intervals import measured
+from pipelines.evaluation.intervals import measure
 from pipelines.evaluation.shared_words import nearest_reference, shared_words
-from pipelines.evaluation.sources import copied, length_bins, source_lengths
+from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_json, read_systems
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
@@ -180,7 +180,7 @@ def test_copies_are_looked_for_in_all_documents(questions):
     tokenizer = load_tokenizer_of(questions.pairs.documents.folder)
     sources = ["\n".join(map(tokenizer.decode, own)) for own in tokens_of(questions)]
     taken = [source[len(source) // 2 :][:60] for source in sources]
-    found = copied(questions, [System("taken", taken, {}), System("other", sources[1:] + sources[:1], {})])
+    found = compute_copied(questions, [System("taken", taken, {}), System("other", sources[1:] + sources[:1], {})])
     for texts, shares in ((taken, found[0]), (sources[1:] + sources[:1], found[1])):
         expected = [copied_shares([text], source)[0] for text, source in zip(texts, sources, strict=True)]
         assert np.array_equal(shares, expected, equal_nan=True)
@@ -206,7 +206,7 @@ def test_sources_of_one_length_are_one_group():
 
 def test_predictions_of_an_artefact_are_read(made):
     questions, systems = read_systems([made.good, made.poor])
-    assert [len(shares) for shares in copied(questions, systems)] == [40, 40]
+    assert [len(shares) for shares in compute_copied(questions, systems)] == [40, 40]
 
 
 HITS = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0] * 20) * 100
@@ -223,7 +223,7 @@ def key_of(metric) -> str:
 
 def test_equal_systems_differ_by_nothing_although_each_has_an_interval(metric):
     key = key_of(metric)
-    (first, none), (second, difference) = measured(metric, [{key: HITS}, {key: HITS}], 200, 0)
+    (first, none), (second, difference) = measure(metric, [{key: HITS}, {key: HITS}], 200, 0)
     assert none == {}
     assert first == second
     assert first[key]["low"] < first[key]["value"] < first[key]["high"]
@@ -232,7 +232,7 @@ def test_equal_systems_differ_by_nothing_although_each_has_an_interval(metric):
 
 def test_a_constant_gain_has_a_difference_without_width(metric):
     key = key_of(metric)
-    _, (_, difference) = measured(metric, [{key: HITS / 2}, {key: HITS / 2 + 10}], 200, 0)
+    _, (_, difference) = measure(metric, [{key: HITS / 2}, {key: HITS / 2 + 10}], 200, 0)
     assert difference[key] == pytest.approx({"value": 10.0, "low": 10.0, "high": 10.0})
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipelines.figures.style import count_axis, grid, label_lines, save, spread, styled, thousands
+from pipelines.figures.style import count_axis, grid, label_lines, save, spread, thousands, use_style
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_labels_keep_their_order_and_distance():
 
 
 def test_a_grid_is_no_strip(tmp_path):
-    with styled() as plt:
+    with use_style() as plt:
         shapes = {}
         for count in (1, 2, 3, 4, 5, 7):
             figure, axes = grid(plt, count)
@@ -40,7 +40,7 @@ def test_a_grid_is_no_strip(tmp_path):
 
 
 def test_panels_of_equal_limits_have_numbers_at_the_outer_axes_alone():
-    with styled() as plt:
+    with use_style() as plt:
         figure, axes = grid(plt, 4, columns=4, shared=True)
         axes[0].set(xlim=(0, 7), ylim=(0, 9))
         assert {(axis.get_xlim(), axis.get_ylim()) for axis in axes} == {((0, 7), (0, 9))}
@@ -49,7 +49,7 @@ def test_panels_of_equal_limits_have_numbers_at_the_outer_axes_alone():
 
 
 def test_a_logarithmic_axis_of_counts_ends_where_they_end(tmp_path):
-    with styled() as plt:
+    with use_style() as plt:
         figure, (axis,) = grid(plt, 1)
         axis.plot([100, 20_000], [0, 1])
         count_axis(axis.xaxis, 90, 22_000, log=True)
@@ -60,7 +60,7 @@ def test_a_logarithmic_axis_of_counts_ends_where_they_end(tmp_path):
 
 def test_a_figure_has_the_same_bytes_again(tmp_path):
     for name in ("a.svg", "b.svg"):
-        with styled() as plt:
+        with use_style() as plt:
             figure, (axis,) = grid(plt, 1)
             axis.plot([0, 1], [1, 2])
             label_lines(axis, [(1, 2, "first", "C0"), (1, 2, "second", "C1")])
@@ -70,7 +70,7 @@ def test_a_figure_has_the_same_bytes_again(tmp_path):
 
 @pytest.mark.parametrize("name", ["figure.svg", "figure.PNG", "figure.pdf"])
 def test_a_figure_is_saved_in_a_folder_that_does_not_exist(tmp_path, name):
-    with styled() as plt:
+    with use_style() as plt:
         figure, _ = grid(plt, 1)
         save(plt, figure, str(tmp_path / "new" / name))
     assert (tmp_path / "new" / name).stat().st_size
@@ -80,6 +80,6 @@ def test_the_style_ends_with_its_block():
     import matplotlib
 
     before = matplotlib.rcParams["axes.spines.top"]
-    with styled():
+    with use_style():
         assert matplotlib.rcParams["axes.spines.top"] is False
     assert matplotlib.rcParams["axes.spines.top"] == before

@@ -12,7 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from pipelines.inspect import histograms
 from pipelines.inspect.distributions import Distribution
-from pipelines.inspect.histograms import described, draw, share_beyond
+from pipelines.inspect.histograms import describe, draw, share_beyond
 
 DRAWS = np.random.default_rng(0)
 
@@ -39,7 +39,7 @@ def test_shares_beyond_a_length(length: int, share: float):
     ],
 )
 def test_the_line_above_a_panel(values: list, unit: str, words: str):
-    assert described(Distribution("x", np.array(values), unit)) == words
+    assert describe(Distribution("x", np.array(values), unit)) == words
 
 
 def drawn(found, path):

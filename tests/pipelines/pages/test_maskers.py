@@ -8,7 +8,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.mask_set import MaskSet
-from pipelines.pages.maskers import Drawn, Stored, described, hidden_shares
+from pipelines.pages.maskers import Drawn, Stored, describe_options, hidden_shares
 
 
 @pytest.mark.parametrize("draw", [0, 1])
@@ -19,8 +19,8 @@ def test_an_objective_draws_what_is_stored(made, draw):
     batch = corpus.take(rows)
     ours, theirs = drawn.masks(batch, rows, draw), stored.masks(batch, rows, draw)
     assert ours.span_starts.values.tolist() == theirs.span_starts.values.tolist()
-    assert described(drawn.objective) == described(stored.objective)
-    assert "density=0.15" in described(drawn.objective)
+    assert describe_options(drawn.objective) == describe_options(stored.objective)
+    assert "density=0.15" in describe_options(drawn.objective)
     shares = hidden_shares(theirs, batch.tokens.lengths)
     assert shares.tolist() == [
         100 * theirs.span_lengths[row].sum() / len(batch.tokens[row]) for row in range(len(batch))

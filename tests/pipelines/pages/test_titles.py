@@ -14,7 +14,7 @@ from corpora.storage.origins import NAME
 from pipelines import functions
 from pipelines.pages import titles as module
 from pipelines.pages.row import Part
-from pipelines.pages.titles import find_titles, named, shortened
+from pipelines.pages.titles import find_titles, shorten, title_and_id
 from tests.artefacts import all_rows, make_documents
 
 TITLES = ("One", None, "\x1b[31mThree\u202e", "x" * 1_000)
@@ -87,6 +87,6 @@ def test_what_cannot_be_read_is_said_once_and_does_not_hide_the_row(made: Path, 
 
 
 def test_a_title_in_a_line():
-    assert named("made:0:0", None) == named("made:0:0", "") == "made:0:0"
-    assert named("made:0\x07", TITLES[2]) == "\\x1b[31mThree\\u202e (made:0\\x07)"
-    assert (shortened(None), shortened("One"), shortened(TITLES[3])) == ("", "One", "x" * 300 + " …")
+    assert title_and_id("made:0:0", None) == title_and_id("made:0:0", "") == "made:0:0"
+    assert title_and_id("made:0\x07", TITLES[2]) == "\\x1b[31mThree\\u202e (made:0\\x07)"
+    assert (shorten(None), shorten("One"), shorten(TITLES[3])) == ("", "One", "x" * 300 + " …")

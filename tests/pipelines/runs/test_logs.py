@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.runs.logs import read_logs, smoothed, spikes
+from pipelines.runs.logs import average, read_logs, spikes
 from tests.pipelines.runs.folders import losses, make_run
 from trainer.run.logs import TensorBoard
 
@@ -53,13 +53,13 @@ def test_a_folder_without_logs_is_refused(tmp_path):
 
 
 def test_a_moving_average():
-    assert smoothed(np.array([2.0, 4.0, 6.0, 8.0]), 2).tolist() == [2, 3, 5, 7]
-    assert smoothed(np.array([2.0, 4.0]), 9).tolist() == [2, 3]
+    assert average(np.array([2.0, 4.0, 6.0, 8.0]), 2).tolist() == [2, 3, 5, 7]
+    assert average(np.array([2.0, 4.0]), 9).tolist() == [2, 3]
 
 
 def test_a_moving_median_leaves_out_a_single_high_value():
-    assert smoothed(np.array([2.0, 4.0, 900.0, 6.0]), 3, outliers=True).tolist() == [2, 3, 4, 6]
-    assert smoothed(np.array([2.0, 4.0]), 1, outliers=True).tolist() == [2, 4]
+    assert average(np.array([2.0, 4.0, 900.0, 6.0]), 3, outliers=True).tolist() == [2, 3, 4, 6]
+    assert average(np.array([2.0, 4.0]), 1, outliers=True).tolist() == [2, 4]
 
 
 def test_spikes_are_those_that_were_made():
