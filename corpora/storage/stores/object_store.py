@@ -128,11 +128,13 @@ class ObjectStore(RemoteStore):
             try:
                 meta = self._ask("head", key)
                 version = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
-                self._ask("put", key, data, mode=version, brief=True)  # equal contents have the same tag
+                self._ask("put", key, data, mode=version, brief=True)
                 return True
             except (FileNotFoundError, PreconditionError) as error:
                 if "NoSuchBucket" in str(error):
                     raise
+                if isinstance(error, PreconditionError) and status(error) != 404:  # perhaps our own, its answer lost
+                    raise TimeoutError(f"{error}") from error
                 return False
 
         with explain_errors(path):

@@ -406,7 +406,9 @@ def test_an_upload_and_a_renewal_whose_answers_are_lost_stay(bucket, store):
     with files.published(lambda: None, refuse):
         write_bytes(f"{bucket}/a", b"first")
     store.lost.add(("PUT", "/bucket/a"))
-    assert files.renew(f"{bucket}/a", b"first")
+    assert files.renew(f"{bucket}/a", b"renewed")
+    assert read_bytes(f"{bucket}/a") == b"renewed"
+    assert store.lost == set()
     store.lost.add(("PUT", "/bucket/a"))
     write_bytes(f"{bucket}/a", b"second")
     store.lost.add(("GET", "/bucket/a"))
