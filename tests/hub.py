@@ -70,6 +70,7 @@ class Hub:
         )
         monkeypatch.setattr(datasets.config, "HF_ENDPOINT", self.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)  # it may have been imported without a network
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         HfFileSystem.clear_instance_cache()
         fsspec_store._open.cache_clear()

@@ -284,12 +284,12 @@ def test_the_command_says_the_same(run, documents, neighbours, grouped, tmp_path
     assert digests(tmp_path / "corpus") == digests(grouped)
 
 
-def test_what_cannot_work_is_refused_before_work_starts(documents, neighbours, tmp_path):
+def test_what_cannot_work_is_refused_before_work_starts(run, documents, neighbours, tmp_path):
     output = tmp_path / "corpus"
     with pytest.raises(FarspanError, match="--max-documents 200: a row of 256 positions has no room"):
         job(documents, output, rows={"max_documents": 200})
-    with pytest.raises(FarspanError, match="--shards -1"):
-        plan(RelatedCorpus(documents=documents, output=str(output), packing=Packing(sequence_length=LENGTH), shards=-1))
+    words = ("--documents", documents, "--sequence-length", LENGTH, "--shards", -1, "--output", output)
+    assert "--shards -1" in run("corpus", "related", *words)[2]
     with pytest.raises(FarspanError, match=r"is 'farspan\.documents' where 'farspan\.neighbours' is needed"):
         job(documents, output, documents)
     with pytest.raises(FarspanError, match=r"is 'farspan\.neighbours' where 'farspan\.documents' is needed"):
