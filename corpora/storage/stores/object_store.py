@@ -134,7 +134,7 @@ class ObjectStore(RemoteStore):
                 if "NoSuchBucket" in str(error):
                     raise
                 if isinstance(error, PreconditionError) and status(error) != 404:  # perhaps our own, its answer lost
-                    raise TimeoutError(f"{error}") from error
+                    raise TimeoutError("another request for it is under way") from error
                 return False
 
         with explain_errors(path):
@@ -161,7 +161,7 @@ class ObjectStore(RemoteStore):
                 if not lost and is_definite(error):
                     return False
                 if (equal := self._equals(path, data)) is None:  # another request for it is under way
-                    raise TimeoutError(f"{error}") from error
+                    raise TimeoutError("another request for it is under way") from error
                 return equal
             except BaseError as error:
                 if isinstance(error, NotSupportedError) or status(error) == 501:
