@@ -199,16 +199,17 @@ def _fault(error: BaseException) -> str:
     involved = [any(frame.startswith(entry.value) for frame in frames) for entry in plugins]
     for entry in [*compress(plugins, involved), *plugins]:  # the plug-in itself before others of its package
         within = [_package(frame) == _package(entry.module) for frame in frames]
-        if any(within) and _package(entry.module) != _package(__name__) and _stems_from(error, entry):
+        if any(within) and _package(entry.module) != _package(__name__) and not _is_signal(error):
             package = f" of {entry.dist.name}" if entry.dist else ""
             place = list(compress(places, within))[-1]
             return f"plug-in {entry.name}{package} failed: {_one_line(error)} ({place}); correct that package"
     return ""
 
 
-def _stems_from(error: BaseException, entry: EntryPoint) -> bool:
-    """True if a plug-in's code may have raised ``error``; False for signals, which arrive at any line."""
-    return isinstance(error, OWN_ERRORS) or _package(type(error).__module__) == _package(entry.module)
+def _is_signal(error: BaseException) -> bool:
+    """True for an exception that a signal raised, at any line; farspan's own are no subclasses of ``Exception``."""
+    ours = _package(type(error).__module__) in ("trainer", "pipelines")
+    return isinstance(error, KeyboardInterrupt) or (ours and not isinstance(error, Exception))
 
 
 def _package(module: str) -> str:
