@@ -26,7 +26,7 @@ help:
 	@echo "make test-s3rver   the tests on an S3 server of Node's packages, which make s3rver installs into the user's cache"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
-	@echo "make test-dask    the tests on a Dask cluster of this machine, which it installs"
+	@echo "make test-dask    the tests on a Dask cluster of this machine"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
 	@echo "make test-browser   the pages of farspan view in Chromium, skipped where it is missing; make screenshots: the docs' pictures"
 	@echo "make lint   formatting, lint and types"
@@ -67,7 +67,6 @@ test-flink: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m flink tests/flink
 
 test-dask: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pip install -q dask distributed
 	$(VENV)/bin/python -m pytest -q -n0 -m dask tests/dask
 
 test-s3rver: $(VENV)/installed-dev

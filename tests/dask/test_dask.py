@@ -1,6 +1,6 @@
 """Jobs on a real Dask cluster of a scheduler and two worker processes: the bytes of one process, and kills.
 
-Run by ``pytest -m dask``; skipped where ``dask`` and ``distributed`` are not installed.
+Run by ``pytest -m dask``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    pytest.importorskip("distributed")
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()

@@ -93,8 +93,7 @@ def test_options_choose_steps_and_what_is_too_short_is_filtered():
     data = b"\n".join(
         [b"*** START OF THE PROJECT GUTENBERG EBOOK X ***", b"<i>five!</i>", b"<i></i>", b"  six  six  ", b"\xff"]
     )
-    options = ReadOptions(format="lines", preprocess=["strip-subtitle-marks", "squeeze-blank"], min_characters=6)
-    assert options.preprocess == ("strip-subtitle-marks", "squeeze-blank")
+    options = ReadOptions(format="lines", preprocess=("strip-subtitle-marks", "squeeze-blank"), min_characters=6)
     block = read_all("a.txt", options, files=InMemory(data))
     assert block.texts == ["*** START OF THE PROJECT GUTENBERG EBOOK X ***", "six six"]
     assert (block.filtered, len(block.rejects), block.read) == (2, 1, 5)
