@@ -86,6 +86,6 @@ def test_a_store_that_ignores_conditions_is_told_from_one_that_keeps_them(bucket
     """Claims refuse it; a file that is written a second time takes the place of the first, as anywhere."""
     assert files.create_new(f"{bucket}/claim", b"first")
     assert files.create_new(f"{bucket}/claim", b"second")
-    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --engine beam there"):
+    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --workers there"):
         run_job(shared_job(f"{bucket}/out", {"write-00": 1}), cooperative())
     assert files.walk(f"{bucket}/out") == []
