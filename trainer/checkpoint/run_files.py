@@ -149,7 +149,11 @@ def read_tokenizer(directory: Path, fingerprint: str | None = None) -> Tokenizer
 def find_faults(directory: Path, step: int, fingerprint: str | None) -> list[str]:
     """Describe the faults in a run's files beside its checkpoints."""
     faults = [*_recipe_and_tokenizer_faults(directory), *_faults_of_lines(directory, step)]
-    for name, needed in ((SUMMARY, False), ("checkpoints/run.json", True), ("checkpoints/best.json", False)):
+    for name, needed in (
+        (SUMMARY, _is_finished(directory, step)),
+        ("checkpoints/run.json", True),
+        ("checkpoints/best.json", False),
+    ):
         if needed or (directory / name).exists():
             try:
                 read_sealed(directory / name)
@@ -161,6 +165,12 @@ def find_faults(directory: Path, step: int, fingerprint: str | None) -> list[str
         except FarspanError as error:
             faults.append(str(error))
     return faults
+
+
+def _is_finished(directory: Path, step: int) -> bool:
+    """Return True if the newest checkpoint, of update ``step``, is the last that the last start was to reach."""
+    steps = [start.get("steps") for start in read_lines(directory / STARTS)][-1:]
+    return steps == [step]
 
 
 def _recipe_and_tokenizer_faults(directory: Path) -> Iterator[str]:

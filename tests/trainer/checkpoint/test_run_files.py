@@ -55,6 +55,15 @@ def make_run(directory, updates: int):
     (directory / METRICS).write_bytes(b"".join(seal_line({"step": n + 1, "loss": 1.0}) for n in range(updates)))
 
 
+def test_a_summary_that_is_gone_is_missed_in_a_finished_run(tmp_path):
+    make_run(tmp_path, updates=3)
+    keep_start({"step": 0, "steps": 3}, tmp_path)
+    assert find_faults(tmp_path, 2, None) == []
+    assert find_faults(tmp_path, 3, None) == ["summary.json is missing"]
+    write_sealed(tmp_path / SUMMARY, {})
+    assert find_faults(tmp_path, 3, None) == []
+
+
 def test_lines_that_are_gone_are_missed(tmp_path):
     make_run(tmp_path, updates=3)
     assert find_faults(tmp_path, 3, None) == []
