@@ -124,7 +124,7 @@ class Span:
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options as JSON values; ``placement`` only if it is not ``t5``, so that older masks keep their keys."""
+        """All options as JSON values; ``placement`` only if it is not ``t5``, as docs/formats.md defines the key."""
         return {name: value for name, value in options_of(self).items() if (name, value) != ("placement", "t5")}
 
     @property

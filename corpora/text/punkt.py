@@ -156,7 +156,7 @@ def is_known(model: PunktSentenceTokenizer) -> bool:
 
 
 def character_kinds() -> np.ndarray:
-    """Kinds of all code points, as ``str`` and ``re`` define them: ``(0x110000,)`` uint8, bits of ``utf8_kernels``."""
+    """Kinds of all code points, as ``str`` and ``re`` define them: ``(0x110000,)`` uint8, bits of ``utf8``."""
     codes = np.arange(0x40000, dtype=np.uint32).view("U1")  # higher ones are neither letters nor white space
     kinds = np.zeros(0x110000, np.uint8)
     letter = np.strings.isalpha(codes)
