@@ -25,15 +25,8 @@ def card(
 ) -> str:
     """Write the README.md of a finished artefact, in Markdown with the YAML head of a data-set card.
 
-    Args:
-        manifest: manifest of the artefact.
-        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None instead of the contents
-            if the artefact cannot be found.
-        example: first row as text; None if there is none.
-        sha256: sha256 of the artefact's own manifest.
-
-    Returns:
-        The text, which depends on the arguments only: it contains no path, time or machine name.
+    The text depends on the arguments only: it contains no path, time or machine name. ``ancestors`` are sha256 and
+    manifest of parent, grandparent and so on, None for one that cannot be found; ``sha256`` is the artefact's own.
     """
     parts = [
         _head(manifest),

@@ -20,10 +20,7 @@ _AROUND = 40  # tokens around the first hidden span
 def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mapping[str, Any] | None = None) -> str:
     """Write a row as lines ``column: value``, with lists and texts shortened, and ids also as text.
 
-    Args:
-        row: column -> value.
-        tokenizer: tokenizer of the ids.
-        corpus_row: for a row of masks, the row of the corpus, whose text is shown with the target spans in ⟦ ⟧.
+    For a row of masks, the text of ``corpus_row`` is shown with the target spans in ⟦ ⟧.
     """
     lines = [f"{name}: {_value(value)}" for name, value in row.items()]
     for name in ("tokens", "query"):

@@ -55,13 +55,9 @@ def stages(
     repeating: frozenset[str] = frozenset(),
     titles: bool = False,
 ) -> list[Stage]:
-    """Declare the two stages that write the final ``shards`` from the ``waiting`` ones.
+    """Declare the two stages that write the final ``shards`` from the ``waiting`` ones, one path per task.
 
-    Args:
-        output: folder of the artefact.
-        waiting, shards: one path per task.
-        vocab_size, compression, titles: properties of the shards.
-        repeating: sources whose repeated documents are left out; those of others are rejected.
+    Repeated documents of the sources ``repeating`` are left out; those of others are rejected.
     """
     ranges = -(-len(waiting) // _TASKS_PER_RANGE)
     duplicates = work_paths(output, "duplicates", ranges, ".npy")
@@ -79,13 +75,9 @@ def stages(
 
 
 def find_repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """Find records whose id occurred before, in the order of tasks and rows.
+    """Find records whose id occurred before, in the order of tasks and rows: ``(m, 2)`` uint64, task and row.
 
-    Args:
-        keys: one ``(n, 3)`` uint64 array per task: 128-bit key and row.
-
-    Returns:
-        ``(m, 2)`` uint64, task and row of all but the first record of each key.
+    ``keys`` has for each task ``(n, 3)`` uint64: 128-bit key and row.
     """
     tasks = np.repeat(np.arange(len(keys), dtype=np.uint64), [len(part) for part in keys])
     flat = np.concatenate(keys) if len(keys) else np.empty((0, 3), np.uint64)

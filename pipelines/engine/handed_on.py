@@ -94,11 +94,7 @@ def write_array(path: str, values: np.ndarray) -> None:
 
 
 def read_array(path: str, mapped: bool = False) -> np.ndarray:
-    """Read an array of ``write_array``; the checksum of a local one is compared once per process.
-
-    Args:
-        mapped: a view of a local file.
-    """
+    """Read an array of ``write_array``, or map a local one; a local checksum is compared once per process."""
     if not is_local(path):
         data = read_bytes(path)
         _compare(path, data)

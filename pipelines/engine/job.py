@@ -72,12 +72,7 @@ def sharded_stage(
     work: Callable[[Task, Report], Receipt],
     unit: str,
 ) -> Stage:
-    """A stage with one task per payload, named ``NAME-00000``, ``NAME-00001`` and so on.
-
-    Args:
-        payloads: what each task receives, and its size in ``unit``.
-        work: picklable; does one task.
-    """
+    """A stage with one task, ``NAME-00000`` and so on, per payload, which is given with its size in ``unit``."""
     return Stage(
         name,
         [Task(numbered(name, index), payload, units) for index, (payload, units) in enumerate(payloads)],

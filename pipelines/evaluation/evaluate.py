@@ -101,12 +101,7 @@ def load_metrics(names: Sequence[str]) -> list[Metric]:
 
 
 def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
-    """Compute the table of ``evaluate``.
-
-    Args:
-        predictions: folders or JSON files.
-        options: metrics, pairs, groups and bootstrap.
-    """
+    """Compute the table of ``evaluate``."""
     metrics = load_metrics(options.metrics)
     if not predictions:
         raise FarspanError("no predictions are named; give folders made by `farspan generate`")

@@ -17,12 +17,7 @@ _APART = 0.14  # minimum distance of two labels of groups, as a share of the axi
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
-    """Draw, for each metric's primary key, the systems' intervals and their scores by source length.
-
-    Args:
-        table: result of ``evaluate``.
-        path: file to write, in the format of its suffix.
-    """
+    """Draw, for each metric's primary key, the systems' intervals and their scores by source length."""
     keys = list(dict.fromkeys(metric["primary"] for metric in table["metrics"].values()))
     tall = max(1.2 + 0.3 * len(table["systems"]), 2.5)
     with use_style() as plt:

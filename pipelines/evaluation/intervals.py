@@ -16,17 +16,9 @@ Measured = dict[str, dict[str, float]]
 def measure(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int) -> list[tuple[Measured, Measured]]:
     """Compute the values of systems with their intervals, and the differences to the first system.
 
-    All systems are resampled by the same examples, so a difference has the interval of a paired comparison.
-
-    Args:
-        metric: the metric that computed the scores.
-        scores: for each system, key -> ``(n,)`` scores of the same n examples.
-        resamples: number of resamples.
-        seed: seed of the resampling.
-
-    Returns:
-        For each system ``value``, ``low`` and ``high`` by key, and the same of the difference to the first system,
-        empty for the first.
+    All systems, each with ``(n,)`` scores by key, are resampled by the same n examples, so a difference has the
+    interval of a paired comparison. The result has ``value``, ``low`` and ``high`` by key for each system, and the same
+    of the difference, empty for the first.
     """
     means = [metric.combine(resample(own, resamples, seed)) for own in scores]
     values = [metric.aggregate(own) for own in scores]

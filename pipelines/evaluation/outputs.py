@@ -12,12 +12,7 @@ from pipelines.evaluation.systems import is_json
 
 
 def check_outputs(outputs: Mapping[str, str | None], predictions: Sequence[str]) -> None:
-    """Check, before any work, that outputs replace no input.
-
-    Args:
-        outputs: flag -> file to be written, None for no file.
-        predictions: JSON files, or folders made by ``farspan generate``.
-    """
+    """Check, before any work, that no output, by its flag, replaces one of the predictions that are read."""
     files = [[name] if is_json(name) else [os.path.join(name, own) for own in (NAME, TEXTS)] for name in predictions]
     read = {os.path.realpath(path) for own in files for path in own}
     for flag, path in outputs.items():

@@ -43,14 +43,9 @@ def _text(documents: DocumentSet, tokenizer: Tokenizer, rows: Sequence[int]) -> 
 
 
 def length_bins(lengths: np.ndarray, bins: int) -> list[np.ndarray]:
-    """Divide rows into groups of nearly equal size, from short to long sources; equal lengths stay together.
+    """Divide rows by their ``(n,)`` source lengths into at most ``bins`` groups of nearly equal size, none empty.
 
-    Args:
-        lengths: ``(n,)`` lengths of sources.
-        bins: maximum number of groups.
-
-    Returns:
-        At most ``bins`` arrays of rows, none empty.
+    They are ordered from short to long; equal lengths stay together.
     """
     inner = np.quantile(lengths, np.arange(1, bins) / bins, method="inverted_cdf")
     groups = np.searchsorted(np.unique(inner), lengths, side="left")

@@ -76,12 +76,7 @@ def submit(
 
 
 def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
-    """Read the predictions of each subset, in the order of ``SUBSETS``.
-
-    Args:
-        predictions: as for ``submit``.
-        split: required split; empty for any.
-    """
+    """Read the predictions of each subset, in the order of ``SUBSETS``, and require ``split`` unless it is empty."""
     collected: dict[str, Answers] = {}
     origins: dict[str, str] = {}
     for given in predictions:

@@ -87,9 +87,7 @@ class Questions:
     def attributes(self, name: str, absent: str | None = None) -> list[str]:
         """The value of an attribute for each pair; values that are no texts are written as JSON.
 
-        Args:
-            name: name of the attribute.
-            absent: value for a pair without it; None for ``none``, and to refuse an attribute that no pair has.
+        A pair without it gets ``absent``; None stands for ``none``, and refuses an attribute that no pair has.
         """
         attributes = [json.loads(text) for text in self.table.column("attributes").to_pylist()]
         if absent is None and not any(name in one for one in attributes):
@@ -117,11 +115,8 @@ def read_systems(
 ) -> tuple[Questions, list[System]]:
     """Read the predictions of systems to be compared, and their pairs.
 
-    Args:
-        predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``, the format of SCROLLS.
-        pairs: folder of the pairs; None for the place that the predictions name.
-        split: split of the pairs; None for the one that the predictions name.
-        documents: folder of the pairs' documents; None for the place that the pairs name.
+    Predictions are folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``, the format of SCROLLS.
+    Where None is given, the predictions name their pairs and split, and the pairs their documents.
     """
     opened = {name: open_predictions(name, verify=True) for name in dict.fromkeys(predictions) if not is_json(name)}
     for name, artefact in opened.items():

@@ -46,9 +46,7 @@ def grid(
 ) -> tuple[Any, list[Any]]:
     """A figure of ``count`` panels in rows of at most ``columns``, and their axes in reading order.
 
-    Args:
-        panel: width and height of a panel, in inches.
-        shared: True if all panels have the same limits; then only the outer ones have numbers at their axes.
+    ``panel`` is width and height in inches. If the limits are ``shared``, only the outer axes have numbers.
     """
     columns = min(columns, count) if count != 4 or columns != 3 else 2  # four panels make a square
     rows = -(-count // columns)
@@ -102,10 +100,9 @@ def count_axis(axis: Any, low: float, high: float, log: bool) -> None:
 
 
 def label_lines(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write labels to the right of lines' ends; ``save`` moves those apart that would overlap.
+    """Write labels at lines' ends ``(x, y, label, colour)``, in data coordinates.
 
-    Args:
-        ends: ``(x, y, label, colour)`` of each line's end, in data coordinates.
+    ``save`` moves those apart that would overlap.
     """
     for x, y, label, colour in ends:
         axis.annotate(

@@ -56,9 +56,7 @@ def command(options: Generating) -> None:
 def generate(options: Generating, world: World | None = None) -> Manifest:
     """Generate, or resume; all processes of a ``torchrun`` call this together.
 
-    Args:
-        options: options of the job.
-        world: all processes; None reads them from the environment.
+    None reads ``world``, all processes, from the environment.
     """
     with raised_alike():
         opened = open_model(Path(options.model), options.checkpoint)
@@ -79,10 +77,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
 def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq]) -> Job:
     """Check model, pairs, task and options against each other, and declare one task per shard.
 
-    Args:
-        options: options of the job.
-        opened: the model, with its recipe if it is a run.
-        model: function that loads the model onto its device; called once work starts.
+    ``model`` loads the model onto its device once work starts.
     """
     output, parent = absolute(options.output), Parent.read(options.pairs, "farspan.pairs")
     pairs = PairSet(parent.folder, options.documents, verify=True)

@@ -48,11 +48,7 @@ def _part_texts(batch: SequenceBatch, tokenizer: Tokenizer) -> list[str]:
 
 
 def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
-    """Mean cosine between the documents of each row, over all pairs: ``(rows,)``, nan for a row of one document.
-
-    Args:
-        vectors: folder of ``farspan.vectors`` with the corpus's documents.
-    """
+    """Mean cosine between the documents of each row, over all pairs: ``(rows,)``, nan for a row of one document."""
     import pyarrow.compute as pc  # slow to import, and only similarities need it
 
     batch = corpus.take(rows)

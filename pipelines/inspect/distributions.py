@@ -35,12 +35,7 @@ class Distribution:
 
 
 def distributions(folder: str, sample: int = 256, vectors: str | None = None) -> Iterator[Distribution]:
-    """Compute the distributions of an artefact.
-
-    Args:
-        sample: number of sequences of a corpus for which relatedness is computed.
-        vectors: folder of ``farspan.vectors``, for the similarity of a corpus's documents.
-    """
+    """Compute the distributions of an artefact; relatedness in a corpus for ``sample`` sequences."""
     format = read_manifest(folder).format
     rows = ShardedRows(folder, format, verify=True)
     if format == "farspan.masks":

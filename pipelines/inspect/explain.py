@@ -13,11 +13,7 @@ from pipelines.inspect.options import Tasks
 
 
 def explain(plugins: Plugins, name: str) -> str:
-    """Return the description of a plug-in, its options with their defaults or a preset's values, and its presets.
-
-    Args:
-        name: name of the plug-in, or of one of its presets.
-    """
+    """Describe a plug-in or preset: its options with their defaults or the preset's values, and its presets."""
     owner, preset = plugins.resolve(name)
     factory = plugins.factory(owner)
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})

@@ -51,12 +51,7 @@ def print_places(console: Console, update: StepRows) -> None:
 
 
 def print_page(console: Console, page: RowPage, folder: str, width: int) -> None:
-    """Print a page.
-
-    Args:
-        folder: folder of the artefact.
-        width: maximum characters of each text; 0 for all.
-    """
+    """Print a page, at most ``width`` characters of each text; 0 for all."""
     noun, facts = page.heading.partition(" ")[0], [f"{name} {printable(value)}" for name, value in page.facts]
     if noun == "update":
         console.print(Text(f"\n{page.heading}", style="bold reverse"))

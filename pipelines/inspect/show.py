@@ -32,11 +32,7 @@ def command(options: Show) -> None:
 
 
 def show(options: Show, console: Console | None = None) -> None:
-    """Print a row of an artefact, or the rows of an update of a run.
-
-    Args:
-        console: None for standard output, or for the figure that the options name.
-    """
+    """Print a row of an artefact, or the rows of an update of a run."""
     if options.width < 0:
         raise FarspanError(f"--width {options.width}: give the number of characters to show of each text, 0 for all")
     if options.figure:

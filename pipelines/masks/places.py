@@ -42,10 +42,8 @@ def places_of_masks(folder: str, masks: ShardedRows) -> tuple[np.ndarray, np.nda
 def _in_document(rows: np.ndarray, middles: np.ndarray, lengths: np.ndarray, starts: Ragged) -> np.ndarray:
     """Place of each span in its document's part of the row, ``(spans,)`` float32.
 
-    Args:
-        rows, middles: ``(spans,)``, row of each span and its middle in the row.
-        lengths: ``(n,)`` tokens of each row.
-        starts: first token of each part of each row.
+    ``rows`` and ``middles``, ``(spans,)``, are each span's row and its middle there; ``lengths``, ``(n,)``, the rows'
+    tokens; ``starts`` the first token of each of their parts.
     """
     starts = starts.compact()
     first = np.concatenate([[0], np.cumsum(lengths)])  # first token of each row among the tokens of all rows

@@ -48,11 +48,6 @@ class Links:
     """
 
     def __init__(self, folder: str, manifest: Manifest, neighbours: str | None = None) -> None:
-        """
-        Args:
-            folder: folder of the corpus.
-            neighbours: folder of its neighbours; None for the recorded place.
-        """
         self._folder, self._manifest = folder, manifest
         self._lists = [name for name in manifest.files if name.startswith("near-duplicates/")]
         self._rows: ShardedRows | None = None

@@ -100,12 +100,7 @@ def describe_options(objective: Objective) -> str:
 
 
 def hidden_shares(masks: MaskBatch, tokens: np.ndarray) -> np.ndarray:
-    """Percentage of each row's tokens that are in targets or labels; ``(n,)`` float64.
-
-    Args:
-        masks: n rows.
-        tokens: ``(n,)`` number of tokens of each row.
-    """
+    """Percentage of each row's ``(n,)`` tokens that are in targets or labels; ``(n,)`` float64."""
     in_target = np.where(masks.span_flags.values & IN_TARGET != 0, masks.span_lengths.values, 0)
     ends = np.concatenate([[0], np.cumsum(in_target)])
     offsets = masks.span_flags.offsets

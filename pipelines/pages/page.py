@@ -206,11 +206,7 @@ class Subject(Protocol):
         """Return the content of the page of row ``row``, which exists."""
 
     def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
-        """Return at most ``size`` tokens or characters of a block from ``start`` on.
-
-        Raises:
-            FarspanError: no such block.
-        """
+        """Return at most ``size`` tokens or characters of a block from ``start`` on; FarspanError if there is none."""
 
     def batch_of(self, row: int) -> tuple[int, int]:
         """Return the first and last + 1 of the rows that are read together with ``row``."""

@@ -62,8 +62,7 @@ def plain_pieces(
 ) -> list[Piece]:
     """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or no piece for an empty range.
 
-    Args:
-        text: first and last + 1 token of the text that contains the range; None for all n.
+    ``text`` is first and last + 1 token of the text that contains the range; None for all n.
     """
     return list(cut_pieces(tokenizer, tokens, [start, stop], [("text", -1)], text or (0, len(tokens))))
 

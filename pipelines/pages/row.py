@@ -145,12 +145,9 @@ def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
 def seen_pieces(
     ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], marked: np.ndarray, start: int = 0
 ) -> list[Piece]:
-    """Rendered ids as text; each special token is a piece with its name.
+    """Rendered ``(n,)`` ids from position ``start`` of a source or target on as text; ``marked`` is ``(n,)`` bool.
 
-    Args:
-        ids: ``(n,)`` ids of a range of a source or target that begins at position ``start``.
-        special: name -> id of every token that rendering inserts.
-        marked: ``(n,)`` bool, as in ``Piece``.
+    Each special token that rendering inserts is a piece with its name.
     """
     names = {value: name for name, value in special.items()}
     is_name = np.isin(ids, np.array(list(names), ids.dtype))

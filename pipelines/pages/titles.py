@@ -83,14 +83,9 @@ class Titles:
 
 
 def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
-    """Find the titles of the documents of a corpus.
+    """Find the titles of the documents of a corpus, which are at the recorded place if ``documents`` is None.
 
-    Args:
-        documents: folder of its documents; None for the recorded one.
-
-    Returns:
-        None if the documents have no titles, are not where they were when the corpus was made, or are recorded in a
-        remote store.
+    None if they have no titles, are not where they were when the corpus was made, or are recorded in a remote store.
     """
     try:
         place = documents or find_parent(corpus.folder)

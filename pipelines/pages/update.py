@@ -66,10 +66,7 @@ class UpdateRows:
 def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
     """Find the rows that update ``step`` of a run saw, from the recipe and starts that its folder keeps.
 
-    Args:
-        folder: run of ``farspan train``.
-        step: number of the update, as in ``metrics.jsonl``.
-        rank: only the rows of this process; None for all.
+    With ``rank``, only the rows of this process.
     """
     place = Path(folder)
     recipe = read_recipe(place)
@@ -87,13 +84,9 @@ def run_tokenizer(folder: str) -> Tokenizer:
 
 
 def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
-    """Find the rows of update ``step`` of a run.
+    """Find the rows of update ``step`` of a run, counted from 1 as in ``metrics.jsonl``; of one process with ``rank``.
 
-    Args:
-        recipe: recipe of the run.
-        step: number of the update, counted from 1 as in ``metrics.jsonl``.
-        processes: number of processes at that step, which determines the process of each row.
-        rank: only the rows of this process; None for all.
+    The number of ``processes`` at that step determines the process of each row.
     """
     if recipe.generator and recipe.generator.mode == "joint":
         raise FarspanError(

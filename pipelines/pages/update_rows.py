@@ -63,10 +63,6 @@ class StepRows:
     mask_sets: tuple[str, ...] = ()  # a filter by hidden tokens would read draw 0, not the one that was seen
 
     def __init__(self, name: str, folder: str, update: UpdateRows) -> None:
-        """
-        Args:
-            folder: folder of the run.
-        """
         self.name, self.folder, self.step = name, folder, update.step
         self.tokenizer = run_tokenizer(folder)
         self._places, self.seen = _places(update), update.rows

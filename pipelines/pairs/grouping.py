@@ -13,14 +13,10 @@ from corpora.storage.ragged import Ragged
 
 
 def first_of_equal(names: np.ndarray, contents: np.ndarray) -> np.ndarray:
-    """Find for each record the first record of the same pair, in the order of the records.
+    """Find for each record the first record of the same pair, in the order of the records: ``(n,)`` int64.
 
-    Args:
-        names: ``(n, 2)`` uint64, hash of each record's pair id.
-        contents: ``(n,)`` uint64, hash of the fields that all records of a pair must have in common.
-
-    Returns:
-        ``(n,)`` int64: index of the first record; -1 for a record whose contents differ from those of the first.
+    ``names``, ``(n, 2)`` uint64, are hashes of pair ids; ``contents``, ``(n,)`` uint64, hashes of the fields that all
+    records of a pair must have in common. A record whose contents differ from those of the first gets -1.
     """
     order = np.lexsort((names[:, 1], names[:, 0]))  # stable: equal names stay in the order of the records
     sorted_names = names[order]
@@ -32,14 +28,10 @@ def first_of_equal(names: np.ndarray, contents: np.ndarray) -> np.ndarray:
 
 
 def document_groups(documents: Ragged) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the documents of n pairs into groups, so that documents of one pair are in the same group.
+    """Divide the documents of n pairs, at least one, into groups, so that documents of one pair are in the same group.
 
-    Args:
-        documents: n rows of int64, rows of the documents artefact; at least one each, and n at least 1.
-
-    Returns:
-        ``(m,)`` int64, the distinct documents, ascending, and ``(m,)`` int64, the group of each: the index of its least
-        document.
+    ``documents`` has n rows of int64, rows of the documents artefact; at least one each. The result is ``(m,)`` int64,
+    the distinct documents, ascending, and ``(m,)`` int64, the group of each: the index of its least document.
     """
     documents = documents.compact()
     distinct, numbers = np.unique(documents.values, return_inverse=True)
@@ -56,18 +48,11 @@ def document_groups(documents: Ragged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_splits(documents: Ragged, document_ids: Sequence[str], seed: int, validation: float, test: float) -> pa.Array:
-    """Draw the split of each of n pairs, so that no document is in two splits.
+    """Draw the split of each of n pairs from ``SPLITS``, so that no document is in two splits; ``(n,)`` strings.
 
     All pairs of a group that share documents have the same split, drawn by the least of the ids of its documents.
-
-    Args:
-        documents: n rows of int64, rows of the documents artefact; at least one each.
-        document_ids: the ids of all values of ``documents``, in their order.
-        seed: seed of the draw.
-        validation, test: shares of documents.
-
-    Returns:
-        ``(n,)`` strings from ``SPLITS``.
+    ``documents`` is as for ``document_groups``; ``document_ids`` has the ids of all its values, in their order;
+    ``validation`` and ``test`` are shares of documents.
     """
     documents = documents.compact()
     distinct, groups = document_groups(documents)

@@ -115,12 +115,8 @@ def merge_answers(
 ) -> pa.RecordBatch:
     """Build the rows of ``pairs_schema`` for n pairs, each with the targets and references of all its records.
 
-    Args:
-        rows: all rows, of ``unmerged_schema``.
-        first: ``(rows,)`` int64, the first record of each record's pair.
-        splits: ``(rows,)`` int64, indices of ``SPLITS``.
-        kept: ``(n,)`` int64, first records of the n pairs, ascending.
-        schema: the ``pairs_schema``.
+    ``rows`` is of ``unmerged_schema``; ``first``, ``(rows,)`` int64, is the first record of each record's pair;
+    ``splits``, ``(rows,)`` int64, indices of ``SPLITS``; ``kept``, ``(n,)`` int64, the pairs' first records, ascending.
     """
     members = np.flatnonzero(np.isin(first, kept))
     members = members[np.argsort(first[members], kind="stable")]

@@ -199,16 +199,9 @@ def references_of(pair: RawPair) -> list[str]:
 def tokenize_pairs(
     read: Sequence[ReadPair], rows: Mapping[str, int], choice: str, tokenizer: Tokenizer
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Turn n pairs into n rows of ``unmerged_schema``.
+    """Turn n pairs into n rows of ``unmerged_schema``, and ``(n,)`` bool: the texts contain a special token.
 
-    Args:
-        read: the pairs.
-        rows: row of each document, by its id.
-        choice: option ``split``.
-        tokenizer: tokenizer of the documents.
-
-    Returns:
-        The rows, and ``(n,)`` bool, True for a pair in whose texts the tokenizer finds a special token.
+    ``rows`` has each document's row by its id; ``choice`` is the option ``split``.
     """
     pairs = [one.pair for one in read]
     targets = [targets_of(pair) for pair in pairs]

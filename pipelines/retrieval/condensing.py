@@ -16,20 +16,12 @@ from objectives.rouge import sentence_scores, split_words
 def condense(
     texts: Sequence[str], sentence_starts: Ragged, tokenizer: Tokenizer, max_tokens: int, long_documents: str
 ) -> tuple[Ragged, np.ndarray]:
-    """Encode n texts, with at most ``max_tokens`` ids of each.
+    """Encode n texts as n rows of int32, at most ``max_tokens`` >= 1 ids each, and mark longer ones: ``(n,)`` bool.
 
     ``first`` keeps the first ``max_tokens`` tokens of a longer text. ``principal`` keeps its principal sentences, in
     the order of the text: they are chosen by descending score, the earlier of equal ones first, as long as they fit. If
-    not even one fits, the best is cut.
-
-    Args:
-        sentence_starts: n rows, the characters at which sentences begin, ascending from 0.
-        tokenizer: the encoder's; tokens are counted, and sentences cut out, in the ids of the whole text.
-        max_tokens: at least 1.
-        long_documents: ``principal`` or ``first``.
-
-    Returns:
-        n rows of int32, and ``(n,)`` bool: the texts that were longer.
+    not even one fits, the best is cut. ``sentence_starts`` has n rows, the characters at which sentences begin,
+    ascending from 0; tokens are counted, and sentences cut out, in the encoder's ids of the whole text.
     """
     ids = tokenizer.encode(texts)
     longer = ids.lengths > max_tokens

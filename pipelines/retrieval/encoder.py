@@ -100,10 +100,8 @@ class Encoder:
     def encode_ids(self, ids: Ragged, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
         """``(n, d)`` float32 vectors of n texts given as ids, without special tokens, each cut to ``max_text_tokens``.
 
-        A text without tokens gets the vector of the special tokens alone, or zeros if the encoder has none.
-
-        Args:
-            report: called with the number of texts done so far.
+        A text without tokens gets the vector of the special tokens alone, or zeros if the encoder has none; ``report``
+        is called with the number of texts done so far.
         """
         vectors = np.zeros((len(ids), self.files.dimension), np.float32)
         lengths = np.minimum(ids.lengths, self.max_text_tokens) + len(self._framing.before) + len(self._framing.after)

@@ -37,12 +37,7 @@ def no_queries(dimension: int, k: int) -> np.ndarray:
 def sampled_queries(shard: ClusterShard, result: Neighbours, first: int, rows: np.ndarray, k: int) -> np.ndarray:
     """Describe the sampled ``(q,)`` rows of a cluster and their neighbours, ``(q,)``, for the search in all clusters.
 
-    Args:
-        shard: shard of the cluster.
-        result: neighbours of all documents of the cluster.
-        first: first row of the cluster in the shard.
-        rows: ``(q,)`` sampled rows of the cluster.
-        k: maximum number of neighbours.
+    ``first`` is the cluster's first row in the shard; ``result`` has the neighbours of all its documents.
     """
     queries = np.empty(len(rows), _queries(shard.vectors.dimension, k))
     queries["row"] = first + rows

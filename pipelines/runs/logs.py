@@ -94,10 +94,7 @@ def _read_events(folder: Path) -> list[dict[str, Any]]:
 def average(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarray:
     """Moving average of ``(n,)`` values over the last ``width`` of them, or fewer at the beginning.
 
-    Args:
-        values: ``(n,)``.
-        width: number of values to average.
-        outliers: True for the moving median instead, which a single high value does not change.
+    ``outliers`` asks for the moving median instead, which a single high value does not change.
     """
     if outliers:
         before = np.full(max(width, 1) - 1, np.nan)
@@ -113,12 +110,7 @@ def spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> list[in
     """Find updates whose loss is far above that of the updates before; among close ones, the highest.
 
     An update is a spike if its loss exceeds the median of the 50 updates before it by 8 times their median absolute
-    deviation.
-
-    Args:
-        steps: ``(n,)``, ascending.
-        loss: ``(n,)``.
-        max_spikes: maximum number of spikes; the highest are kept.
+    deviation; the ``max_spikes`` highest are kept. ``steps``, ``(n,)``, ascend; ``loss`` is ``(n,)``.
     """
     result: list[tuple[float, int, int]] = []  # height, number, step
     for number in range(_LEAST, len(loss)):

@@ -52,14 +52,9 @@ def _check_metrics(runs: Sequence[Logs], metrics: Sequence[str]) -> None:
 
 
 def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25, metrics: Sequence[str] = ()) -> None:
-    """Draw a panel for each metric that any run has, with a line for each run.
+    """Draw a panel for each metric that any run has, or for those of ``metrics``, with a line for each run.
 
-    Args:
-        runs: logs of the runs.
-        path: file to write, in the format of its suffix.
-        over: ``steps`` or ``tokens``.
-        smooth: number of updates that a smoothed line averages.
-        metrics: the metrics to draw, of those in ``_PANELS``; empty for all.
+    ``over`` is ``steps`` or ``tokens``; a smoothed line averages ``smooth`` updates.
     """
     names = short_names([logs.folder.resolve() for logs in runs])
     shown = [(key, title) for key, title in _PANELS.items() if not metrics or key in metrics]

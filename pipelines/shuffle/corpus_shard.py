@@ -71,8 +71,7 @@ def write_corpus_shard(
 ) -> Receipt:
     """Write ``rows`` to the task's ``shard`` and return the receipt.
 
-    Args:
-        pieces: ``(parts,)`` index in the bucket of the piece that each part of the rows comes from.
+    ``pieces``, ``(parts,)``, is the index in the bucket of the piece that each part of the rows comes from.
     """
     path = task.payload["shard"]
     schema = corpus_schema(vocab_size)

@@ -140,9 +140,7 @@ class ReadPlacements:
 def use_numbers(parts: Ragged, offsets: np.ndarray) -> np.ndarray:
     """Number of earlier uses of each part's document, in the order of rows; ``(p,)`` int32.
 
-    Args:
-        parts: document numbers, one row per sequence.
-        offsets: ``(p,)`` where the part begins in its document; 0 begins a use.
+    ``parts`` has document numbers, one row per sequence; ``offsets``, ``(p,)``, is 0 where a part begins a use.
     """
     documents = parts.compact().values
     order = np.argsort(documents, kind="stable")

@@ -43,11 +43,9 @@ _LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
 
 def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starlette:
-    """Build the application that serves pages of ``subjects`` below ``/TOKEN/``.
+    """Build the application that serves pages of ``subjects`` below ``/TOKEN/``; other requests get status 404.
 
-    Args:
-        token: first part of every address; requests without it get status 404.
-        first: row that the list of artefacts links to.
+    The list of artefacts links to row ``first``.
     """
     pages = Pages(subjects, token, first)
     root = "/{token}/"

@@ -33,12 +33,7 @@ def safe(text: str) -> Markup:
 
 
 def pieces_html(pieces: Iterable[Piece], column: int = -1, reasons: Mapping[int, Reason] | None = None) -> Markup:
-    """Pieces of a text as HTML.
-
-    Args:
-        column: number of the mask set that their spans belong to.
-        reasons: span -> reason, shown as the span's tooltip.
-    """
+    """Pieces of a text as HTML; ``column`` is the mask set of their spans, whose ``reasons`` become tooltips."""
     return Markup("").join(_piece(piece, column, (reasons or {}).get(piece.span)) for piece in pieces)
 
 
