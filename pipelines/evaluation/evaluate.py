@@ -22,10 +22,9 @@ from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
 from pipelines.evaluation.intervals import measure
 from pipelines.evaluation.options import Evaluate, Evaluation
-from pipelines.evaluation.outputs import check_outputs
 from pipelines.evaluation.printing import print_table
 from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
-from pipelines.evaluation.systems import Questions, System, read_systems, word_counts
+from pipelines.evaluation.systems import Questions, System, check_outputs, read_systems, word_counts
 from pipelines.figures.style import check_figure
 
 Scored = tuple[Metric, list[dict[str, np.ndarray]]]
@@ -142,7 +141,7 @@ def _span(lengths: np.ndarray) -> str:
 def _measure_all(
     scored: Sequence[Scored], options: Evaluation, rows: np.ndarray | None = None
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Join the results of ``measured`` for all metrics, for each system; on some rows alone if ``rows`` is given."""
+    """Join the results of ``measure`` for all metrics, for each system; on some rows alone if ``rows`` is given."""
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in scored[0][1]]
     for metric, scores in scored:
         picked = scores if rows is None else [{key: own[rows] for key, own in one.items()} for one in scores]

@@ -14,8 +14,7 @@ from corpora.schemas.predictions import open_predictions
 from corpora.storage.files import is_local, write_bytes
 from corpora.storage.origins import find_parent
 from pipelines.evaluation.options import Submission
-from pipelines.evaluation.outputs import check_outputs
-from pipelines.evaluation.systems import is_json, read_json, read_systems
+from pipelines.evaluation.systems import check_outputs, is_json, read_json, read_systems
 
 _HEADER = ("Task", "ID", "Prediction")
 Answers = dict[str, str]

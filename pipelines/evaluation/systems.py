@@ -16,7 +16,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError, first_few
 from corpora.printing import counted
 from corpora.schemas.pairs import PairSet
-from corpora.schemas.predictions import PredictionSet, open_predictions
+from corpora.schemas.predictions import TEXTS, PredictionSet, open_predictions
+from corpora.storage.manifest_file import NAME
 from corpora.storage.user_files import read_user_json
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.answers import option_texts
@@ -143,6 +144,15 @@ def read_systems(
 def is_json(name: str) -> bool:
     """True for the name of a JSON file of predictions, False for the folder of an artefact."""
     return name.endswith(".json") and not os.path.isdir(name)
+
+
+def check_outputs(outputs: Mapping[str, str | None], predictions: Sequence[str]) -> None:
+    """Check, before any work, that no output, by its flag, replaces one of the predictions that are read."""
+    files = [[name] if is_json(name) else [os.path.join(name, file) for file in (NAME, TEXTS)] for name in predictions]
+    read = {os.path.realpath(path) for paths in files for path in paths}
+    for flag, path in outputs.items():
+        if path is not None and os.path.realpath(path) in read:
+            raise FarspanError(f"{flag}: would replace {path}, which is read; give another name")
 
 
 def _check_equal(second: PredictionSet, first: PredictionSet, name: str, other: str) -> None:

@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from corpora.schemas.documents import documents_schema
+from corpora.schemas.pairs import pairs_schema
+from corpora.schemas.predictions import predictions_schema
+from corpora.schemas.sequences import corpus_schema
+from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
 from corpora.storage.manifest_file import read_manifest
-from pipelines.cards.card import card, size_category
+from objectives.api.masks import MASK_SCHEMA
+from pipelines.cards.card import COLUMNS, ROWS, card, size_category
 from tests.artefacts import make_documents
 
 
@@ -75,3 +81,21 @@ def test_equal_artefacts_have_equal_cards_wherever_they_lie(manifest, tmp_path):
     other = read_manifest(make_documents(str(tmp_path / "elsewhere")))
     assert card(manifest) == card(other)
     assert str(tmp_path) not in card(manifest)
+
+
+SCHEMAS = {
+    "farspan.documents": documents_schema(300, titles=True),
+    "farspan.corpus": corpus_schema(300),
+    "farspan.masks": MASK_SCHEMA,
+    "farspan.vectors": vectors_schema(8),
+    "farspan.clusters": clusters_schema(8),
+    "farspan.neighbours": neighbours_schema(),
+    "farspan.pairs": pairs_schema(300),
+    "farspan.predictions": predictions_schema(300),
+}
+
+
+@pytest.mark.parametrize("format", SCHEMAS)
+def test_every_column_has_a_meaning(format: str):
+    assert set(COLUMNS[format]) == set(SCHEMAS[format].names)
+    assert ROWS[format]
