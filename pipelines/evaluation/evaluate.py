@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,19 @@ from corpora.reporting import current, result
 from corpora.settings import make
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import manifest_sha256
+from objectives.metrics.bootstrap import INTERVAL, resample
 from objectives.metrics.copies import COPIED_NGRAM
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
-from pipelines.evaluation.intervals import measure
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.printing import print_table
 from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, check_outputs, read_systems, word_counts
 from pipelines.figures.style import check_figure
 
+Scores = Mapping[str, np.ndarray]
+Measured = dict[str, dict[str, float]]
 Scored = tuple[Metric, list[dict[str, np.ndarray]]]
 
 
@@ -149,6 +151,28 @@ def _measure_all(
             whole[0].update(part[0])
             whole[1].update(part[1])
     return tables
+
+
+def measure(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int) -> list[tuple[Measured, Measured]]:
+    """Compute the values of systems with their intervals, and the differences to the first system.
+
+    All systems, each with ``(n,)`` scores by key, are resampled by the same n examples, so a difference has the
+    interval of a paired comparison. The result has ``value``, ``low`` and ``high`` by key for each system, and the same
+    of the difference, empty for the first.
+    """
+    means = [metric.combine(resample(system, resamples, seed)) for system in scores]
+    values = [metric.aggregate(system) for system in scores]
+    tables = []
+    for number, (mean, value) in enumerate(zip(means, values, strict=True)):
+        table = {key: _interval(value[key], mean[key]) for key in mean}
+        difference = {key: _interval(value[key] - values[0][key], mean[key] - means[0][key]) for key in mean}
+        tables.append((table, difference if number else {}))
+    return tables
+
+
+def _interval(value: float, resampled_values: np.ndarray) -> dict[str, float]:
+    low, high = np.percentile(resampled_values, INTERVAL)
+    return {"value": round(value, 4), "low": round(float(low), 4), "high": round(float(high), 4)}
 
 
 def _systems(
