@@ -86,17 +86,18 @@ class MixtureFile:
 
     def inputs(self, file: str) -> tuple[Input, ...]:
         """The raw files of all sources; none if the mixture takes finished documents."""
-        given = {name: source.input for name, source in self.sources.items() if source.input is not None}
-        if not given:
+        patterns = {name: source.input for name, source in self.sources.items() if source.input is not None}
+        if not patterns:
             return ()
-        if len(given) < len(self.sources):
-            missing = next(name for name in self.sources if name not in given)
+        if len(patterns) < len(self.sources):
+            missing = next(name for name in self.sources if name not in patterns)
             raise FarspanError(f"{file}: [sources.{missing}] has no input, others have; give it one, or leave all out")
         if self.tokenizer is None:
             raise FarspanError(f"{file}: sources have inputs, so documents will be made: add tokenizer = ...")
         try:
             return tuple(
-                Input.parse(f"{name}={pattern}", self.sources[name].read_options()) for name, pattern in given.items()
+                Input.parse(f"{name}={pattern}", self.sources[name].read_options())
+                for name, pattern in patterns.items()
             )
         except FarspanError as error:
             raise FarspanError(f"{file}: {error}") from error

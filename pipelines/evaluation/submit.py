@@ -58,10 +58,10 @@ def submit(
     if not path.endswith(".csv"):
         raise FarspanError(f"--output {path}: give a name that ends in .csv; a JSON file is written beside it")
     places = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
-    given = [os.fspath(place) for place in places]
+    names = [os.fspath(place) for place in places]
     twin = path.removesuffix(".csv") + ".json"
-    check_outputs({f"--output {path}": twin}, [_split_name(place)[1] for place in given])
-    answers = collect(given, "" if partial else "test")
+    check_outputs({f"--output {path}": twin}, [_split_name(place)[1] for place in names])
+    answers = collect(names, "" if partial else "test")
     missing = [name for name in SUBSETS if name not in answers]
     if missing and not (partial and answers):
         raise FarspanError(
@@ -78,11 +78,11 @@ def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
     """Read the predictions of each subset, in the order of ``SUBSETS``, and require ``split`` unless it is empty."""
     collected: dict[str, Answers] = {}
     origins: dict[str, str] = {}
-    for given in predictions:
-        for name, answers in _by_subset(given, split).items():
+    for address in predictions:
+        for name, answers in _by_subset(address, split).items():
             if name in collected:
-                raise FarspanError(f"{given}: {name} has predictions in {origins[name]} already; leave one out")
-            collected[name], origins[name] = answers, given
+                raise FarspanError(f"{address}: {name} has predictions in {origins[name]} already; leave one out")
+            collected[name], origins[name] = answers, address
     return {name: collected[name] for name in SUBSETS if name in collected}
 
 

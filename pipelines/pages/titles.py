@@ -47,8 +47,8 @@ class Titles:
         if not files.is_local(documents.folder):
             self.missing = f"titles are not shown: {documents.folder} is not on this machine; copy it"
         elif len(documents) > _SEARCHED:
-            found = counted(len(documents), "document")
-            self.missing = f"titles are not shown: {documents.folder} has {found}, more than {_SEARCHED:,}"
+            count = counted(len(documents), "document")
+            self.missing = f"titles are not shown: {documents.folder} has {count}, more than {_SEARCHED:,}"
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -72,8 +72,8 @@ class Titles:
         except (FarspanError, OSError, pa.ArrowException) as error:  # the rows themselves can be shown
             self.missing = f"titles are not shown: {error}"
             return {}
-        found = table.filter(pc.is_in(table["document_id"], pa.array(ids, pa.string()))).to_pydict()
-        return {name: title for name, title in zip(found["document_id"], found["title"], strict=True) if title}
+        columns = table.filter(pc.is_in(table["document_id"], pa.array(ids, pa.string()))).to_pydict()
+        return {name: title for name, title in zip(columns["document_id"], columns["title"], strict=True) if title}
 
     def with_titles(self, parts: Iterable[Part]) -> list[Part]:
         """Return parts of a row with the titles of their documents."""
@@ -91,11 +91,11 @@ def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
         place = documents or find_parent(corpus.folder)
         if place is None or not (documents or files.is_local(place)):
             return None
-        found = DocumentSet(place)
+        document_set = DocumentSet(place)
         if manifest_sha256(place) != (corpus.manifest.parent or {}).get("manifest_sha256"):
             raise FarspanError(f"{os.path.join(place, NAME)}: not the documents that {corpus.folder} was made from")
     except FarspanError:
         if documents:
             raise
         return None
-    return Titles(found) if has_titles(found.manifest) else None
+    return Titles(document_set) if has_titles(document_set.manifest) else None

@@ -64,9 +64,9 @@ class SampleShard:
         sampled = [read_array(path) for path in self.queries]
         queries = np.concatenate(sampled)
         homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
-        own = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
+        excluded = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
         with threadpool_limits(self.threads):
-            nearest_rows = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, own)
+            nearest_rows = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, excluded)
         missing = np.arange(self.depth) >= nearest_rows.counts[:, None]
         exact = np.empty(nearest_rows.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
         exact["product"] = np.where(missing, -np.inf, nearest_rows.products)

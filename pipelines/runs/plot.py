@@ -142,8 +142,8 @@ def _spikes(axis: Any, runs: Sequence[Logs], over: str) -> None:
     marks = []
     for number, logs in enumerate(runs):
         steps, losses = logs.curve("loss")
-        own = np.array(spikes(steps, losses), np.int64)
-        for step, place in zip(own.tolist(), _places(logs, own, over).tolist(), strict=True):
+        spike_steps = np.array(spikes(steps, losses), np.int64)
+        for step, place in zip(spike_steps.tolist(), _places(logs, spike_steps, over).tolist(), strict=True):
             height = min(float(losses[np.searchsorted(steps, step)]), top)
             marks.append((place, height, step, logs, f"C{number % 7}"))
     if marks:

@@ -87,12 +87,12 @@ def write_corpus_shard(
     sizes = np.diff(np.append(flat, lengths.sum()))  # (parts,)
     counts = {}
     for source in sorted(set(bucket.sources)):
-        own = bucket.sources == source
+        mask = bucket.sources == source
         counts[source] = {
-            "written": int((own & first & used).sum()),
-            "filtered": int((own & first & ~used).sum()),
-            "uses": int((own[pieces] & (offsets == 0)).sum()),
-            "tokens": int(sizes[own[pieces]].sum()),
+            "written": int((mask & first & used).sum()),
+            "filtered": int((mask & first & ~used).sum()),
+            "uses": int((mask[pieces] & (offsets == 0)).sum()),
+            "tokens": int(sizes[mask[pieces]].sum()),
         }
     totals = {
         "sequences": len(rows),

@@ -84,11 +84,11 @@ class _Guard:
             await send(message)
 
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        given = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
+        token = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
         answer: ASGIApp = self._app
         if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # as after DNS rebinding
             answer = Response("another host's name\n", 421, media_type="text/plain")
-        elif not secrets.compare_digest(given, self._token):
+        elif not secrets.compare_digest(token, self._token):
             answer = Response("not found; open the address that farspan view printed\n", 404, media_type="text/plain")
         await answer(scope, receive, send_with_headers)
 
@@ -174,23 +174,23 @@ class Pages:
         subject, state = self._subject(request), self._state(request)
         start = _number(request.query_params.get("start", "0"), "start")
         step = -1 if request.query_params.get("step") == "-1" else 1
-        found = search(subject, Filter.parse(state), start, step)
+        match = search(subject, Filter.parse(state), start, step)
         if request.query_params.get("format") == "json":
-            address = None if found.row is None else self._row_url(subject, found.row, state)
-            return JSONResponse({"address": address, "next": found.next, "looked_at": found.looked_at})
-        if found.row is not None:
-            return RedirectResponse(self._row_url(subject, found.row, state))
+            address = None if match.row is None else self._row_url(subject, match.row, state)
+            return JSONResponse({"address": address, "next": match.next, "looked_at": match.looked_at})
+        if match.row is not None:
+            return RedirectResponse(self._row_url(subject, match.row, state))
         links = []
-        if found.next is None:
+        if match.next is None:
             where = f"from row {max(start, 0):,} on" if step > 0 else f"before row {start + 1:,}"
             message = f"No row {where} fits the filter."
             if step > 0 and start > 0:
                 again = query(state, start=0, step=1)
                 links.append(("Search from the first row", f"{self._base(subject)}seek{again}"))
         else:
-            looked = f"Looked at {counted(found.looked_at, 'row')}"
-            message = f"{looked}, up to row {found.next:,} of {len(subject):,}; none fits."
-            onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=step)}"
+            looked = f"Looked at {counted(match.looked_at, 'row')}"
+            message = f"{looked}, up to row {match.next:,} of {len(subject):,}; none fits."
+            onwards = f"{self._base(subject)}seek{query(state, start=match.next, step=step)}"
             links.append(("Continue", onwards))
         last = min(max(start - step, 0), len(subject) - 1)
         links.append(("Back", self._row_url(subject, last, state)))
@@ -210,11 +210,11 @@ class Pages:
             start = secrets.choice(rows) if rows else 0
         else:
             start = secrets.randbelow(len(subject))
-        found = search(subject, wanted, start, 1)
-        row = found.row if found.row is not None else search(subject, wanted, start, -1).row
+        match = search(subject, wanted, start, 1)
+        row = match.row if match.row is not None else search(subject, wanted, start, -1).row
         if row is None:
-            onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=1)}"
-            links = [("Continue", onwards)] if found.next is not None else []
+            onwards = f"{self._base(subject)}seek{query(state, start=match.next, step=1)}"
+            links = [("Continue", onwards)] if match.next is not None else []
             message = f"Looked around row {start:,}; none fits the filter."
             return HTMLResponse(self._message(request, "search", message, links))
         return RedirectResponse(self._row_url(subject, row, state))
@@ -232,8 +232,8 @@ class Pages:
         return row
 
     def _state(self, request: Request) -> dict[str, str]:
-        given = request.query_params
-        return {name: given[name] for name in _STATE if given.get(name) and len(given[name]) <= _LONGEST}
+        parameters = request.query_params
+        return {name: parameters[name] for name in _STATE if parameters.get(name) and len(parameters[name]) <= _LONGEST}
 
     def _page_options(self, subject: Subject, request: Request) -> PageOptions:
         draw = _number(request.query_params.get("draw") or "0", "draw")
