@@ -49,13 +49,13 @@ def _config_as_flags(manifest: Manifest) -> Mapping[str, Any]:
     """Return ``config`` with values in the form of flags."""
     config = dict(manifest.config)
     if manifest.format == "farspan.masks":
-        config["options"] = _changed_options(str(config["objective"]), config["options"])
+        config["options"] = _find_changed_options(str(config["objective"]), config["options"])
     if manifest.format == "farspan.predictions":
         config["task"] = config["task"]["name"]
     return config
 
 
-def _changed_options(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _find_changed_options(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options of an objective that differ from its defaults; all options if it is not installed."""
     from objectives.api.protocol import load_objective
 

@@ -46,7 +46,7 @@ from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_sta
 def plan(options: LinkedCorpus) -> Job:
     """Check the options and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
-    neighbours = read_neighbours(options.found_neighbours, documents)
+    neighbours = read_neighbours(options.neighbours_folder, documents)
     tokens, split = neighbours.manifest.totals["tokens"], neighbours.manifest.config["split"]
     linking = options.linking.resolved
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))

@@ -27,7 +27,7 @@ def _earlier(options: LinkedCorpus) -> Iterator[Job]:
     earlier = options.earlier
     embedding = Embed(documents=options.documents, output=vectors, **vars(earlier.embedding))
     clustering = Clustering(vectors=vectors, output=clusters, **vars(earlier.clustering))
-    search = NeighbourSearch(clusters=clusters, output=options.found_neighbours, **vars(earlier.search))
+    search = NeighbourSearch(clusters=clusters, output=options.neighbours_folder, **vars(earlier.search))
     job = embed.plan(embedding)
     _check_clusters(clustering, search, _count_vectors(embedding), job.head.config["dimension"])
     yield job

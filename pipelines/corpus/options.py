@@ -103,7 +103,7 @@ class LinkedCorpus:
         return self.earlier.stages or self.output.rstrip("/") + ".stages"
 
     @property
-    def found_neighbours(self) -> str:
+    def neighbours_folder(self) -> str:
         """Folder of the neighbours to link, given or made by the earlier stages."""
         return self.neighbours or f"{self.stages}/neighbours"
 

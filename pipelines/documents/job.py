@@ -48,7 +48,7 @@ def plan(options: Documents) -> Job:
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
     HeldOut(options.held_out, options.seed)  # refuses a number that is no share
-    options, reads = _checked_inputs(options, output)
+    options, reads = _check_inputs(options, output)
     cut = cut_files(options.inputs, reads, options.task_bytes)
     config = {
         "builder": "documents",
@@ -84,7 +84,7 @@ def plan(options: Documents) -> Job:
     )
 
 
-def _checked_inputs(options: Documents, output: str) -> tuple[Documents, dict[str, ReadOptions]]:
+def _check_inputs(options: Documents, output: str) -> tuple[Documents, dict[str, ReadOptions]]:
     """Check the inputs; return the options without files of the output, and the read options of each source."""
     kept = leave_out_output(options.inputs, output)
     refuse_equal_ids(kept)

@@ -20,7 +20,7 @@ from objectives.api.plugins import OWN_ERRORS
 from objectives.api.protocol import CorpusFacts, Objective, objective_factory
 from objectives.api.trial import Trial, digest
 from pipelines.inspect.options import Check
-from pipelines.masks.job import equipped_objective
+from pipelines.masks.job import equip_objective
 
 _SHOWN = 3  # problems printed per law
 _ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."
@@ -50,8 +50,8 @@ def trial(check: Check) -> Trial:
 
     def make(options: Mapping[str, Any] | None) -> Objective:
         if options is not None:
-            return equipped_objective(check.corpus, check.objective, None, options, check.scorer)
-        return equipped_objective(check.corpus, check.objective, check.preset, check.options, check.scorer)
+            return equip_objective(check.corpus, check.objective, None, options, check.scorer)
+        return equip_objective(check.corpus, check.objective, check.preset, check.options, check.scorer)
 
     rows = np.unique(np.linspace(0, len(corpus) - 1, check.rows).astype(np.int64))
     facts = CorpusFacts.of(corpus.manifest)

@@ -29,7 +29,7 @@ from pipelines.masks.options import Masking
 _MODEL_COST = 100
 
 
-def equipped_objective(
+def equip_objective(
     corpus: str, name: str, preset: str | None, options: Mapping[str, Any], scorer: str | None = None
 ) -> Objective:
     """Load an objective with the tools that it needs to mask ``corpus``; models are loaded once per process."""
@@ -51,7 +51,7 @@ def plan(options: Masking) -> Job:
     """Check the objective against the corpus and declare one task per shard and draw."""
     output, corpus = absolute(options.output), Parent.read(options.corpus, "farspan.corpus")
     scorer = absolute(options.scorer) if options.scorer and os.path.exists(options.scorer) else options.scorer
-    objective = equipped_objective(corpus.folder, options.objective, options.preset, options.options, scorer)
+    objective = equip_objective(corpus.folder, options.objective, options.preset, options.options, scorer)
     special = objective.validate(CorpusFacts.of(corpus.manifest))
     shards, rows_per_batch = corpus.shards, corpus.manifest.rows_per_batch
     if options.draws < 1 or len(shards) * options.draws > MOST_SHARDS:
@@ -111,7 +111,7 @@ class MaskShard:
 
     @plugin_errors()
     def __call__(self, task: Task, report: Report) -> Receipt:
-        objective = equipped_objective(self.corpus, self.objective, None, self.options, self.scorer)
+        objective = equip_objective(self.corpus, self.objective, None, self.options, self.scorer)
         tools = dict(getattr(objective, "tools", {}))
         if tools != self.tools:
             raise FarspanError(

@@ -15,7 +15,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_TARGET, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key, objective_of
 from objectives.api.special_tokens import SpecialTokens
-from pipelines.masks.job import equipped_objective
+from pipelines.masks.job import equip_objective
 
 
 class Masker(Protocol):
@@ -87,7 +87,7 @@ class Drawn:
     ) -> Drawn:
         """Load an objective, or the preset of one, for a corpus."""
         owner, preset = objective_of(name, preset)
-        objective = equipped_objective(corpus.folder, owner, preset, options or {}, scorer)
+        objective = equip_objective(corpus.folder, owner, preset, options or {}, scorer)
         return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), seed)
 
     def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:

@@ -44,10 +44,10 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     described = describe_model(files, AutoModel, "model that can be built", "give another")
     max_length = min(options.max_length, position_count(described))
     _text_tokens(files, max_length, load_framing(files))
-    return replace(options, max_length=max_length, precision=_resolved_precision(options.precision))
+    return replace(options, max_length=max_length, precision=_resolve_precision(options.precision))
 
 
-def _resolved_precision(precision: Precision) -> Precision:
+def _resolve_precision(precision: Precision) -> Precision:
     """Resolve ``auto`` to this machine's precision."""
     if precision != "auto":
         return precision
@@ -76,7 +76,7 @@ class Encoder:
 
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
         self.files, self._options = files, options
-        precision = _resolved_precision(options.precision)
+        precision = _resolve_precision(options.precision)
         on_cuda = torch.cuda.is_available() and precision != "int8"
         self._device = choose_device("cuda" if on_cuda else "cpu")
         self._batch_tokens = BATCH_TOKENS[self._device.type]

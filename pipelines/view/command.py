@@ -71,7 +71,7 @@ def first_row(options: View) -> int:
 
 def save(options: View, subjects: Sequence[Subject]) -> int:
     """Write rows into one self-contained file, and return their number."""
-    from pipelines.view.markup import saved_page
+    from pipelines.view.markup import build_saved_page
 
     assert options.save
     if not options.save.endswith((".html", ".htm")):
@@ -82,6 +82,6 @@ def save(options: View, subjects: Sequence[Subject]) -> int:
     (subject,) = subjects
     rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]
-    text = saved_page(subject.name, pages, described=subject.described)
+    text = build_saved_page(subject.name, pages, described=subject.described)
     write_bytes(options.save, text.encode())
     return len(pages)

@@ -32,15 +32,15 @@ def test_given_neighbours_leave_one_job_and_their_absence_begins_with_vectors(tm
 
 
 def test_stages_lie_beside_the_corpus_unless_they_have_a_folder(tmp_path):
-    assert options(tmp_path).found_neighbours == f"{tmp_path}/corpus.stages/neighbours"
-    assert options(tmp_path, earlier=EarlierStages(stages="s")).found_neighbours == "s/neighbours"
+    assert options(tmp_path).neighbours_folder == f"{tmp_path}/corpus.stages/neighbours"
+    assert options(tmp_path, earlier=EarlierStages(stages="s")).neighbours_folder == "s/neighbours"
 
 
 def test_an_option_of_a_stage_that_does_not_run_is_refused(tmp_path):
     stages = EarlierStages(embedding=Embedding(block=1024))
     with pytest.raises(FarspanError, match="--block: has no effect with --neighbours; give one of the two"):
         options(tmp_path, neighbours="n", earlier=stages)
-    assert options(tmp_path, neighbours="n", earlier=EarlierStages()).found_neighbours == "n"
+    assert options(tmp_path, neighbours="n", earlier=EarlierStages()).neighbours_folder == "n"
 
 
 def test_an_output_that_holds_something_else_is_seen_first(tmp_path):

@@ -30,7 +30,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
-from pipelines.masks.job import equipped_objective, plan
+from pipelines.masks.job import equip_objective, plan
 from pipelines.masks.options import Masking
 from tests.artefacts import digests
 from tests.killing import run_killed
@@ -126,7 +126,7 @@ def test_masks_are_sound_and_equal_those_drawn_in_process(folder, mask_sets, nam
     assert verify_masks(mask_sets[name]) == []
     stored, corpus = MaskSet(mask_sets[name]), Corpus(str(folder / "corpus"))
     asked = masking(folder, name, "")
-    objective = equipped_objective(corpus.folder, asked.objective, asked.preset, asked.options, asked.scorer)
+    objective = equip_objective(corpus.folder, asked.objective, asked.preset, asked.options, asked.scorer)
     order = np.random.default_rng(0).permutation(len(corpus))
     for rows in np.array_split(order, 3):
         expected, found = (

@@ -17,7 +17,17 @@ from pipelines.pages.filters import Filter
 from pipelines.pages.page import Block, Column, Link, PageOptions, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Piece, plain_pieces
 from pipelines.pages.row import Part, Reason, parts_of
-from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
+from pipelines.view.markup import (
+    asset,
+    build_saved_page,
+    pieces_html,
+    query,
+    reason_words,
+    render,
+    runs,
+    safe,
+    token_html,
+)
 from tests.artefacts import small_tokenizer
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"
@@ -68,7 +78,7 @@ def test_text_is_escaped_and_controls_are_spelled():
 
 
 def test_no_tag_or_handler_comes_from_a_text():
-    saved = saved_page(HOSTILE, [hostile_page(3), hostile_page(4)], HOSTILE)
+    saved = build_saved_page(HOSTILE, [hostile_page(3), hostile_page(4)], HOSTILE)
     seen = Seen(saved)
     assert seen.tags.count("script") == seen.tags.count("style") == 1
     assert "img" not in seen.tags
@@ -89,7 +99,7 @@ def test_pages_and_their_documentation_have_the_brackets_of_the_terminal():
 
 
 def test_a_saved_page_allows_its_own_style_and_script_only():
-    saved = saved_page("corpus", [hostile_page()], "1 row")
+    saved = build_saved_page("corpus", [hostile_page()], "1 row")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', saved)
     policy = policy.replace("&#39;", "'")
     assert policy.startswith("default-src 'none';")
