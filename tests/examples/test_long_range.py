@@ -219,7 +219,7 @@ def reached(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
 
 
 def by_gradients(panel: figure.Panel) -> torch.Tensor:
-    """What ``panel`` attends to, by the values that reach each query."""
+    """The keys that ``panel`` attends to, by the values that reach each query."""
     torch.manual_seed(0)
     pattern, places = panel.pattern, panel.pattern.extra_tokens + figure.LENGTH
     chosen = torch.isin(torch.arange(figure.LENGTH), torch.tensor(panel.chosen))[None] if panel.chosen else None

@@ -31,7 +31,7 @@ _POSITIONS = 16_384  # positions encoded in one pass
 
 
 class Keys(NamedTuple):
-    """What one cross-attention attends to.
+    """Keys, values and padding mask of one cross-attention.
 
     Attributes:
         k, v: ``(g, H, W, D)``, contiguous by head for repeated reading.

@@ -141,7 +141,7 @@ class _Worker(NamedTuple):
     errors: IO[bytes]
 
     def last_words(self) -> str:
-        """What the worker wrote to its standard error after the last line feed of its kind."""
+        """Return the message that a worker wrote to its standard error after the last mark of one."""
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace").rpartition(_REASON)[2].strip()
 

@@ -1,4 +1,4 @@
-"""What holds for every tokenizer, and damaged files of them."""
+"""Laws of every tokenizer, and damaged files of tokenizers."""
 
 from __future__ import annotations
 

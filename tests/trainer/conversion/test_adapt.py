@@ -174,7 +174,7 @@ def decoder_of(config, **options):
 
 @pytest.mark.parametrize("layers", [(0, 2), (1,)])
 def test_cross_attention_is_dropped_in_layers_that_the_target_has_none_in(layers):
-    """Which is that of the model with nothing added there (PEGASUS-X, table 13)."""
+    """The logits are those of the model with nothing added there (PEGASUS-X, table 13)."""
     config = tiny_config()
     config = decoder_of(replace(config, norm=NormConfig(placement="pre")), layers=3)
     short = tiny_model(config)
