@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,11 @@ def chain(inputs: Path, root: Path) -> list[list[str]]:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", "-m", "pipelines", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Ctrl-C works even if these tests run in the background of a shell, which ignores it there
+    take_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=take_interrupts
+    )
 
 
 def farspan(*arguments: str) -> tuple[int, str]:
