@@ -32,8 +32,8 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.protocol import load_objective
 from pipelines.view.app import build_app
-from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
+from pipelines.view.subjects import open_subjects
 
 PARTS = 3  # documents of a row
 ROWS_PER_BATCH = 64

@@ -14,7 +14,7 @@ from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece
 from pipelines.pages.titles import title_and_id
 
 if TYPE_CHECKING:
-    from pipelines.pages.update_rows import StepRows
+    from pipelines.pages.update import Update
 
 _BEGINNING = 300  # characters of each document of a pair, unless --width is given
 _ALL = 1 << 40
@@ -42,10 +42,10 @@ def page_options(width: int, draw: int) -> PageOptions:
     )
 
 
-def print_places(console: Console, update: StepRows) -> None:
+def print_places(console: Console, update: Update, folder: str) -> None:
     """Print the place of each row of an update, one in a line."""
-    console.print(Text.assemble((f"update {update.step:,}", "bold"), f" of {printable(update.folder)}"))
-    for number, seen in enumerate(update.seen):
+    console.print(Text.assemble((f"update {update.step:,}", "bold"), f" of {printable(folder)}"))
+    for number, seen in enumerate(update.rows):
         order = f"rank {seen.rank}, micro-batch {seen.micro_batch}, sample {seen.sample:,}, epoch {seen.epoch}"
         console.print(Text(f"  row {number}: {order}, {printable(seen.place)}"))
 
@@ -79,7 +79,7 @@ def print_page(console: Console, page: RowPage, folder: str, width: int) -> None
 def _print_parts(console: Console, page: RowPage, width: int) -> None:
     parts = page.parts[: _lines(page.all_parts, width)]
     for part in parts:
-        console.print(Text(f"  {title_and_id(part.document_id, part.title)}: {part.described}"))
+        console.print(Text(f"  {title_and_id(part.document_id, part.title)}: {part.place}"))
     _print_rest(console, page.all_parts - len(parts))
 
 

@@ -21,7 +21,7 @@ from pipelines.pages.page import Subject
 from pipelines.pages.run import names_update
 
 if TYPE_CHECKING:
-    from pipelines.pages.update_rows import StepRows
+    from pipelines.pages.update import UpdateRows
 
 
 def command(options: Show) -> None:
@@ -51,7 +51,7 @@ def show(options: Show, console: Console | None = None) -> None:
     first = next(pages)  # errors come before anything is printed
     with console:  # a notebook shows one output, not one for each line
         if subject.kind == "update":
-            print_places(console, cast("StepRows", subject))
+            print_places(console, cast("UpdateRows", subject).update, subject.folder)
         for page in (first, *pages):
             print_page(console, page, subject.folder, options.width)
     if options.figure:
@@ -62,10 +62,10 @@ def _open(options: Show) -> Subject:
     """Open an artefact or update; each kind loads only what it needs."""
     folder = options.artefact
     if names_update(folder, options.step, options.rank):
-        from pipelines.pages.update_rows import open_step  # brings torch, which no artefact needs
+        from pipelines.pages.update import UpdateRows  # brings torch, which no artefact needs
 
         assert options.step is not None
-        return open_step("update", folder, options.step, options.rank)
+        return UpdateRows("update", folder, options.step, options.rank)
     format = read_manifest(folder).format
     _check(options, format)
     match format:
@@ -83,20 +83,20 @@ def _open_pairs(options: Show, format: str) -> Subject:
     from corpora.schemas.pairs import PairSet
     from corpora.schemas.predictions import PredictionSet
     from pipelines.pages.pair_rows import PairRows, System
-    from pipelines.pages.task import ChosenTask
+    from pipelines.pages.rendering import load_rendering
 
     if format == "farspan.predictions":
         predictions = PredictionSet(options.artefact)
         pairs = predictions.open_pairs(documents=options.documents)
         return PairRows("predictions", pairs, [System("prediction", predictions)])
     pairs, choice = PairSet(options.artefact, options.documents), options.choice
-    task = ChosenTask.load(pairs, choice.task, choice.preset, choice.options) if choice.task else None
-    return PairRows("pairs", pairs, task=task)
+    rendering = load_rendering(pairs, choice.task, choice.preset, choice.options) if choice.task else None
+    return PairRows("pairs", pairs, rendering=rendering)
 
 
 def _open_sequences(options: Show, format: str) -> Subject:
     from pipelines.pages.corpus_rows import CorpusRows
-    from pipelines.pages.maskers import Drawn, Masker, Stored
+    from pipelines.pages.maskers import Masker
     from pipelines.pages.titles import find_titles
 
     folder, choice = options.artefact, options.choice
@@ -107,12 +107,12 @@ def _open_sequences(options: Show, format: str) -> Subject:
             raise FarspanError(f"--draw {choice.draw}: {folder} has draws 0 to {stored.draws - 1}")
         corpus = Corpus(options.corpus or stored.parent_folder)
         stored.check_parent(corpus)
-        maskers.append(Stored(folder, stored))
+        maskers.append(Masker.from_mask_set(folder, stored))
     else:
         corpus = Corpus(folder)
         if choice.objective:
             choices = (choice.preset, choice.options, choice.scorer, choice.seed)
-            maskers.append(Drawn.load(corpus, choice.objective, *choices))
+            maskers.append(Masker.from_objective(corpus, choice.objective, *choices))
         if choice.draw < 0:
             raise FarspanError(f"--draw {choice.draw}: give 0 for the first, or more")
     subject = CorpusRows("sequences", corpus, maskers, titles=find_titles(corpus, options.documents))

@@ -14,22 +14,12 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.masks import MaskBatch
-from pipelines.pages.filters import Filter, document_matches, within
+from pipelines.pages.blocks import bounds, no_block, side_block
+from pipelines.pages.filters import Filter, batch_bounds, document_matches, read_rows, within
 from pipelines.pages.links import Links
 from pipelines.pages.maskers import Masker, describe_options, hidden_shares
-from pipelines.pages.page import (
-    MORE,
-    SPAN_TEXT,
-    Block,
-    Column,
-    Link,
-    PageOptions,
-    RowPage,
-    Why,
-    bounds,
-    no_block,
-)
-from pipelines.pages.piece import Kind, Piece, plain_pieces
+from pipelines.pages.page import MORE, SPAN_TEXT, Block, Column, Link, PageOptions, RowPage, Why
+from pipelines.pages.piece import Kind, plain_pieces
 from pipelines.pages.row import (
     Part,
     Side,
@@ -37,7 +27,6 @@ from pipelines.pages.row import (
     kinds_of,
     parts_of,
     reasons_of,
-    seen_pieces,
     sides_of,
     span_pieces,
     target_spans,
@@ -74,12 +63,12 @@ class CorpusRows:
         self.name, self.folder = name, corpus.folder
         self._corpus, self._maskers, self._links, self._titles = corpus, tuple(maskers), links, titles
         self.tokenizer = load_tokenizer_of(corpus.folder)
-        self.sources = sorted(corpus.manifest.counts)
-        self.mask_sets = [masker.name for masker in maskers]
-        self.draws = max([masker.draws or 1 for masker in maskers], default=1)
+        self.sources = tuple(sorted(corpus.manifest.counts))
+        self.mask_sets = tuple(masker.name for masker in maskers)
+        self.draws = max([masker.draws for masker in maskers], default=1)
         totals = corpus.manifest.totals
         counts = (len(corpus), totals["tokens"], totals["documents"])
-        self.described = ", ".join(map(counted, counts, ("row", "token", "document")))
+        self.summary = ", ".join(map(counted, counts, ("row", "token", "document")))
         self._row = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:
@@ -141,7 +130,7 @@ class CorpusRows:
             Why(
                 reason,
                 int(np.searchsorted(starts, reason.start, side="right")) - 1,
-                self._beginning(read, number, reason.start, reason.stop),
+                self._shorten(read, number, reason.start, reason.stop),
             )
             for reason in reasons[: options.reasons]
         )
@@ -160,7 +149,7 @@ class CorpusRows:
             seen=tuple(self._side(read, number, side, 0, options.size) for side in range(len(read.sides[number]))),
         )
 
-    def _beginning(self, read: _Row, number: int, start: int, stop: int) -> str:
+    def _shorten(self, read: _Row, number: int, start: int, stop: int) -> str:
         """The first ``SPAN_TEXT`` characters of a span."""
         pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], start, min(stop, start + SPAN_TEXT))
         text = " ".join("".join(piece.text for piece in pieces).split())
@@ -190,7 +179,7 @@ class CorpusRows:
         return Block(
             address=f"text-{'' if number < 0 else number}-{place}",
             heading=part.document_id,
-            note=part.described,
+            note=part.place,
             pieces=tuple(pieces),
             start=start,
             stop=stop,
@@ -202,41 +191,18 @@ class CorpusRows:
 
     def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
         side, special = read.sides[number][place], self._maskers[number].special
-        start, stop = bounds(start, len(side.ids), size)
-        ids = side.ids[start:stop]
-        if side.places is None:
-            pieces = seen_pieces(ids, self.tokenizer, special.ids, side.marked[start:stop], start)
-        else:
-            pieces = []
-            for at, (position, label) in enumerate(zip(side.places[start:stop].tolist(), ids[:, None], strict=True)):
-                text = self.tokenizer.decode(label).strip()
-                pieces += [Piece(f"{position}", "special", start + at), Piece(f" {text}  ", "text", start + at, 1)]
-        return Block(
-            f"seen-{number}-{place}",
-            side.name,
-            side.described,
-            tuple(pieces),
-            start,
-            stop,
-            len(side.ids),
-            "positions",
-            "model",
-            ids=ids if side.places is None else None,
-        )
+        return side_block(f"seen-{number}-{place}", side, self.tokenizer, special, start, size)
 
     def batch_of(self, row: int) -> tuple[int, int]:
-        shard, _, inside = (int(column[0]) for column in self._corpus.locate(np.array([row])))
-        size = self._corpus.manifest.rows_per_batch
-        return row - inside, min(row - inside + size, int(self._corpus.starts[shard + 1]))
+        return batch_bounds(self._corpus, row)
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        shard, number, inside = (int(column[0]) for column in self._corpus.locate(np.array([start])))
-        batch = self._corpus.batch(shard, number).slice(inside, stop - start)
+        batch = read_rows(self._corpus, start, stop)
         fits = document_matches(batch.column("document_ids"), replace(wanted, id=""))
         if wanted.id:
             names = [each.tobytes().hex() for each in fixed_bytes(batch.column("sequence_id"))]
-            begins = np.array([name.startswith(wanted.id.lower()) for name in names])
-            fits &= begins | document_matches(batch.column("document_ids"), Filter(id=wanted.id))
+            of_sequence = np.array([name.startswith(wanted.id.lower()) for name in names])
+            fits &= of_sequence | document_matches(batch.column("document_ids"), Filter(id=wanted.id))
         lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
         fits &= within(lengths, wanted.least, wanted.most)
         if wanted.hides and self._maskers and fits.any():

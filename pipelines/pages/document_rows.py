@@ -13,10 +13,10 @@ from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pages.filters import Filter, within
-from pipelines.pages.page import MORE, Block, Column, PageOptions, RowPage, bounds, no_block
-from pipelines.pages.piece import Piece, cut_pieces, plain_pieces
-from pipelines.pages.titles import shorten
+from pipelines.pages.blocks import no_block, token_block
+from pipelines.pages.filters import Filter, batch_bounds, read_rows, within
+from pipelines.pages.page import MORE, Block, Column, PageOptions, RowPage
+from pipelines.pages.piece import Piece, cut_pieces
 
 SENTENCE = "|"  # mark of the beginning of a sentence
 
@@ -31,9 +31,9 @@ class DocumentRows:
     def __init__(self, name: str, documents: DocumentSet) -> None:
         self.name, self.folder = name, documents.folder
         self._documents, self.tokenizer = documents, load_tokenizer_of(documents.folder)
-        self.sources = sorted(documents.manifest.counts)
-        totals = documents.manifest.totals
-        self.described = f"{counted(len(documents), 'document')}, {counted(totals['tokens'], 'token')}"
+        self.sources = tuple(sorted(documents.manifest.counts))
+        tokens = documents.manifest.totals["tokens"]
+        self.summary = f"{counted(len(documents), 'document')}, {counted(tokens, 'token')}"
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -57,27 +57,23 @@ class DocumentRows:
         return self._text(row, start, size)
 
     def _text(self, row: int, start: int, size: int) -> Block:
-        name = self._documents.take([row]).column("document_id")[0].as_py()
+        columns = self._documents.take([row]).select(["document_id", "sentence_starts"])
+        name, starts = columns[0][0].as_py(), columns[1].combine_chunks().values.to_numpy()
         tokens, title = document_tokens(self._documents, row), self._documents.title(row)
-        block = document_block("document", name, self.tokenizer, tokens, start, size, title=title)
-        starts = self._documents.take([row]).column("sentence_starts").combine_chunks().values.to_numpy()
+        block = token_block("document", name, self.tokenizer, tokens, start, size, part=0, title=title)
         return replace(block, pieces=tuple(_sentences(self.tokenizer, tokens, block.start, block.stop, starts)))
 
     def batch_of(self, row: int) -> tuple[int, int]:
-        shard, _, inside = (int(column[0]) for column in self._documents.locate(np.array([row])))
-        size = self._documents.manifest.rows_per_batch
-        return row - inside, min(row - inside + size, int(self._documents.starts[shard + 1]))
+        return batch_bounds(self._documents, row)
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        shard, number, inside = (int(column[0]) for column in self._documents.locate(np.array([start])))
-        batch = self._documents.batch(shard, number).slice(inside, stop - start)
+        batch = read_rows(self._documents, start, stop)
         lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
         fits = within(lengths, wanted.least, wanted.most)
         if wanted.source:
             fits &= pc.equal(batch.column("source"), wanted.source).to_numpy(zero_copy_only=False)
         if wanted.id:
-            named = pc.match_substring(batch.column("document_id"), wanted.id)
-            fits &= named.to_numpy(zero_copy_only=False)
+            fits &= pc.match_substring(batch.column("document_id"), wanted.id).to_numpy(zero_copy_only=False)
         return fits
 
     def texts(self, row: int) -> Iterator[tuple[int, str]]:
@@ -102,23 +98,4 @@ def _sentences(tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, 
 
 def document_tokens(documents: DocumentSet, row: int) -> np.ndarray:
     """Zero-copy view of a document's tokens."""
-    shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
-    return Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
-
-
-def document_block(
-    address: str,
-    name: str,
-    tokenizer: Tokenizer,
-    tokens: np.ndarray,
-    start: int,
-    size: int,
-    part: int | None = 0,
-    title: str | None = None,
-) -> Block:
-    """A range of a document's ``(n,)`` tokens as a block."""
-    start, stop = bounds(start, len(tokens), size)
-    pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
-    note = counted(len(tokens), "token")
-    ids = tokens[start:stop]
-    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shorten(title))
+    return Ragged.from_arrow(read_rows(documents, row, row + 1).column("tokens"))[0]

@@ -1,4 +1,4 @@
-"""Filters of rows."""
+"""Filters of rows, and the record batches to which they are applied."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
+from corpora.storage.sharded_rows import ShardedRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +38,12 @@ class Filter:
     rows: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Filter:
+    def parse(cls, parameters: Mapping[str, str]) -> Filter:
         """Read a filter from the parameters of an address; others are ignored."""
         values: dict[str, Any] = {}
         for name in (field.name for field in fields(cls)):
-            text = given.get(name, "").strip() if name != "text" else given.get(name, "")
+            text = parameters.get(name, "")
+            text = text if name == "text" else text.strip()
             if not text:
                 continue
             try:
@@ -114,3 +116,16 @@ def within(values: np.ndarray, least: float | None, most: float | None) -> np.nd
     if most is not None:
         fits &= values <= most
     return fits
+
+
+def batch_bounds(rows: ShardedRows, row: int) -> tuple[int, int]:
+    """First and last + 1 row of the record batch that holds ``row``."""
+    shard, _, inside = (int(column[0]) for column in rows.locate(np.array([row])))
+    first = row - inside
+    return first, min(first + rows.manifest.rows_per_batch, int(rows.starts[shard + 1]))
+
+
+def read_rows(rows: ShardedRows, start: int, stop: int) -> pa.RecordBatch:
+    """Rows ``start:stop``, which lie in one record batch; a view."""
+    shard, batch, inside = (int(column[0]) for column in rows.locate(np.array([start])))
+    return rows.batch(shard, batch).slice(inside, stop - start)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,65 +18,33 @@ from objectives.api.special_tokens import SpecialTokens
 from pipelines.masks.job import equip_objective
 
 
-class Masker(Protocol):
-    """Interface of a source of masks for a corpus's rows.
+@dataclass(frozen=True)
+class Masker:
+    """A source of masks for a corpus's rows.
 
     Attributes:
         name: name of the mask set's folder, or of the objective.
-        draws: number of masks of each row; None if there may be any number.
+        masks: function that returns the masks of a batch, given its row numbers in the corpus and the draw.
+        draws: number of draws to choose from.
     """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def draws(self) -> int | None: ...
-
-    @property
-    def objective(self) -> Objective: ...
-
-    @property
-    def special(self) -> SpecialTokens: ...
-
-    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
-        """Return the masks of ``batch``, the rows ``rows`` of the corpus."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A mask set."""
-
-    name: str
-    stored: MaskSet
-
-    @property
-    def draws(self) -> int:
-        return self.stored.draws
-
-    @property
-    def objective(self) -> Objective:
-        return self.stored.objective
-
-    @property
-    def special(self) -> SpecialTokens:
-        return self.stored.special_tokens
-
-    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
-        return self.stored.masks(batch, rows, min(draw, self.stored.draws - 1))
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An objective, with the masks that ``farspan mask`` would store."""
 
     name: str
     objective: Objective
     special: SpecialTokens
-    seed: int = 0
-    draws: None = None
+    masks: Callable[[SequenceBatch, np.ndarray, int], MaskBatch]
+    draws: int = 1
 
     @classmethod
-    def load(
+    def from_mask_set(cls, name: str, stored: MaskSet) -> Masker:
+        """Use stored masks; a draw beyond the last is the last."""
+
+        def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+            return stored.masks(batch, rows, min(draw, stored.draws - 1))
+
+        return cls(name, stored.objective, stored.special_tokens, masks, stored.draws)
+
+    @classmethod
+    def from_objective(
         cls,
         corpus: Corpus,
         name: str,
@@ -84,14 +52,15 @@ class Drawn:
         options: Mapping[str, Any] | None = None,
         scorer: str | None = None,
         seed: int = 0,
-    ) -> Drawn:
-        """Load an objective, or the preset of one, for a corpus."""
+    ) -> Masker:
+        """Draw the masks that ``farspan mask`` would store, by an objective or the preset of one."""
         owner, preset = objective_of(name, preset)
         objective = equip_objective(corpus.folder, owner, preset, options or {}, scorer)
-        return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), seed)
 
-    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
-        return self.objective.mask(batch, draw_key(mask_key(self.seed, self.objective), draw))
+        def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+            return objective.mask(batch, draw_key(mask_key(seed, objective), draw))
+
+        return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), masks)
 
 
 def describe_options(objective: Objective) -> str:

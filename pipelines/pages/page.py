@@ -5,13 +5,12 @@ Every longer text is a *block*: the page holds a range of it, and requests for m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from corpora.errors import FarspanError
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.filters import Filter
 from pipelines.pages.piece import Kind, Piece
@@ -170,35 +169,20 @@ class Subject(Protocol):
         kind: ``corpus``, ``documents``, ``pairs``, ``predictions`` or ``update``.
         folder: folder of the artefact.
         tokenizer: tokenizer of all texts.
-        described: number of rows and size, in words.
+        summary: number of rows and size, in words.
         draws: number of draws of its mask sets.
         mask_sets: names of its mask sets.
         sources: names of the sources of its documents.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def folder(self) -> str: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def described(self) -> str: ...
-
-    @property
-    def draws(self) -> int: ...
-
-    @property
-    def mask_sets(self) -> Sequence[str]: ...
-
-    @property
-    def sources(self) -> Sequence[str]: ...
+    name: str
+    kind: str
+    folder: str
+    tokenizer: Tokenizer
+    summary: str
+    draws: int
+    mask_sets: tuple[str, ...]
+    sources: tuple[str, ...]
 
     def __len__(self) -> int: ...
 
@@ -216,22 +200,3 @@ class Subject(Protocol):
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
         """Return the texts in which a filter's text is searched, piece by piece, as (number of tokens, text)."""
-
-
-def bounds(start: int, total: int, size: int) -> tuple[int, int]:
-    """Limit the range of ``size`` from ``start`` on to ``0:total``; return its start and end."""
-    start = min(max(start, 0), total)
-    return start, min(start + size, total)
-
-
-def string_block(address: str, heading: str, note: str, text: str, start: int = 0, size: int = FIRST) -> Block:
-    """A range of a string as a block."""
-    start, stop = bounds(start, len(text), size)
-    return Block(
-        address, heading, note, (Piece(text[start:stop], "text", start),), start, stop, len(text), "characters"
-    )
-
-
-def no_block(address: str) -> FarspanError:
-    """Make the error for the address of a text that the row does not have."""
-    return FarspanError(f"no text {address!r} in this row")

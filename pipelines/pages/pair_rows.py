@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,24 +15,15 @@ from corpora.printing import counted
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.api.special_tokens import SpecialTokens
 from objectives.metrics.load import load_metric
-from objectives.tasks.protocol import NO_TARGET, Rendered
-from pipelines.evaluation.shared_words import nearest_reference, shared_words
-from pipelines.pages.document_rows import document_block, document_tokens
-from pipelines.pages.filters import Filter, within
-from pipelines.pages.page import (
-    Block,
-    Column,
-    PageOptions,
-    RowPage,
-    bounds,
-    no_block,
-    string_block,
-)
+from pipelines.pages.blocks import no_block, side_block, string_block, token_block
+from pipelines.pages.document_rows import document_tokens
+from pipelines.pages.filters import Filter, read_rows, within
+from pipelines.pages.page import Block, Column, PageOptions, RowPage
 from pipelines.pages.piece import Piece
-from pipelines.pages.row import Side, seen_pieces, sides_of
-from pipelines.pages.task import ChosenTask, cut_in_words
+from pipelines.pages.rendering import Rendering, describe_cut
+from pipelines.pages.row import Side, sides_of
+from pipelines.pages.shared_words import nearest_reference, shared_words
 
 _COMPARED = 20_000  # maximum characters of a prediction and of a reference whose words are compared
 _METRICS = ("rouge:scrolls", "f1")
@@ -45,12 +36,6 @@ class System:
     name: str
     predictions: PredictionSet
 
-    def prediction(self, row: int) -> dict[str, Any]:
-        """Read row ``row`` of the predictions."""
-        shard, batch, inside = (int(column[0]) for column in self.predictions.locate(np.array([row])))
-        (values,) = self.predictions.batch(shard, batch).slice(inside, 1).to_pylist()
-        return values
-
 
 @dataclass(frozen=True)
 class _Pair:
@@ -61,26 +46,14 @@ class _Pair:
     sides: list[Side]
     cut: str
 
-
-@dataclass(frozen=True)
-class Samples:
-    """Pairs as a task renders them.
-
-    Attributes:
-        heading: name of the task.
-        special: special tokens of the task.
-        places: ``(n,)`` int64, row of each sample in the pairs.
-        rendered: function that renders a sample, given its number.
-    """
-
-    heading: str
-    special: SpecialTokens
-    places: np.ndarray
-    rendered: Callable[[int], Rendered]
+    def nearest(self, system: int) -> int:
+        """Number of the reference that is nearest to a system's prediction; -1 if there are no references."""
+        references = [text[:_COMPARED] for text in self.values["references"]]
+        return nearest_reference(self.answers[system]["text"][:_COMPARED], references)
 
 
 class PairRows:
-    """A ``Subject``: pairs, samples of them, or the predictions of one or more systems for the pairs of one split."""
+    """A ``Subject``: pairs, or the predictions of one or more systems for the pairs of one split."""
 
     draws = 1
     mask_sets: tuple[str, ...] = ()
@@ -90,25 +63,25 @@ class PairRows:
         name: str,
         pairs: PairSet,
         systems: Sequence[System] = (),
-        task: ChosenTask | None = None,
-        samples: Samples | None = None,
+        rendering: Rendering | None = None,
+        places: np.ndarray | None = None,
     ) -> None:
+        """
+        Args:
+            rendering: renders source and target of each pair; None shows none.
+            places: ``(n,)`` int64, row of each page in the pairs; None for all of them, or those of the systems' split.
+        """
         self.name = name
         self.kind = "predictions" if systems else "pairs"
         self.folder = systems[0].predictions.folder if systems else pairs.folder
-        self._pairs, self._systems = pairs, tuple(systems)
+        self._pairs, self._systems, self._rendering = pairs, tuple(systems), rendering
         self.tokenizer = load_tokenizer_of(pairs.folder)
-        self.sources = sorted(pairs.documents.manifest.counts)
-        self._places = pairs.rows_of(systems[0].predictions.split) if systems else np.arange(len(pairs))
-        self._samples = samples
-        if samples:
-            self._places = samples.places
-        elif task:
-            self._samples = Samples(
-                task.heading, task.special, self._places, lambda row: _first_target(pairs, self._places[row], task)
-            )
+        self.sources = tuple(sorted(pairs.documents.manifest.counts))
+        if places is None:
+            places = pairs.rows_of(systems[0].predictions.split) if systems else np.arange(len(pairs))
+        self._places = places
         split = f" of split {systems[0].predictions.split}" if systems else ""
-        self.described = f"{counted(len(self._places), 'pair')}{split}, {counted(len(pairs.documents), 'document')}"
+        self.summary = f"{counted(len(places), 'pair')}{split}, {counted(len(pairs.documents), 'document')}"
         self._pair = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:
@@ -117,131 +90,110 @@ class PairRows:
     def _read(self, row: int) -> _Pair:
         place = int(self._places[row])
         (values,) = self._pairs.table([place]).to_pylist()
-        answers = tuple(system.prediction(row) for system in self._systems)
-        if not self._samples:
+        answers = tuple(read_rows(one.predictions, row, row + 1).to_pylist()[0] for one in self._systems)
+        if not self._rendering:
             return _Pair(values, answers, [], "")
-        rendered = self._samples.rendered(row)
-        return _Pair(values, answers, sides_of(rendered.examples), cut_in_words(rendered))
+        rendered = self._rendering.render(row, place)
+        return _Pair(values, answers, sides_of(rendered.examples), describe_cut(rendered))
 
     def page(self, row: int, options: PageOptions) -> RowPage:
         pair = self._pair(row)
-        values = pair.values
-        facts = [
-            ("pair", values["pair_id"]),
-            ("split", values["split"]),
-            ("documents", f"{len(values['document_ids']):,}"),
-        ]
+        values, documents = pair.values, len(pair.values["document_ids"])
+        facts = [("pair", values["pair_id"]), ("split", values["split"]), ("documents", f"{documents:,}")]
         facts += [(name, _plain(value)) for name, value in json.loads(values["attributes"]).items()]
-        bands = []
-        if self._systems:
-            predictions = (self._prediction(row, each, options.size) for each in range(len(self._systems)))
-            bands.append((self._references(row, options.size), *predictions))
-        bands.append(tuple(column for column in self._question(row, options.size) if column.blocks))
-        if pair.sides:
-            assert self._samples
-            seen = tuple(self._block(row, f"seen-{number}", 0, options.size) for number in range(len(pair.sides)))
-            bands.append((Column(self._samples.heading, pair.cut, (), seen=seen),))
-        first = min(max(options.first_part, 0), max(len(values["document_ids"]) - 1, 0))
-        names = range(first, min(first + options.parts, len(values["document_ids"])))
-        documents = tuple(self._block(row, f"document-{number}", 0, options.beginning) for number in names)
-        bands.append((Column("documents", "", documents),))
+        bands = [self._predictions(row, options.size), self._question(row, options.size)]
+        if self._rendering:
+            seen = self._blocks(row, "seen", range(len(pair.sides)), options.size)
+            bands.append([Column(self._rendering.heading, pair.cut, (), seen=seen)])
+        first = min(max(options.first_part, 0), max(documents - 1, 0))
+        numbers = range(first, min(first + options.parts, documents))
+        bands.append([Column("documents", "", self._blocks(row, "document", numbers, options.beginning))])
         kind = "prediction" if self._systems else "pair"
         return RowPage(
             row,
             f"{kind} {row:,} of {len(self) - 1:,}",
             tuple(facts),
-            tuple(band for band in bands if band),
+            tuple(tuple(band) for band in bands if band),
             first_part=first,
-            all_parts=len(values["document_ids"]),
+            all_parts=documents,
         )
 
-    def _references(self, row: int, size: int) -> Column:
-        count = len(self._pair(row).values["references"])
-        note = f"words shared with {self._systems[0].name} are marked" if count else "the pair has none"
-        return Column(
-            "reference" if count == 1 else "references",
-            note,
-            tuple(self._block(row, f"reference-{number}", 0, size) for number in range(count)),
-        )
+    def _blocks(self, row: int, what: str, numbers: Iterable[int], size: int) -> tuple[Block, ...]:
+        return tuple(self._block(row, f"{what}-{number}", 0, size) for number in numbers)
 
-    def _prediction(self, row: int, system: int, size: int) -> Column:
-        pair, name = self._pair(row), self._systems[system].name
-        answer, references = pair.answers[system], pair.values["references"]
-        note = f"{counted(len(answer['tokens']), 'token')}, score {answer['score']:.4f}"
-        if references:
-            scores: dict[str, float] = {}
-            for metric in map(load_metric, _METRICS):
-                short = [[text[:_COMPARED] for text in references]]
-                values = metric.scores([answer["text"][:_COMPARED]], short)
-                scores |= {key.removeprefix("rouge/"): float(value[0]) for key, value in values.items()}
-            note += " — " + ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
-        return Column(name, note, (self._block(row, f"prediction-{system}", 0, size),))
+    def _predictions(self, row: int, size: int) -> list[Column]:
+        """The references, and beside them the prediction of each system."""
+        if not self._systems:
+            return []
+        pair = self._pair(row)
+        references = pair.values["references"]
+        note = f"words shared with {self._systems[0].name} are marked" if references else "the pair has none"
+        heading = "reference" if len(references) == 1 else "references"
+        columns = [Column(heading, note, self._blocks(row, "reference", range(len(references)), size))]
+        for number, (system, answer) in enumerate(zip(self._systems, pair.answers, strict=True)):
+            note = f"{counted(len(answer['tokens']), 'token')}, score {answer['score']:.4f}"
+            if references:
+                note += f" — {_score(answer['text'], references)}"
+            columns.append(Column(system.name, note, self._blocks(row, "prediction", [number], size)))
+        return columns
 
     def _question(self, row: int, size: int) -> list[Column]:
+        """Question, targets and references, as far as the pair has them."""
         values = self._pair(row).values
-        query = (self._block(row, "query-0", 0, size),) if values["query"] else ()
-        options = tuple(self._block(row, f"option-{n}", 0, size) for n in range(len(values["options"] or ())))
-        targets = tuple(self._block(row, f"target-{n}", 0, size) for n in range(len(values["targets"])))
-        references: tuple[Block, ...] = ()
-        if not self._systems:
-            references = tuple(self._block(row, f"reference-{n}", 0, size) for n in range(len(values["references"])))
-        return [
-            Column("question", "", (*query, *options)),
-            Column("targets", "", targets),
-            Column("references", "", references),
+        counts = {
+            "query": int(bool(values["query"])),
+            "option": len(values["options"] or ()),
+            "target": len(values["targets"]),
+            "reference": 0 if self._systems else len(values["references"]),
+        }
+        blocks = {what: self._blocks(row, what, range(count), size) for what, count in counts.items()}
+        columns = [
+            Column("question", "", blocks["query"] + blocks["option"]),
+            Column("targets", "", blocks["target"]),
+            Column("references", "", blocks["reference"]),
         ]
+        return [column for column in columns if column.blocks]
 
     def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
         return self._block(row, address, start, size)
 
     def _block(self, row: int, address: str, start: int, size: int) -> Block:
-        pair = self._pair(row)
-        what, _, last = address.partition("-")
+        what, _, number = address.partition("-")
         try:
-            number = int(last)
-            if number < 0:
+            if int(number) < 0:
                 raise no_block(address)
-            if what == "query":
-                return self._tokens(address, "query", pair.values["query"], start, size)
-            if what in ("option", "target"):
-                return self._tokens(address, f"{what} {number}", pair.values[f"{what}s"][number], start, size)
-            if what == "document":
-                name, own = (pair.values[column][number] for column in ("document_ids", "document_rows"))
-                tokens = document_tokens(self._pairs.documents, own)
-                title = self._pairs.documents.title(own)
-                return document_block(address, name, self.tokenizer, tokens, start, size, number, title)
-            if what == "seen":
-                return self._seen(address, pair.sides[number], start, size)
-            if what == "reference":
-                text = pair.values["references"][number]
-                return _comparison_block(address, f"reference {number}", text, start, size, self._other(pair, number))
-            if what == "prediction":
-                nearest = nearest_reference(pair.answers[number]["text"][:_COMPARED], _short(pair.values["references"]))
-                other = pair.values["references"][nearest] if nearest >= 0 else None
-                beside = f"beside reference {nearest}" if nearest >= 0 else ""
-                return _comparison_block(address, beside, pair.answers[number]["text"], start, size, other)
+            return self._find_block(self._pair(row), address, what, int(number), start, size)
         except (ValueError, IndexError, TypeError):
-            pass
+            raise no_block(address) from None
+
+    def _find_block(self, pair: _Pair, address: str, what: str, number: int, start: int, size: int) -> Block:
+        values = pair.values
+        match what:
+            case "query":
+                return token_block(address, what, self.tokenizer, np.array(values["query"], np.int64), start, size)
+            case "option" | "target":
+                ids = np.array(values[f"{what}s"][number], np.int64)
+                return token_block(address, f"{what} {number}", self.tokenizer, ids, start, size)
+            case "document":
+                documents, document_row = self._pairs.documents, values["document_rows"][number]
+                name, title = values["document_ids"][number], documents.title(document_row)
+                tokens = document_tokens(documents, document_row)
+                return token_block(address, name, self.tokenizer, tokens, start, size, number, title)
+            case "seen" if self._rendering:
+                side, special = pair.sides[number], self._rendering.special
+                return side_block(address, side, self.tokenizer, special, start, size)
+            case "reference":
+                text, other = values["references"][number], None
+                if pair.answers and pair.nearest(0) == number:
+                    other = pair.answers[0]["text"]
+                return _comparison_block(address, f"reference {number}", text, start, size, other)
+            case "prediction":
+                text, nearest = pair.answers[number]["text"], pair.nearest(number)
+                if nearest < 0:
+                    return _comparison_block(address, "", text, start, size, None)
+                other = values["references"][nearest]
+                return _comparison_block(address, f"beside reference {nearest}", text, start, size, other)
         raise no_block(address)
-
-    def _other(self, pair: _Pair, reference: int) -> str | None:
-        """The text to compare a reference with: the first prediction if the reference is its nearest, else None."""
-        if not pair.answers:
-            return None
-        text = pair.answers[0]["text"]
-        nearest = nearest_reference(text[:_COMPARED], _short(pair.values["references"]))
-        return text if nearest == reference else None
-
-    def _tokens(self, address: str, heading: str, ids: Sequence[int], start: int, size: int) -> Block:
-        return document_block(address, heading, self.tokenizer, np.asarray(ids, np.int64), start, size, None)
-
-    def _seen(self, address: str, side: Side, start: int, size: int) -> Block:
-        assert self._samples
-        start, stop = bounds(start, len(side.ids), size)
-        ids, marked = side.ids[start:stop], side.marked[start:stop]
-        pieces = tuple(seen_pieces(ids, self.tokenizer, self._samples.special.ids, marked, start))
-        total = len(side.ids)
-        return Block(address, side.name, side.described, pieces, start, stop, total, "positions", "model", ids=ids)
 
     def batch_of(self, row: int) -> tuple[int, int]:
         size = self._pairs.manifest.rows_per_batch
@@ -259,7 +211,7 @@ class PairRows:
             if wanted.id:
                 fits[place] &= any(wanted.id in name for name in (values["pair_id"], *names))
             if fits[place] and (wanted.least is not None or wanted.most is not None):
-                tokens = sum(len(document_tokens(self._pairs.documents, own)) for own in values["document_rows"])
+                tokens = sum(len(document_tokens(self._pairs.documents, one)) for one in values["document_rows"])
                 fits[place] &= within(np.array([tokens]), wanted.least, wanted.most)[0]
         return fits
 
@@ -275,7 +227,7 @@ class PairRows:
 def _comparison_block(address: str, heading: str, text: str, start: int, size: int, other: str | None) -> Block:
     """A range of a string as a block; at its beginning, the words that it shares with ``other`` are marked."""
     if other is None or start or len(text) > _COMPARED:
-        return string_block(address, heading, "", text, start, size)
+        return string_block(address, heading, text, start, size)
     pieces: list[Piece] = []
     for piece in shared_words(text, other[:_COMPARED]):
         if piece.start >= size:
@@ -285,8 +237,13 @@ def _comparison_block(address: str, heading: str, text: str, start: int, size: i
     return Block(address, heading, "", tuple(pieces), 0, stop, len(text), "characters")
 
 
-def _short(references: Sequence[str]) -> list[str]:
-    return [text[:_COMPARED] for text in references]
+def _score(text: str, references: Sequence[str]) -> str:
+    """Scores of a prediction in one line, of its first ``_COMPARED`` characters."""
+    scores: dict[str, float] = {}
+    for metric in map(load_metric, _METRICS):
+        values = metric.scores([text[:_COMPARED]], [[reference[:_COMPARED] for reference in references]])
+        scores |= {key.removeprefix("rouge/"): float(value[0]) for key, value in values.items()}
+    return ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
 
 
 def _plain(value: Any) -> str:
@@ -298,12 +255,6 @@ def check_answers(systems: Sequence[System]) -> None:
     """Check that several systems answer the same pairs."""
     first = systems[0].predictions
     for system in systems[1:]:
-        own = system.predictions
-        if (own.split, own.manifest.parent) != (first.split, first.manifest.parent):
-            raise FarspanError(f"{own.folder}: answers other pairs than {first.folder}; view them one by one")
-
-
-def _first_target(pairs: PairSet, row: int, task: ChosenTask) -> Rendered:
-    """Render a pair with its first target, if it has one."""
-    batch = pairs.take([row])
-    return task.task.render(batch, np.array([0 if len(batch.targets) else NO_TARGET]), task.special)
+        other = system.predictions
+        if (other.split, other.manifest.parent) != (first.split, first.manifest.parent):
+            raise FarspanError(f"{other.folder}: answers other pairs than {first.folder}; view them one by one")

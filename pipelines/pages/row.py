@@ -40,8 +40,8 @@ class Part:
         return self.document_id.partition(":")[0]
 
     @property
-    def described(self) -> str:
-        """Place of the part in its document, in words."""
+    def place(self) -> str:
+        """Tokens of its document, in words."""
         return f"tokens {self.offset} to {self.offset + self.stop - self.start} of {self.document_length}"
 
 
@@ -169,14 +169,14 @@ class Side:
 
     Attributes:
         name: ``source``, ``target`` or ``labels``.
-        described: length, in words.
+        note: length, in words.
         ids: ``(n,)`` ids; only positions with a label count for labels.
         marked: ``(n,)`` bool, as in ``Piece``.
         places: ``(n,)`` positions of labels in the source; None for a source or target.
     """
 
     name: str
-    described: str
+    note: str
     ids: np.ndarray
     marked: np.ndarray
     places: np.ndarray | None = None
@@ -185,19 +185,19 @@ class Side:
 def sides_of(examples: Examples, row: int = 0) -> list[Side]:
     """Source of a row, followed by its target or labels if it has any."""
     length = int(examples.source_lengths[row])
-    attended, note = np.zeros(length, bool), ""
+    attended, note = np.zeros(length, bool), counted(length, "position")
     if examples.global_positions is not None:
         attended = examples.global_positions[row, :length]
-        note = f", {int(attended.sum())} with global attention"
-    positions = counted(length, "position")
-    sides = [Side("source", f"{positions}{note}", examples.source_ids[row, :length], attended)]
+        note += f", {int(attended.sum())} with global attention"
+    sides = [Side("source", note, examples.source_ids[row, :length], attended)]
     if examples.labels is not None:
         labels = examples.labels[row, :length]
         places = np.flatnonzero(labels != IGNORED)
-        described = counted(len(places), "position")
-        sides.append(Side("labels", described, labels[places], np.zeros(len(places), bool), places))
+        sides.append(
+            Side("labels", counted(len(places), "position"), labels[places], np.zeros(len(places), bool), places)
+        )
     elif length := int(examples.target_lengths[row]):
         prompt = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[row])
-        described = counted(length, "position") + (f", {prompt:,} of them given" if prompt else "")
-        sides.append(Side("target", described, examples.target_ids[row, :length], np.arange(length) < prompt))
+        note = counted(length, "position") + (f", {prompt:,} of them given" if prompt else "")
+        sides.append(Side("target", note, examples.target_ids[row, :length], np.arange(length) < prompt))
     return sides

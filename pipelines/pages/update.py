@@ -1,26 +1,37 @@
-"""The rows of an update of a run, computed from the order of the samples without a model."""
+"""The rows of an update of a run: found from the order of the samples without a model, and shown as pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.tokenizers.protocol import Tokenizer
-from objectives.api.examples import Examples
+from corpora.printing import counted
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.masks import MaskBatch
+from objectives.tasks.protocol import Rendered
+from pipelines.pages.corpus_rows import CorpusRows
+from pipelines.pages.filters import Filter
+from pipelines.pages.maskers import Masker
+from pipelines.pages.page import Block, PageOptions, RowPage, Subject
+from pipelines.pages.pair_rows import PairRows
+from pipelines.pages.rendering import Rendering
+from pipelines.pages.titles import find_titles
 from trainer.checkpoint.run_files import STARTS, read_lines, read_tokenizer
 from trainer.data.curriculum import Stage, stage_number
+from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
+from trainer.data.paired import PairedSource
 from trainer.recipe import Recipe, read_recipe
 from trainer.run.sources import open_stages
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRow:
     """A row of an update.
 
     Attributes:
@@ -45,7 +56,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class UpdateRows:
+class Update:
     """The rows of an update, in the order of their samples.
 
     Attributes:
@@ -55,35 +66,22 @@ class UpdateRows:
 
     step: int
     mixture: Mixture
-    rows: Sequence[Seen]
-
-    def examples(self, row: Seen) -> Examples:
-        """Render the row as the model read it, ``(1, ...)``."""
-        index = sum(share.size for share in self.mixture.shares[: row.part]) + row.row
-        return self.mixture.examples(np.array([index]), np.array([row.epoch]))
+    rows: Sequence[SeenRow]
 
 
-def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
+def read_update(folder: str, step: int, rank: int | None = None) -> Update:
     """Find the rows that update ``step`` of a run saw, from the recipe and starts that its folder keeps.
 
     With ``rank``, only the rows of this process.
     """
-    place = Path(folder)
-    recipe = read_recipe(place)
+    recipe = read_recipe(Path(folder))
     if recipe is None:
         raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
-    return update_rows(recipe, step, _processes(place, step), rank)
+    starts = [start for start in read_lines(Path(folder) / STARTS) if start.get("step", 0) < step]
+    return find_update(recipe, step, int(starts[-1].get("processes", 1)) if starts else 1, rank)
 
 
-def run_tokenizer(folder: str) -> Tokenizer:
-    """Load the tokenizer of a run."""
-    tokenizer = read_tokenizer(Path(folder))
-    if tokenizer is None:
-        raise FarspanError(f"{folder}: has no folder tokenizer; copy the run again, as a whole")
-    return tokenizer
-
-
-def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
+def find_update(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> Update:
     """Find the rows of update ``step`` of a run, counted from 1 as in ``metrics.jsonl``; of one process with ``rank``.
 
     The number of ``processes`` at that step determines the process of each row.
@@ -101,12 +99,12 @@ def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None 
         raise FarspanError(f"--rank {rank}: the run had processes 0 to {processes - 1} at that update")
     number = stage_number(curriculum, step - 1)
     stage, mixture = curriculum[number], mixtures[number]
-    wanted = range(processes) if rank is None else [rank]
-    rows = [seen for one in wanted for seen in _rows(stage, mixture, step - 1, recipe.run.seed, one, processes)]
-    return UpdateRows(step, mixture, rows)
+    ranks = range(processes) if rank is None else [rank]
+    rows = [row for one in ranks for row in _find_rows(stage, mixture, step - 1, recipe.run.seed, one, processes)]
+    return Update(step, mixture, rows)
 
 
-def _rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, processes: int) -> Iterator[Seen]:
+def _find_rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, processes: int) -> Iterator[SeenRow]:
     """Yield the rows that the loader gives a process for ``step``, counted from 0."""
     samples = np.asarray(stage.samples(step), np.int64)
     indices, epochs = mixture.sequences(samples, seed)
@@ -116,7 +114,7 @@ def _rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, proce
     for micro_batch, cut in enumerate(cuts):
         for place in range(*cut.indices(len(samples))) if cut is not None else ():
             part = int(parts[place])
-            yield Seen(
+            yield SeenRow(
                 rank,
                 micro_batch,
                 int(samples[place]),
@@ -128,7 +126,97 @@ def _rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, proce
             )
 
 
-def _processes(folder: Path, step: int) -> int:
-    """Return the number of processes of an update, recorded at the last start before it."""
-    starts = [start for start in read_lines(folder / STARTS) if start.get("step", 0) < step]
-    return int(starts[-1].get("processes", 1)) if starts else 1
+@dataclass(frozen=True)
+class _Page:
+    """The page of a row of an update: row ``row`` of ``subject``, with the masks of ``draw``."""
+
+    seen: SeenRow
+    subject: Subject
+    row: int
+    draw: int
+
+    def options(self, options: PageOptions) -> PageOptions:
+        return replace(options, draw=self.draw)
+
+
+class UpdateRows:
+    """A ``Subject``: the rows that an update of a run saw, each as a row of its corpus or pairs."""
+
+    kind = "update"
+    draws = 1
+    mask_sets: tuple[str, ...] = ()  # a filter by hidden tokens would read draw 0, not the one that was seen
+
+    def __init__(self, name: str, folder: str, step: int, rank: int | None = None) -> None:
+        self.name, self.folder, self.update = name, folder, read_update(folder, step, rank)
+        tokenizer = read_tokenizer(Path(folder))
+        if tokenizer is None:
+            raise FarspanError(f"{folder}: has no folder tokenizer; copy the run again, as a whole")
+        self.tokenizer = tokenizer
+        self._pages = _find_pages(self.update)
+        self.sources = tuple(sorted({source for page in self._pages for source in page.subject.sources}))
+        self.summary = f"update {step:,}, {counted(len(self._pages), 'row')}"
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def page(self, row: int, options: PageOptions) -> RowPage:
+        own = self._pages[row]
+        page, seen = own.subject.page(own.row, own.options(options)), own.seen
+        facts = (
+            ("source", seen.source),
+            ("row", f"{seen.row:,} of {Path(own.subject.folder).name}"),
+            ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
+            ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
+        )
+        heading = f"update {self.update.step:,}, row {row:,} of {len(self) - 1:,}"
+        return replace(page, row=row, heading=heading, facts=(*facts, *page.facts))
+
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
+        page = self._pages[row]
+        return page.subject.block(page.row, address, start, size, page.options(options))
+
+    def batch_of(self, row: int) -> tuple[int, int]:
+        return row, row + 1
+
+    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+        wanted = replace(wanted, least_hidden=None, most_hidden=None)
+        fits = (page.subject.matches(page.row, page.row + 1, wanted) for page in self._pages[start:stop])
+        return np.concatenate([np.zeros(0, bool), *fits])
+
+    def texts(self, row: int) -> Iterable[tuple[int, str]]:
+        return self._pages[row].subject.texts(self._pages[row].row)
+
+
+def _find_pages(update: Update) -> list[_Page]:
+    """Find the page of each row of the update among those of its source."""
+    pages: dict[int, _Page] = {}
+    for part, (name, source) in enumerate((part.name, part.source) for part in update.mixture.parts):
+        rows = {number: row for number, row in enumerate(update.rows) if row.part == part}
+        if not rows:
+            continue
+        if isinstance(source, MaskedCorpus):
+            masker = Masker(name, source.objective, source.special, _draw_masks(source))
+            subject: Subject = CorpusRows(name, source.corpus, [masker], titles=find_titles(source.corpus))
+            pages |= {number: _Page(row, subject, row.row, row.epoch) for number, row in rows.items()}
+        elif isinstance(source, PairedSource):
+            subject = _open_pairs(name, source, list(rows.values()))
+            pages |= {number: _Page(row, subject, inner, 0) for inner, (number, row) in enumerate(rows.items())}
+        else:
+            raise FarspanError(f"source {name!r} has rows of a kind that cannot be shown")
+    return [pages[number] for number in range(len(update.rows))]
+
+
+def _draw_masks(source: MaskedCorpus) -> Callable[[SequenceBatch, np.ndarray, int], MaskBatch]:
+    """The masks that the run saw; the draw is the number of times that it had seen the row before."""
+    return lambda batch, rows, draw: source.rows(rows, np.full(len(rows), draw))[1]
+
+
+def _open_pairs(name: str, source: PairedSource, rows: Sequence[SeenRow]) -> PairRows:
+    """The pairs of some rows of a source, with the source and target that the run made of each."""
+
+    def render(page: int, row: int) -> Rendered:
+        return source.rendered(np.array([rows[page].row]), np.array([rows[page].epoch]))
+
+    pairs, _ = source.pair_of(rows[0].row)
+    places = np.array([source.pair_of(row.row)[1] for row in rows])
+    return PairRows(name, pairs, (), Rendering(f"task {source.task.name}", source.special, render), places)

@@ -59,8 +59,8 @@ def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starle
         Route(root + "{subject}/{row}/block", pages.block),
     ]
     app = Starlette(
-        routes=[Route(route.path, pages.answering(route.endpoint), methods=["GET"]) for route in routes],
-        exception_handlers={HTTPException: pages.refused},
+        routes=[Route(route.path, pages.wrap(route.endpoint), methods=["GET"]) for route in routes],
+        exception_handlers={HTTPException: pages.show_error},
     )
     app.add_middleware(_Guard, token=token)
     return app
@@ -100,7 +100,7 @@ class Pages:
         self._subjects = {subject.name: subject for subject in subjects}
         self._root, self._first = f"/{token}/", first
 
-    def answering(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    def wrap(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
         """Wrap an endpoint, so that a ``FarspanError`` becomes a page, too; Starlette runs it in a thread."""
 
         def answer(request: Request) -> Response:
@@ -112,7 +112,7 @@ class Pages:
 
         return answer
 
-    async def refused(self, request: Request, error: Exception) -> Response:
+    async def show_error(self, request: Request, error: Exception) -> Response:
         """Answer an error with a page that gives the reason."""
         assert isinstance(error, HTTPException)
         title = "not found" if error.status_code == 404 else "cannot be shown"
@@ -152,12 +152,12 @@ class Pages:
         """Answer with more of a text, or with its tokens one by one."""
         subject = self._subject(request)
         row = self._row(subject, request.path_params["row"])
-        given, options = request.query_params, self._page_options(subject, request)
-        start = _number(given.get("start", "0"), "start")
-        size = min(max(_number(given.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
-        block = subject.block(row, given.get("at", ""), start, size, options)
-        column = _number(given.get("column", "-1"), "column")
-        if given.get("tokens") and block.ids is not None:
+        parameters, options = request.query_params, self._page_options(subject, request)
+        start = _number(parameters.get("start", "0"), "start")
+        size = min(max(_number(parameters.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
+        block = subject.block(row, parameters.get("at", ""), start, size, options)
+        column = _number(parameters.get("column", "-1"), "column")
+        if parameters.get("tokens") and block.ids is not None:
             html = token_html(block, subject.tokenizer)
         elif column >= 0 and block.look == "prose":
             columns = [one for band in subject.page(row, options).bands for one in band if one.number == column]

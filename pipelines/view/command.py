@@ -12,8 +12,8 @@ from corpora.printing import counted
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.pages.page import PageOptions, Subject
-from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
+from pipelines.view.subjects import open_subjects
 
 _SAVED = 10  # rows, unless --count is given
 _HOST = "127.0.0.1"  # not reachable from other machines
@@ -82,6 +82,6 @@ def save(options: View, subjects: Sequence[Subject]) -> int:
     (subject,) = subjects
     rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]
-    text = build_saved_page(subject.name, pages, described=subject.described)
+    text = build_saved_page(subject.name, pages, summary=subject.summary)
     write_bytes(options.save, text.encode())
     return len(pages)

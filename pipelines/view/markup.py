@@ -156,14 +156,14 @@ def _bracket_rules(scope: str) -> str:
     )
 
 
-def build_saved_page(title: str, pages: Sequence[RowPage], described: str) -> str:
+def build_saved_page(title: str, pages: Sequence[RowPage], summary: str) -> str:
     """Pages as one self-contained file, whose policy allows only its own style and script."""
     style, script = asset("view.css"), asset("view.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
     return render(
         "saved.html",
         title=title,
-        described=described,
+        summary=summary,
         theme=None,
         pages=pages,
         style=Markup(style),

@@ -14,7 +14,7 @@ TOKENS = 400_000  # tokens decoded per request
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Match:
     """The result of one bounded search.
 
     Attributes:
@@ -28,42 +28,42 @@ class Found:
     looked_at: int
 
 
-def search(subject: Subject, wanted: Filter, start: int, step: int) -> Found:
+def search(subject: Subject, wanted: Filter, start: int, step: int) -> Match:
     """Search for the first row that matches ``wanted``, from ``start`` upwards (``step`` 1) or downwards (-1).
 
-    The search ends after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Found.next``.
+    The search ends after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Match.next``.
     """
     if wanted.rows:
         return _search_listed(subject, wanted, start, step)
     row, looked, decoded = start, 0, 0
     while 0 <= row < len(subject):
         if looked >= ROWS or decoded >= TOKENS:
-            return Found(None, row, looked)
+            return Match(None, row, looked)
         first, stop = subject.batch_of(row)
         first, stop = (row, stop) if step > 0 else (first, row + 1)
         fits = subject.matches(first, stop, wanted)
         for place in np.flatnonzero(fits).tolist()[::step]:
             if decoded >= TOKENS:
-                return Found(None, first + place, looked)
+                return Match(None, first + place, looked)
             read, there = _has_text(subject, first + place, wanted.text)
             decoded += read
             if there:
-                return Found(first + place, first + place, looked + abs(first + place - row) + 1)
+                return Match(first + place, first + place, looked + abs(first + place - row) + 1)
         looked += stop - first
         row = stop if step > 0 else first - 1
-    return Found(None, None, looked)
+    return Match(None, None, looked)
 
 
-def _search_listed(subject: Subject, wanted: Filter, start: int, step: int) -> Found:
+def _search_listed(subject: Subject, wanted: Filter, start: int, step: int) -> Match:
     looked = 0
     for row in wanted.rows[::step]:
         if (row - start) * step >= 0 and 0 <= row < len(subject):
             looked += 1
             if subject.matches(row, row + 1, wanted)[0] and _has_text(subject, row, wanted.text)[1]:
-                return Found(row, row, looked)
+                return Match(row, row, looked)
             if looked >= ROWS:
-                return Found(None, row + step, looked)
-    return Found(None, None, looked)
+                return Match(None, row + step, looked)
+    return Match(None, None, looked)
 
 
 def _has_text(subject: Subject, row: int, text: str) -> tuple[int, bool]:

@@ -14,7 +14,7 @@ from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from pipelines.pages.corpus_rows import CorpusRows
-from pipelines.pages.maskers import Stored
+from pipelines.pages.maskers import Masker
 from tests.artefacts import make_corpus, make_documents, make_pairs, make_predictions
 
 
@@ -61,5 +61,5 @@ def made(tmp_path_factory):
 @pytest.fixture(scope="session")
 def rows(made):
     """The corpus with both mask sets."""
-    maskers = [Stored(name, MaskSet(made[name])) for name in ("spans", "sentences")]
+    maskers = [Masker.from_mask_set(name, MaskSet(made[name])) for name in ("spans", "sentences")]
     return CorpusRows("corpus", Corpus(made["corpus"]), maskers)

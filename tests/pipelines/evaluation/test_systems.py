@@ -20,9 +20,9 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.copies import copied_shares
 from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import measure
-from pipelines.evaluation.shared_words import nearest_reference, shared_words
 from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_json, read_systems
+from pipelines.pages.shared_words import nearest_reference, shared_words
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 

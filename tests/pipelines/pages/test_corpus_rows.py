@@ -18,7 +18,7 @@ from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.filters import Filter
-from pipelines.pages.maskers import Stored
+from pipelines.pages.maskers import Masker
 from pipelines.pages.page import PageOptions
 from tests.artefacts import make_corpus, small_tokenizer
 
@@ -101,7 +101,7 @@ def test_a_row_costs_one_record_batch(made, monkeypatch):
 
     monkeypatch.setattr(ShardedRows, "_batch", counted)
     corpus = Corpus(made["corpus"])
-    subject = CorpusRows("corpus", corpus, [Stored("spans", MaskSet(made["spans"]))])
+    subject = CorpusRows("corpus", corpus, [Masker.from_mask_set("spans", MaskSet(made["spans"]))])
     assert len(subject) > 24
     assert read == []
     subject.page(len(subject) - 1, PageOptions())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.pages.page import bounds, string_block
+from pipelines.pages.blocks import bounds, string_block
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,6 @@ def test_ranges_stay_inside(start, size, expected):
 
 
 def test_a_string_is_cut():
-    block = string_block("reference-0", "reference", "", "0123456789", 6, 100)
+    block = string_block("reference-0", "reference", "0123456789", 6, 100)
     assert [(piece.text, piece.start) for piece in block.pieces] == [("6789", 6)]
     assert (block.start, block.stop, block.total, block.unit) == (6, 10, 10, "characters")

@@ -11,7 +11,7 @@ from objectives.metrics.load import load_metric
 from pipelines.pages.filters import Filter
 from pipelines.pages.page import PageOptions
 from pipelines.pages.pair_rows import PairRows, System, check_answers
-from pipelines.pages.task import ChosenTask
+from pipelines.pages.rendering import load_rendering
 from tests.artefacts import make_predictions, small_tokenizer
 
 
@@ -59,8 +59,7 @@ def test_a_pair_has_question_answers_and_documents(made):
 
 def test_a_task_shows_source_and_target(made):
     pairs = PairSet(made["pairs"])
-    task = ChosenTask.load(pairs, "text_to_text")
-    page = PairRows("pairs", pairs, task=task).page(2, PageOptions())
+    page = PairRows("pairs", pairs, rendering=load_rendering(pairs, "text_to_text")).page(2, PageOptions())
     (column,) = page.bands[1]
     assert column.heading == "task text_to_text"
     assert [block.heading for block in column.seen] == ["source", "target"]

@@ -1,26 +1,39 @@
-"""farspan show RUN --step N: the rows are those of the loader's batches, on any number of processes."""
+"""The rows of an update: those of the loader's batches, printed and on pages as the model saw them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+pytest.importorskip("starlette", reason="farspan[view] is not installed")
+
+from starlette.testclient import TestClient
+
 from corpora.errors import FarspanError
-from pipelines.pages.update import update_rows
+from objectives.api.examples import Examples
+from pipelines.pages.filters import Filter
+from pipelines.pages.page import PageOptions
+from pipelines.pages.update import SeenRow, Update, find_update, read_update
+from pipelines.view.app import build_app
+from pipelines.view.options import View
+from pipelines.view.subjects import open_subjects
 from tests.artefacts import make_corpus
+from tests.pipelines.pages.invented import make_run
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.loader import Loader
 from trainer.model.positions import Learned
 from trainer.recipe import Recipe
 from trainer.run.sources import open_stages
 
 SPAN = ObjectiveConfig(name="span", preset="t5")
+TASK = TaskConfig(options={"separator": "<doc-sep>", "source_length": 2048, "target_length": 64, "targets": "sampled"})
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +51,31 @@ def recipe(tmp_path_factory) -> Recipe:
         decoder=replace(toy.model.decoder, positions=Learned(2048)),
     )
     data = DataConfig(mixture=sources, source_length=2048, target_length=2048)
-    made = replace(toy, model=model, data=data)
-    tokenizer = tokenizer_contents(sources[0].corpus)
-    keep_recipe(asdict(made), tokenizer, Path(made.run.directory))
-    return made
+    recipe = replace(toy, model=model, data=data)
+    keep_recipe(asdict(recipe), tokenizer_contents(sources[0].corpus), Path(recipe.run.directory))
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def folder(made, tmp_path_factory) -> str:
+    """A run on a stored mask set with two draws, on drawn masks, and on pairs; 40 updates are several epochs."""
+    mixture = (
+        SourceConfig(name="stored", corpus=made["corpus"], masks=made["spans"]),
+        SourceConfig(name="drawn", corpus=made["corpus"], objective=SPAN),
+        SourceConfig(name="tales", pairs=made["pairs"], task=TASK),
+    )
+    return make_run(str(tmp_path_factory.mktemp("runs") / "run"), mixture, made["corpus"])
+
+
+def examples_of(update: Update, row: SeenRow) -> Examples:
+    """The row as the mixture renders it."""
+    index = sum(share.size for share in update.mixture.shares[: row.part]) + row.row
+    return update.mixture.examples(np.array([index]), np.array([row.epoch]))
+
+
+def view_update(folder: str, step: int, **options):
+    (subject,) = open_subjects(View(artefact=(folder,), step=step, **options))
+    return subject
 
 
 @pytest.mark.parametrize(("step", "processes"), [(1, 1), (5, 1), (50, 3)])
@@ -49,31 +83,30 @@ def test_the_rows_are_those_of_the_batches(recipe: Recipe, step: int, processes:
     loader = Loader(recipe.curriculum, open_stages(recipe.curriculum), recipe.run.seed)
     for rank in range(processes):
         batches = replace(loader, rank=rank, world_size=processes).step(step - 1)
-        update = update_rows(recipe, step, processes, rank)
-        assert {seen.rank for seen in update.rows} == {rank}
+        update = find_update(recipe, step, processes, rank)
+        assert {row.rank for row in update.rows} == {rank}
         for number, batch in enumerate(batches):
-            own = [seen for seen in update.rows if seen.micro_batch == number]
-            if not own:  # this process ran out of rows
+            rows = [row for row in update.rows if row.micro_batch == number]
+            if not rows:  # this process ran out of rows
                 assert batch.target_tokens == 0
                 continue
-            assert [seen.sample for seen in own] == batch.samples.tolist()
-            for place, seen in enumerate(own):
-                examples = update.examples(seen)
+            assert [row.sample for row in rows] == batch.samples.tolist()
+            for place, row in enumerate(rows):
+                examples = examples_of(update, row)
                 length = int(examples.source_lengths[0])
                 assert np.array_equal(examples.sequence_ids[0], batch.sequence_ids[place])
                 assert np.array_equal(examples.source_ids[0, :length], batch.source_ids[place, :length])
-    everyone = update_rows(recipe, step, processes).rows
-    assert len({seen.sample for seen in everyone}) == len(everyone) == 7
+    everyone = find_update(recipe, step, processes).rows
+    assert len({row.sample for row in everyone}) == len(everyone) == 7
 
 
-def test_what_is_printed(recipe: Recipe, run):
+def test_show_prints_places_and_rows(recipe: Recipe, run):
     folder = recipe.run.directory
     (Path(folder) / "starts.jsonl").write_text(json.dumps({"step": 0, "processes": 2}) + "\n")
     status, out, errors = run("show", folder, "--step", 3, "--width", 80)
     assert (status, errors) == (0, "")
-    seen = update_rows(recipe, 3, 2).rows
     assert out.startswith(f"update 3 of {folder}\n")
-    for number, row in enumerate(seen):
+    for number, row in enumerate(find_update(recipe, 3, 2).rows):
         assert f"  row {number}: rank {row.rank}, micro-batch {row.micro_batch}, sample {row.sample}, epoch" in out
     assert out.count("\nsource, ") == out.count("\ntarget, ") == 7
     assert "⟦hidden⟧" in out
@@ -82,31 +115,81 @@ def test_what_is_printed(recipe: Recipe, run):
     assert "rank 0" not in out
 
 
+@pytest.mark.parametrize("step", [1, 37])
+def test_each_row_is_as_the_model_saw_it(folder, step):
+    subject, update = view_update(folder, step), read_update(folder, step)
+    assert len(subject) == len(update.rows) == 9
+    assert {row.source for row in update.rows} == {"stored", "drawn", "tales"}
+    for number, row in enumerate(update.rows):
+        page, examples = subject.page(number, PageOptions()), examples_of(update, row)
+        facts = dict(page.facts[:4])
+        folder_name = "pairs" if row.source == "tales" else "corpus"
+        assert (facts["source"], facts["row"]) == (row.source, f"{row.row} of {folder_name}")
+        assert facts["process"] == f"rank {row.rank}, micro-batch {row.micro_batch}"
+        source, target = next(column.seen for band in page.bands for column in band if column.seen)
+        for block, ids, length in (
+            (source, examples.source_ids, examples.source_lengths),
+            (target, examples.target_ids, examples.target_lengths),
+        ):
+            whole = subject.block(number, block.address, 0, 10_000, PageOptions()).ids
+            assert whole is not None
+            np.testing.assert_array_equal(whole, ids[0, : int(length[0])])
+    if step == 37:
+        assert {row.epoch for row in update.rows} - {0}
+
+
+def test_rows_of_one_process(folder):
+    assert [dict(view_update(folder, 3, rank=1).page(0, PageOptions()).facts)["process"]] == ["rank 1, micro-batch 0"]
+    assert len(view_update(folder, 3, rank=0)) + len(view_update(folder, 3, rank=1)) == 9
+
+
+def test_pages_and_filters_over_http(folder):
+    subject = view_update(folder, 5)
+    client = TestClient(build_app([subject], "token"), base_url="http://127.0.0.1")
+    assert subject.name == "run-step-5"
+    page = client.get("/token/")
+    assert page.status_code == 200
+    assert "update 5, row 0 of 8" in page.text
+    pairs = next(row for row in range(9) if dict(subject.page(row, PageOptions()).facts)["source"] == "tales")
+    answer = client.get(f"/token/run-step-5/seek?start={pairs}&step=1&source=made&format=json").json()
+    assert answer["address"].startswith(f"/token/run-step-5/{pairs}")
+    assert not subject.matches(0, 9, Filter(id="no such document")).any()
+    assert subject.batch_of(4) == (4, 5)
+    assert "".join(text for _, text in subject.texts(0))
+
+
+def test_saved_rows_of_an_update(folder, tmp_path, run):
+    path = tmp_path / "page.html"
+    status, out, errors = run("view", folder, "--step", 2, "--save", path, "--rows", "0,4")
+    assert (status, errors) == (0, "")
+    assert out == f"{path}: 2 rows of {folder}\n"
+    assert path.read_text().count("update 2, row") == 2
+
+
+@pytest.mark.parametrize("command", ["show", "view"])
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ((), "is a run; name the update to show: --step N"),
-        (("--step", 51), "--step 51: the run has updates 1 to 50"),
-        (("--step", 0), "--step 0: the run has updates 1 to 50"),
-        (("--step", 1, "--rank", 9), "--rank 9: the run had processes 0 to"),
-        (("--step", 1, "--row", 7), "has rows 0 to 6"),
+        (("--step", 41), "--step 41: the run has updates 1 to 40"),
+        (("--step", 0), "--step 0: the run has updates 1 to 40"),
+        (("--step", 1, "--rank", 2), "--rank 2: the run had processes 0 to 1"),
+        (("--step", 1, "--row", 9), "run has rows 0 to 8"),
     ],
 )
-def test_what_the_run_never_had(recipe: Recipe, flags: tuple, message: str, run):
-    status, _, errors = run("show", recipe.run.directory, *flags)
+def test_what_the_run_never_had_is_refused(folder, command: str, flags: tuple, message: str, run):
+    status, _, errors = run(command, folder, *flags)
     assert status == 1
     assert message in errors
 
 
-def test_an_artefact_has_no_steps(recipe: Recipe, run):
-    (first, _) = recipe.data.mixture
-    assert "is no run of `farspan train`" in run("show", first.corpus, "--step", 1)[2]
-    assert "is no run; leave the flag out" in run("show", first.corpus, "--rank", 1)[2]
+@pytest.mark.parametrize("command", ["show", "view"])
+def test_an_artefact_has_no_steps(made, command: str, run):
+    assert "is no run of `farspan train`; give one" in run(command, made["corpus"], "--step", 1)[2]
+    assert "is no run; leave the flag out" in run(command, made["corpus"], "--rank", 1)[2]
 
 
-def test_masks_of_joint_training_need_the_model(recipe: Recipe):
-    from types import SimpleNamespace
-
+def test_masks_of_joint_training_need_the_model():
     joint = SimpleNamespace(generator=SimpleNamespace(mode="joint"))
     with pytest.raises(FarspanError, match="depend on the generator's weights at that update"):
-        update_rows(joint, 1)  # type: ignore[arg-type]
+        find_update(joint, 1)  # type: ignore[arg-type]

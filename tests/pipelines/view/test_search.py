@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.pages.filters import Filter, within
 from pipelines.view import search as searches
-from pipelines.view.search import Found, search
+from pipelines.view.search import Match, search
 
 
 class Numbers:
@@ -32,14 +32,14 @@ class Numbers:
         return [(1, "ro"), (1, f"W {row}")]
 
 
-def all_found(subject, wanted: Filter, start: int, step: int) -> Found:
+def all_found(subject, wanted: Filter, start: int, step: int) -> Match:
     """The end of a search that is continued."""
     looked = 0
     for _ in range(1_000):
         found = search(subject, wanted, start, step)
         looked += found.looked_at
         if found.row is not None or found.next is None:
-            return Found(found.row, found.next, looked)
+            return Match(found.row, found.next, looked)
         assert found.next != start
         start = found.next
     raise AssertionError("it does not end")
@@ -76,7 +76,7 @@ def test_one_search_reads_no_more_than_it_may(monkeypatch):
     monkeypatch.setattr(searches, "ROWS", 30)
     subject = Numbers(10**9)
     found = search(subject, Filter(least=10**8), 5, 1)
-    assert found == Found(None, 30 + 10, 35)
+    assert found == Match(None, 30 + 10, 35)
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
     monkeypatch.setattr(searches, "TOKENS", 8)
-    assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Found(None, 6, 0)
+    assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 0)

@@ -23,8 +23,8 @@ def address(folders) -> Iterator[str]:
     import uvicorn
 
     from pipelines.view.app import build_app
-    from pipelines.view.opened import open_subjects
     from pipelines.view.options import View
+    from pipelines.view.subjects import open_subjects
 
     left_out = ("documents", "pairs")
     named = tuple(folder for name, folder in folders.items() if name not in left_out)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.pages.update import open_update
+from pipelines.pages.update import read_update
 from tests.pipelines.pages.invented import make_run
 from tests.pipelines.view.integration.chromium import (
     MARKS,
@@ -66,7 +66,7 @@ def facts(browser) -> dict[str, str]:
 def test_the_rows_of_an_update(browser, run, served):
     browser.get(served)
     assert browser.title == f"0 · tiny-step-{STEP} · farspan"
-    for row, seen in enumerate(open_update(run, STEP).rows):
+    for row, seen in enumerate(read_update(run, STEP).rows):
         wait_for_row(browser, row)
         assert find(browser, "main h2").text == f"update {STEP}, row {row} of 8"
         found = facts(browser)
@@ -80,7 +80,7 @@ def test_the_rows_of_an_update(browser, run, served):
 
 
 def test_a_picture_of_it(browser, run, served):
-    row = next(row for row, seen in enumerate(open_update(run, STEP).rows) if seen.source == "related")
+    row = next(row for row, seen in enumerate(read_update(run, STEP).rows) if seen.source == "related")
     browser.get(f"{served}tiny-step-{STEP}/{row}?theme=light")
     assert find_all(browser, "mark.k-hidden")
     take_picture(browser, "view-update", 1200, 900)

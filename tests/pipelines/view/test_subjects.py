@@ -11,8 +11,8 @@ from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
 from pipelines import functions
 from pipelines.pages.page import PageOptions
-from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
+from pipelines.view.subjects import open_subjects
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_refused(made, names, options, message):
 def test_masks_of_another_corpus_are_refused(made, tmp_path):
     alone = str(tmp_path / "alone")
     shutil.copytree(made["spans"], alone, ignore=shutil.ignore_patterns(NAME))
-    assert open_subjects(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ["alone"]
+    assert open_subjects(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ("alone",)
     other = make_corpus(str(tmp_path / "corpus"), seed=1)
     with pytest.raises(FarspanError, match="its masks are not those of the corpus"):
         open_subjects(View(artefact=(alone,), corpus=other))

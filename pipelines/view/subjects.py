@@ -1,4 +1,4 @@
-"""Artefacts opened for viewing: each corpus with its mask sets, and predictions with their pairs."""
+"""Artefacts as subjects of pages: each corpus with its mask sets, and predictions with their pairs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from objectives.api.mask_set import MaskSet
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.links import Links
-from pipelines.pages.maskers import Drawn, Masker, Stored
+from pipelines.pages.maskers import Masker
 from pipelines.pages.page import Subject
 from pipelines.pages.pair_rows import PairRows, System, check_answers
+from pipelines.pages.rendering import Rendering, load_rendering
 from pipelines.pages.run import names_update
-from pipelines.pages.task import ChosenTask
 from pipelines.pages.titles import find_titles
 from pipelines.view.options import View
 
@@ -53,7 +53,7 @@ def open_subjects(options: View) -> list[Subject]:
     for folder in folders["farspan.pairs"]:
         pairs = _read_ranges(PairSet(folder, options.documents))
         _read_ranges(pairs.documents)
-        subjects.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
+        subjects.append(PairRows(names.new(folder), pairs, rendering=_load_rendering(options, pairs)))
     if folders["farspan.predictions"]:
         subjects.append(_predictions(options, folders["farspan.predictions"], names))
     for subject in subjects:
@@ -66,25 +66,25 @@ def open_subjects(options: View) -> list[Subject]:
 def _updates(options: View, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
     """Open the update ``options.step`` of each run."""
     for folder in runs:
-        from pipelines.pages.update_rows import open_step  # brings torch, which no artefact needs
+        from pipelines.pages.update import UpdateRows  # brings torch, which no artefact needs
 
         assert options.step is not None
-        yield open_step(names.new(f"{folder.rstrip('/')}-step-{options.step}"), folder, options.step, options.rank)
+        yield UpdateRows(names.new(f"{folder.rstrip('/')}-step-{options.step}"), folder, options.step, options.rank)
 
 
 def _check_options(options: View, folders: dict[str, list[str]]) -> None:
     sequences = folders["farspan.corpus"] + folders["farspan.masks"]
     pairs = folders["farspan.pairs"] + folders["farspan.predictions"]
-    for flag, value, fitting, what in (
+    for flag, value, folders_of_kind, what in (
         ("--objective", options.objective, sequences, "corpus"),
         ("--corpus", options.corpus, folders["farspan.masks"], "mask set"),
         ("--neighbours", options.neighbours, sequences, "corpus"),
         ("--task", options.task, pairs, "pairs"),
         ("--documents", options.documents, sequences + pairs, "corpus and no pairs"),
     ):
-        if value and not fitting:
-            given = value if isinstance(value, str) else value[0]
-            raise FarspanError(f"{flag} {given}: there is no {what} among the artefacts; leave the flag out")
+        if value and not folders_of_kind:
+            shown = value if isinstance(value, str) else value[0]
+            raise FarspanError(f"{flag} {shown}: there is no {what} among the artefacts; leave the flag out")
 
 
 def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Iterator[CorpusRows]:
@@ -99,11 +99,11 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
             masks.check_parent(corpus)
             corpora[made_from], beside[made_from] = corpus, []
         masks.check_parent(corpora[made_from])
-        beside[made_from].append(Stored(_name(folder), masks))
+        beside[made_from].append(Masker.from_mask_set(_name(folder), masks))
     of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
     documents = None if of_pairs else options.documents
     for key, corpus in corpora.items():
-        beside[key] += [Drawn.load(corpus, name, seed=options.seed) for name in options.objective]
+        beside[key] += [Masker.from_objective(corpus, name, seed=options.seed) for name in options.objective]
         links = None
         if corpus.manifest.config.get("neighbours"):
             links = Links(corpus.folder, corpus.manifest, options.neighbours)
@@ -117,11 +117,11 @@ def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRo
     check_answers(systems)
     pairs = _read_ranges(systems[0].predictions.open_pairs(documents=options.documents))
     _read_ranges(pairs.documents)
-    return PairRows(names.new(systems[0].predictions.folder), pairs, systems, _task(options, pairs))
+    return PairRows(names.new(systems[0].predictions.folder), pairs, systems, _load_rendering(options, pairs))
 
 
-def _task(options: View, pairs: PairSet) -> ChosenTask | None:
-    return ChosenTask.load(pairs, options.task) if options.task else None
+def _load_rendering(options: View, pairs: PairSet) -> Rendering | None:
+    return load_rendering(pairs, options.task) if options.task else None
 
 
 def _read_ranges(rows: Rows) -> Rows:
