@@ -23,6 +23,7 @@ from corpora.storage.ragged import read_only
 from corpora.text import sentences, utf8, word_ngrams
 from objectives.draws import compositions
 from objectives.rendering import kernels as rendering
+from objectives.rendering import stream
 
 ROOT = Path(__file__).parent.parent
 INT32, INT64, UINT64 = (np.iinfo(kind).max for kind in (np.int32, np.int64, np.uint64))
@@ -252,6 +253,32 @@ def _copied_text(rng):
     text = rng.choice([0, 1, 65535], 100).astype(np.uint16)
     for start, stop, at in [(0, 0, 0), (0, 5, 0), (0, 33, 60), (68, 100, 0), (90, 95, 3), (0, 5, 90), (100, 100, 100)]:
         yield text, start, stop, np.zeros(100, np.int32), at
+
+
+@cases_of(stream._join)
+def _joined_rows(rng):
+    for width in (0, 3):
+        ids = read_only(*rng.choice([0, 9, INT32, -INT32], (2, 4, width)).astype(np.int32))
+        sources, targets = rng.integers(0, width + 1, (2, 4))
+        skipped = np.minimum(targets, rng.integers(0, 2, 4))
+        offsets = offsets_of(sources + targets - skipped)
+        out = np.empty((4, offsets[-1]), np.int32)
+        for parts in (np.zeros((0, 0), np.int32), ids[0]):
+            yield (*ids, *read_only(sources, skipped, rng.integers(0, 4, 4), parts)), offsets, tuple(out)
+
+
+@cases_of(stream._lay_out)
+def _laid_out_rows(rng):
+    sizes, ended, parts = np.array([0, 5, 1, 9]), np.array([1, 0, 1, 1], bool), offsets_of([2, 0, 1, 1])
+    for kind in (np.uint16, np.int32):
+        text = rng.choice([0, 9, 65535], 15).astype(kind)
+        for frame in [(-1, -1, -1), (1, -1, 2), (INT32, INT32, INT32), (-1, 3, -1)]:
+            begin, between, end = (number != -1 for number in frame)
+            columns = read_only(text, offsets_of(sizes)[:-1], sizes, ended & end, parts)
+            lengths = [5 + 2 * begin + between + end, 0, 1 + begin + end, 9 + begin + end]
+            out = np.empty((4, sum(lengths)), np.int32)
+            for across in (False, True):
+                yield columns, frame, across, offsets_of(lengths), tuple(out)
 
 
 @cases_of(word_ngrams._mix)

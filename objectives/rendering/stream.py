@@ -1,0 +1,200 @@
+"""Rows for decoders: source and target of an example, or the text of a corpus row, as one row of ids with labels.
+
+Labels are those of transformers: ``labels[i]`` is ``input_ids[i]`` if position ``i - 1`` shall predict it, else
+``IGNORED``; models shift them. So the last source position predicts the first target token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpora.compiled import compiled
+from corpora.errors import FarspanError
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged, read_only
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.special_tokens import BEGIN, END, SpecialTokens
+from objectives.rendering.kernels import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """``n`` rows for a decoder, one after another without padding.
+
+    A *unit* is what attention stays within: an example, a part of a document, or a whole row of parts. The columns of
+    positions share their offsets.
+
+    Attributes:
+        sequence_ids: ``(n, 16)`` uint8, ids of the corpus rows.
+        input_ids: n rows of int32.
+        labels: n rows of int32, ``input_ids`` or ``IGNORED``, not shifted. The first position of a unit has no label.
+        position_ids: n rows of int32, 0 at the first position of each unit, ascending by 1 inside it.
+        document_ids: n rows of int32, the part (0, 1, ...) of its row that each position belongs to, -1 in a target;
+            0 in a source whose objective gives no parts.
+        prefix_lengths: ``(n,)`` int32, positions of each row's source, which attend to each other in both directions if
+            attention is of kind ``prefix``; 0 for text.
+    """
+
+    sequence_ids: np.ndarray
+    input_ids: Ragged
+    labels: Ragged
+    position_ids: Ragged
+    document_ids: Ragged
+    prefix_lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sequence_ids)
+
+    @property
+    def unit_offsets(self) -> np.ndarray:
+        """First position of each unit in ``input_ids.values``, and their end: ``(units + 1,)`` int64."""
+        return np.append(np.flatnonzero(self.position_ids.values == 0), len(self.position_ids.values))
+
+
+def stream_examples(examples: Examples, special: SpecialTokens, *, ends_between: bool = True) -> Streams:
+    """Join source and target of each example to one row, a single unit, with labels on the target.
+
+    The prompt of a target has no labels. An example without target becomes a row without labels.
+
+    Args:
+        examples: B examples of an objective or a task.
+        special: the special tokens that they were rendered with.
+        ends_between: True to keep ``<eos>`` at the end of a source and ``<bos>`` at the beginning of a target; False to
+            leave out both where they meet, for readers that take them for the boundary of two documents.
+
+    Raises:
+        FarspanError: the examples are those of an encoder-only objective, which have labels in place of a target.
+    """
+    if examples.labels is not None:
+        raise FarspanError(
+            "the objective predicts tokens in their places in the source, without a target, so its rows cannot be "
+            "streams; choose an objective with a target"
+        )
+    rows = np.arange(len(examples))
+    sources, targets = examples.source_lengths.astype(np.int64), examples.target_lengths.astype(np.int64)
+    prompts = np.zeros(len(rows), np.int64) if examples.prompt_lengths is None else examples.prompt_lengths
+    skipped = np.zeros(len(rows), np.int64)
+    if not ends_between and examples.source_ids.size and examples.target_ids.size:
+        both = (sources > 0) & (targets > 0)
+        begun = both & (examples.target_ids[:, 0] == special[BEGIN])
+        sources = sources - (both & (examples.source_ids[rows, sources - 1] == special[END]))
+        skipped[begun] = 1
+    out = _Columns.of(sources + targets - skipped)
+    parts = np.zeros((0, 0), np.int32) if examples.segment_ids is None else examples.segment_ids
+    sides = read_only(examples.source_ids, examples.target_ids, sources, skipped, prompts.astype(np.int64), parts)
+    _join(sides, out.offsets, out.values)
+    return out.streams(examples.sequence_ids, sources.astype(np.int32))
+
+
+def stream_text(
+    batch: SequenceBatch,
+    *,
+    begin: int | None = None,
+    between: int | None = None,
+    end: int | None = None,
+    across_documents: bool = False,
+) -> Streams:
+    """Lay out the text of corpus rows with labels on all tokens, for causal language models.
+
+    Args:
+        batch: n corpus rows.
+        begin: id before each part; None for no token.
+        between: id between two parts of a row, which belongs to the first of them; None for no token.
+        end: id after each part that reaches the end of its document; None for no token.
+        across_documents: False to make each part a unit, so that no label predicts its first token; True to make each
+            row a unit, in which parts attend to earlier ones and all tokens but the first have labels.
+    """
+    tokens, starts = batch.tokens.compact(), batch.document_starts.compact()
+    first = np.repeat(tokens.offsets[:-1], starts.lengths) + starts.values
+    sizes = np.diff(np.append(first, tokens.offsets[-1]))
+    ended = (batch.document_offsets.compact().values + sizes == batch.document_lengths.compact().values) & (
+        end is not None
+    )
+    edges = np.concatenate([[0], np.cumsum(ended)])[starts.offsets]
+    inner = np.maximum(starts.lengths - 1, 0) * (between is not None)
+    lengths = tokens.lengths + np.diff(edges) + starts.lengths * (begin is not None) + inner
+    out = _Columns.of(lengths)
+    frame = tuple(NONE if token is None else token for token in (begin, between, end))
+    parts = read_only(tokens.values, first, sizes, ended, starts.offsets)
+    _lay_out(parts, frame, across_documents, out.offsets, out.values)
+    return out.streams(batch.sequence_ids, np.zeros(len(batch), np.int32))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Unfilled columns of ``Streams``: ids, labels, positions, documents."""
+
+    offsets: np.ndarray
+    values: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, lengths: np.ndarray) -> _Columns:
+        offsets = Ragged.from_lengths(lengths, lengths).offsets
+        return cls(offsets, tuple(np.empty(offsets[-1], np.int32) for _ in range(4)))
+
+    def streams(self, sequence_ids: np.ndarray, prefix_lengths: np.ndarray) -> Streams:
+        ids, labels, positions, documents = (Ragged(values, self.offsets) for values in self.values)
+        return Streams(sequence_ids, ids, labels, positions, documents, prefix_lengths)
+
+
+@compiled(small=True)
+def _join(sides: tuple[np.ndarray, ...], offsets: np.ndarray, out: tuple[np.ndarray, ...]) -> None:
+    """Fill rows with source and target.
+
+    ``sides``: ids of sources and targets, lengths of sources, numbers of first target tokens that are left out, and of
+    those without labels, and the parts of source positions, which may be empty.
+    """
+    sources, targets, source_lengths, skipped, prompts, parts = sides
+    ids, labels, positions, documents = out
+    for row in range(len(source_lengths)):
+        first, source = offsets[row], source_lengths[row]
+        for i in range(source):
+            ids[first + i], labels[first + i], positions[first + i] = sources[row, i], IGNORED, i
+            documents[first + i] = parts[row, i] if parts.size else 0
+        for i in range(source, offsets[row + 1] - first):
+            place = i - source + skipped[row]
+            token = targets[row, place]
+            ids[first + i], positions[first + i], documents[first + i] = token, i, -1
+            labels[first + i] = token if place >= prompts[row] and i > 0 else IGNORED
+
+
+@compiled(small=True)
+def _lay_out(
+    parts: tuple[np.ndarray, ...],
+    frame: tuple[int, ...],
+    across: bool,
+    offsets: np.ndarray,
+    out: tuple[np.ndarray, ...],
+) -> None:
+    """Fill rows with their parts.
+
+    ``parts``: tokens; first token, size, and True for a token after it, of each part; first part of each row.
+    """
+    tokens, starts, sizes, ended, part_offsets = parts
+    begin, between, end = frame
+    ids, labels, positions, documents = out
+    for row in range(len(part_offsets) - 1):
+        at = unit = offsets[row]
+        last = part_offsets[row + 1]
+        for part in range(part_offsets[row], last):
+            first = at
+            if not across:
+                unit = at
+            if begin != NONE:
+                ids[at] = begin
+                at += 1
+            for i in range(sizes[part]):
+                ids[at + i] = tokens[starts[part] + i]
+            at += sizes[part]
+            if ended[part]:
+                ids[at] = end
+                at += 1
+            if between != NONE and part + 1 < last:
+                ids[at] = between
+                at += 1
+            for i in range(first, at):
+                labels[i] = ids[i] if i > unit else IGNORED
+                positions[i] = i - unit
+                documents[i] = part - part_offsets[row]
