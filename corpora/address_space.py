@@ -15,9 +15,6 @@ def check_address_space() -> None:
 
     They reserve far more than they use. With too little, they abort, hang or send themselves signals: nothing can be
     reported any more.
-
-    Raises:
-        FarspanError: the limit is too low.
     """
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     needed = _LEAST + _PER_CORE * len(os.sched_getaffinity(0))

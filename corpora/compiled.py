@@ -84,11 +84,7 @@ class Kernel:
 
 
 class Intrinsic(Kernel):
-    """A plain Python function with an equivalent numba intrinsic.
-
-    Args:
-        load: imports and returns the numba intrinsic.
-    """
+    """A plain Python function with an equivalent numba intrinsic."""
 
     def __init__(self, function: FunctionType, load: Callable[[], Any]) -> None:
         super().__init__(function, True, {})

@@ -63,11 +63,7 @@ _CURES = {
 
 
 def from_os_error(error: OSError, place: str) -> FarspanError | None:
-    """Convert an operating-system error to one line with a cure; None if the user can do nothing about it.
-
-    Args:
-        place: path for the message if the error names no file.
-    """
+    """Convert an operating-system error to one line with a cure; None if the user can do nothing about it."""
     cure = _CURES.get(error.errno or 0)
     return FarspanError(f"{error.filename or place}: {error.strerror}; {cure}") if cure else None
 
@@ -79,9 +75,6 @@ def from_extra(name: str, need: str) -> Iterator[None]:
     Args:
         name: the extra that installs the library.
         need: the task that needs it, for the message: ``"clustering documents"``.
-
-    Raises:
-        FarspanError: a library is not installed.
     """
     try:
         yield

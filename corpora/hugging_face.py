@@ -15,11 +15,7 @@ _answered: set[str] = set()  # servers that have answered this process
 
 
 def require_hub(path: str) -> None:
-    """Check that the hub can be reached.
-
-    Raises:
-        StoreError: it cannot; the message names ``path``.
-    """
+    """Check that the hub can be reached."""
     if not is_reachable():
         cure = "run the command again, or download the files and give their folder"
         raise StoreError(f"{path}: no connection to {_endpoint()}; the hub cannot be reached; {cure}")

@@ -24,11 +24,7 @@ _LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 
 
 class KernelCache(FunctionCache):
-    """The cache of one function: beside its source, or in the user's cache where that folder is read-only.
-
-    Raises:
-        RuntimeError: no folder can be written.
-    """
+    """The cache of one function: beside its source, or in the user's cache where that folder is read-only."""
 
     def __init__(self, function: FunctionType, options: Mapping[str, Any]) -> None:
         super().__init__(function)

@@ -114,12 +114,7 @@ def keyword(name: str) -> str:
 
 
 def options_of(kind: type, without: Sequence[str] = (), group: tuple[str, str] | None = None) -> Iterator[Option]:
-    """Yield the options of a dataclass and of the dataclasses among its fields, required ones first.
-
-    Args:
-        without: fields that are no options.
-        group: group of the options that have no group of their own.
-    """
+    """Yield the options of a dataclass and of the dataclasses among its fields, required ones first."""
     help_of, hints = meanings(kind), list_fields(kind)
     for field in sorted(fields(kind), key=lambda field: default_of(field) is not MISSING):
         hint, flag = hints[field.name]
@@ -142,10 +137,6 @@ def record_options(options: Any, /, without: Sequence[str] = (), **decided: Any)
     """Return the options that a manifest's ``config`` records, by name, in the order of the fields.
 
     The fields of nested dataclasses are listed among the others; fields annotated with ``UNRECORDED`` are left out.
-
-    Args:
-        without: other fields to leave out.
-        decided: values chosen for this job, in place of those in ``options``.
     """
     record: dict[str, Any] = {}
     hints = get_type_hints(type(options), include_extras=True)
@@ -157,11 +148,7 @@ def record_options(options: Any, /, without: Sequence[str] = (), **decided: Any)
 
 
 def list_changed(options: Any, without: Sequence[str] = ()) -> list[str]:
-    """Return the flags of all fields whose values are not their defaults, including those of nested dataclasses.
-
-    Args:
-        without: names of fields to leave out.
-    """
+    """Return the flags of all fields whose values are not their defaults, including those of nested dataclasses."""
     flags: list[str] = []
     for field in fields(options):
         value, flag = getattr(options, field.name), list_fields(type(options))[field.name][1]

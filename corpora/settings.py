@@ -214,11 +214,7 @@ def _looks_like(kind: Any, value: Any) -> bool:
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of ``values`` with each ``dotted.key=value`` set, as parsed by ``parse_assignment``.
-
-    Raises:
-        FarspanError: no ``=``, or a key below a value that is not a table.
-    """
+    """Return a copy of ``values`` with each ``dotted.key=value`` set, as parsed by ``parse_assignment``."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
     for text in assignments:
         dotted, value = parse_assignment(text)
@@ -239,12 +235,6 @@ def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
 
     The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so words and paths need no TOML
     quotes.
-
-    Args:
-        flag: the flag that received the text, for messages.
-
-    Raises:
-        FarspanError: no ``=``, or nothing before it.
     """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:

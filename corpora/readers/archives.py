@@ -94,9 +94,6 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
 
     Folders, links and devices are skipped. A name that leads out of the archive, or that occurred before, is a reject.
     A damaged member is a reject, and its neighbours are read unless the archive itself ends there.
-
-    Yields:
-        Bytes of the range read so far.
     """
     seen: set[str] = set()
     with files.open(piece.path) as file:

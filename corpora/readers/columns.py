@@ -44,9 +44,6 @@ def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.
     Args:
         batch: the wanted columns, checked.
         schema: schema of the file, for messages.
-
-    Yields:
-        Number of rows done so far, about every ``BLOCK_BYTES``.
     """
     return pass_rows(block, batch, first, lambda row, record: _add(block, row, record, schema))
 

@@ -36,9 +36,6 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal
 def call(function: Callable[..., Any], place: str | Range, files: Files, *arguments: Any) -> Iterator[Any]:
     """Call a function of a module with these arguments in a separate process.
 
-    Args:
-        place: the file, or a range of one.
-
     Yields:
         The parts of its result if that is an iterator, else the result.
     """

@@ -116,11 +116,7 @@ def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:
 
 
 class _Elements(Lines):
-    """The elements of one array, found by their brackets without parsing, in bounded memory.
-
-    Args:
-        field: field of the file's one object that holds the array; None for a file that is an array.
-    """
+    """The elements of one array, found by their brackets without parsing, in bounded memory."""
 
     def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True, field: str | None = None) -> None:
         super().__init__(file, piece, limit, sound)

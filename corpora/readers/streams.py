@@ -299,11 +299,7 @@ def first_lines(lines: Lines) -> list[Line]:
 def read_lines(
     piece: Range, files: Files, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]
 ) -> Iterator[int]:
-    """Pass every line of a range to ``add``, except blank ones, which are not records, and too long ones.
-
-    Yields:
-        Bytes of the range read so far, after each chunk.
-    """
+    """Pass every line of a range to ``add``, except blank ones, which are not records, and too long ones."""
     with files.open(piece.path) as file:
         yield from add_lines(Lines(file, piece, block.options.max_record_bytes), block, add)
 

@@ -66,11 +66,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: bytes) -> Receipt:
-        """Parse what ``to_json`` returns.
-
-        Raises:
-            StructureError: anything else.
-        """
+        """Parse what ``to_json`` returns."""
         receipt = decode(cls, unseal(data))
         for source, numbers in receipt.counts.items():
             if strange := [name for name in numbers if name not in COUNTS]:
@@ -118,12 +114,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
-        """Parse what ``to_json`` returns.
-
-        Raises:
-            StructureError: anything else.
-            FarspanError: another version than ``FORMAT_VERSION``.
-        """
+        """Parse what ``to_json`` returns."""
         values = unseal(data)
         if "format_version" not in values:
             raise StructureError("no format_version")

@@ -36,33 +36,18 @@ def write_origins(folder: str, origins: Mapping[str, str]) -> None:
 
 
 def find_parent(folder: str) -> str | None:
-    """Return the recorded folder of the parent, which may no longer exist; None if none is recorded.
-
-    Raises:
-        FarspanError: the record is damaged.
-    """
+    """Return the recorded folder of the parent, which may no longer exist; None if none is recorded."""
     return find_origin(folder, "parent")
 
 
 def find_origin(folder: str, role: str) -> str | None:
-    """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded.
-
-    Raises:
-        FarspanError: the record is damaged.
-    """
+    """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded."""
     path = _read_origins(folder).get(role)
     return path and resolved(folder, path)
 
 
 def parent_folder(folder: str, flag: str) -> str:
-    """Return the recorded folder of the parent.
-
-    Args:
-        flag: the flag with which a user gives the parent's folder, for the message.
-
-    Raises:
-        FarspanError: it is not recorded, or not there any more.
-    """
+    """Return the recorded folder of the parent."""
     parent = find_parent(folder)
     if parent is None:
         raise FarspanError(

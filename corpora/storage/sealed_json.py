@@ -13,21 +13,13 @@ _DIGITS, _END = 64, b'"\n}\n'
 
 
 def seal(values: Mapping[str, Any]) -> bytes:
-    """Return an object as indented JSON whose last key, ``checksum``, has the sha256 of the file with that text empty.
-
-    Args:
-        values: the object, without that key.
-    """
+    """Return an object as indented JSON that ends with ``checksum``, the sha256 of the file with that text empty."""
     text = f"{indented_json({**values, _KEY: ''})}\n".encode()
     return text.removesuffix(_END) + _digest(text) + _END
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Return the object that ``seal`` was given.
-
-    Raises:
-        StructureError: not JSON, or not the bytes that ``seal`` returned.
-    """
+    """Return the object that ``seal`` was given."""
     edge = len(data) - len(_END) - _DIGITS
     text = data[: max(edge, 0)] + _END
     if data != text.removesuffix(_END) + _digest(text) + _END:

@@ -131,11 +131,7 @@ class ShardedRows:
         self._fetched.keep(shards)
 
     def fetch(self, shard: int) -> bool:
-        """Fetch a shard of a remote artefact into the cache and map it; False if the cache has no room at present.
-
-        Raises:
-            FarspanError: the shard is damaged or missing.
-        """
+        """Fetch a shard of a remote artefact into the cache and map it; False if the cache has no room at present."""
         info = self.manifest.shards[shard]
         if shard in self._fetched:
             return True
@@ -158,9 +154,6 @@ class ShardedRows:
         """Check the size of every shard, without reading it, and the checksums of all other files.
 
         Shards for an unbounded cache are fetched instead.
-
-        Raises:
-            FarspanError: a missing shard, one of another size, a damaged file or another tokenizer.
         """
         for name, listed in self.manifest.files.items():
             self._check_file(os.path.join(self.folder, name), listed)
@@ -191,11 +184,7 @@ class ShardedRows:
             raise StoreError(f"{path}: sha256 {actual.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
 
     def check_shard(self, shard: int) -> None:
-        """Compare a shard with its checksum.
-
-        Raises:
-            FarspanError: it is missing or has other bytes.
-        """
+        """Compare a shard with its checksum."""
         self._check_bytes(shard, map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

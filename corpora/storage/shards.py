@@ -90,11 +90,7 @@ def compact(array: pa.Array) -> pa.Array:
 def write_shard(
     path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
 ) -> Iterator[tuple[ShardWriter, list[ShardInfo]]]:
-    """Write one shard atomically; its ``ShardInfo`` is added to the yielded list when the body ends.
-
-    Args:
-        compression: None (memory-mapped by readers), ``lz4`` or ``zstd``.
-    """
+    """Write one shard atomically; its ``ShardInfo`` is added to the yielded list when the body ends."""
     info: list[ShardInfo] = []
     with files.create(path) as file:
         sink = CountingHash(file)
@@ -112,11 +108,7 @@ def read_shard(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def open_shard(path: str) -> pa.RecordBatchFileReader:
-    """Open a shard: a local one memory-mapped, a remote one so that each part is read on demand.
-
-    Raises:
-        FarspanError: a missing or truncated shard, or not an Arrow file.
-    """
+    """Open a shard: a local one memory-mapped, a remote one so that each part is read on demand."""
     if files.is_local(path):
         return map_shard(path)[1]
     try:
@@ -155,11 +147,7 @@ def _map_file(path: str) -> pa.Buffer:
 
 @contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """Yield the path of a local file, or of a copy of a remote one, deleted at the end of the ``with`` block.
-
-    Raises:
-        FarspanError: a remote file is missing.
-    """
+    """Yield the path of a local file, or of a copy of a remote one, deleted at the end of the ``with`` block."""
     if files.is_local(path):
         yield path
         return

@@ -50,11 +50,7 @@ class StoredShard:
         return buffer, reader
 
     def batches(self, first: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches from number ``first`` on.
-
-        Raises:
-            FarspanError: as by ``map``.
-        """
+        """Yield the record batches from number ``first`` on."""
         _, reader = self.map()
         for index in range(first, reader.num_record_batches):
             yield reader.get_batch(index)

@@ -26,11 +26,7 @@ class StructureError(ValueError):
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse UTF-8 JSON that has no NaN, infinities or surrogates.
-
-    Raises:
-        StructureError: anything else, or nested so deeply that it cannot be read.
-    """
+    """Parse UTF-8 JSON that has no NaN, infinities or surrogates."""
     try:
         value = json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
         if re.search(rb"\\u[dD][89a-fA-F]", data):  # a lone surrogate can be neither printed nor written
@@ -41,11 +37,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def indented_json(value: Any, depth: int = 0) -> str:
-    """Give the result of ``json.dumps(value, indent=1, ensure_ascii=False)``, with the compiled encoder.
-
-    Args:
-        depth: of the containers around the value.
-    """
+    """Give the result of ``json.dumps(value, indent=1, ensure_ascii=False)``, with the compiled encoder."""
     outer, inner = "\n" + " " * depth, "\n" + " " * (depth + 1)
     if isinstance(value, dict) and value:
         # a key as the encoder writes it, whatever its type, which is followed by ": 0}"
@@ -70,9 +62,6 @@ def _is_flat_table(value: Any) -> bool:
 
 def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:
     """Convert a value from ``parse_json`` to the dataclass, ``TypedDict`` or other type ``kind``; lists become tuples.
-
-    Args:
-        name: name of the value, for errors.
 
     Raises:
         StructureError: a value does not fit its type; names the first.

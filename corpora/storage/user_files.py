@@ -34,20 +34,13 @@ def read_user_json(path: str | os.PathLike[str], pairs: Callable[[list[tuple[str
 
     Args:
         pairs: makes an object from its names and values, which may repeat; None for a dict.
-
-    Raises:
-        FarspanError: as ``read_user_file``, or it is not JSON.
     """
     data = read_user_file(path)
     return _parse(path, "JSON", lambda: json.loads(data, object_pairs_hook=pairs))
 
 
 def read_user_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the tables in a TOML file.
-
-    Raises:
-        FarspanError: as ``read_user_file``, or it is not TOML.
-    """
+    """Return the tables in a TOML file."""
     data = read_user_file(path)
     tables: dict[str, Any] = _parse(path, "TOML", lambda: tomllib.loads(data.decode()))
     return tables

@@ -38,11 +38,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def read_columns(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted, add_rows: AddRows) -> Iterator[int]:
-    """Pass the wanted columns of a range to ``add_rows``, batch by batch.
-
-    Yields:
-        Bytes of the range read so far.
-    """
+    """Pass the wanted columns of a range to ``add_rows``, batch by batch."""
     with _open(piece.path, files) as file:
         metadata = file.metadata
         names = wanted(file.schema_arrow)

@@ -68,11 +68,7 @@ def _field(record: Mapping[str, Any], name: str) -> Any:
 
 
 def text_beside(place: Place, *names: str) -> str:
-    """Read the UTF-8 text of another file of the data set, the first of ``names`` that exists.
-
-    Args:
-        names: at least one path, from the folder of the place's file.
-    """
+    """Read the UTF-8 text of another file of the data set, the first of ``names`` that exists."""
     missing: list[BadRecord] = []
     for name in names:
         try:

@@ -87,11 +87,7 @@ class ShardCache:
             return None  # the folder cannot be read, so it is not used
 
     def fill(self, folder: str, shards: Sequence[tuple[str, ShardInfo]]) -> None:
-        """Fetch the given shards, by path, of the artefact in ``folder``, unless they are in the cache.
-
-        Raises:
-            FarspanError: a damaged or missing shard, or too little space on the disk.
-        """
+        """Fetch the given shards, by path, of the artefact in ``folder``, unless they are in the cache."""
         target = self._existing_folder()
         missing = {info.sha256: (path, info) for path, info in shards if info.bytes}
         missing = {name: shard for name, shard in missing.items() if not os.path.exists(os.path.join(target, name))}
@@ -285,11 +281,7 @@ def _is_at(handle: int, path: str) -> bool:
 
 
 def _fetch(path: str, target: int, info: ShardInfo) -> None:
-    """Write a remote shard into the open file, and compare it with its checksum.
-
-    Raises:
-        FarspanError: the shard is missing or has other bytes.
-    """
+    """Write a remote shard into the open file, and compare it with its checksum."""
     digest, count = hashlib.sha256(), 0
     try:
         with files.open(path) as source:

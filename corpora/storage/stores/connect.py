@@ -25,11 +25,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{,254}")
 
 
 def patience(answered: bool) -> float:
-    """Return for how many seconds a request is repeated: ``$FARSPAN_STORE_PATIENCE``, less before the first answer.
-
-    Raises:
-        FarspanError: the variable is no number above 0.
-    """
+    """Return for how many seconds a request is repeated: ``$FARSPAN_STORE_PATIENCE``, less before the first answer."""
     text = os.environ.get(PATIENCE, str(_PATIENCE))
     with suppress(ValueError):
         if (seconds := float(text)) > 0:
@@ -43,10 +39,6 @@ def open_client(root: str, answered: bool, timeout: int) -> Any:
     Args:
         answered: True if the store has answered this process before.
         timeout: seconds after which an attempt at a request is given up.
-
-    Raises:
-        FarspanError: wrong settings, no name of a bucket, or a fork of a process that has used a client, whose threads
-            it lacks.
     """
     global _process
     _process = _process or os.getpid()

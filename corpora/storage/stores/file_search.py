@@ -31,11 +31,7 @@ class FoundFiles:
 
 
 def files_below(folder: str) -> FoundFiles:
-    """Find every file below a local folder.
-
-    Raises:
-        FarspanError: a folder that cannot be listed.
-    """
+    """Find every file below a local folder."""
     return _search(folder, _Pattern(["**"], hidden=True))
 
 
@@ -43,9 +39,6 @@ def files_matching(pattern: str) -> FoundFiles:
     """Find the local files that match a glob (an absolute path), where ``**`` stands for any number of folders.
 
     As in a shell, a wildcard matches no name that begins with a dot unless its own part of the pattern does.
-
-    Raises:
-        FarspanError: a folder that cannot be listed.
     """
     top = os.path.dirname(_MAGIC.split(pattern)[0])
     if not os.path.isdir(top):

@@ -148,11 +148,7 @@ def _link_unless_equal(temporary: str, path: str, taken: Callable[[], None]) -> 
 
 
 def require_regular(path: str) -> None:
-    """Check that a path is a regular file: opening a named pipe would block forever.
-
-    Raises:
-        OSError: it is another kind of file, or does not exist.
-    """
+    """Check that a path is a regular file: opening a named pipe would block forever."""
     _check_regular(path, os.stat(path).st_mode)
 
 

@@ -58,11 +58,7 @@ class ObjectStore(RemoteStore):
                 return file, b""
 
     def read(self, file: Remote, start: int, stop: int) -> bytes:
-        """Read a range of a file.
-
-        Raises:
-            FarspanError: its contents are not those of ``file`` any more.
-        """
+        """Read a range of a file."""
         from obstore.exceptions import PreconditionError
 
         condition = {"if_match": file.version} if file.version else {}
@@ -144,9 +140,6 @@ class ObjectStore(RemoteStore):
         """Put an object unless it exists, in one request.
 
         If the answer to a request is lost, the object may be there already when it is repeated: its contents decide.
-
-        Raises:
-            Unsupported: the store does not support conditional writes.
         """
         from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
@@ -183,11 +176,7 @@ class ObjectStore(RemoteStore):
             time.sleep(_POLL)
 
     def _create_from(self, path: str, local: str) -> bool:
-        """Create an object from a local file unless one with other bytes exists.
-
-        Raises:
-            Unsupported: the store does not support conditional writes, or not of so large a file.
-        """
+        """Create an object from a local file unless one with other bytes exists."""
         size = os.path.getsize(local)
         if size > _WHOLE:
             raise Unsupported(f"{path}: too large for one request")
@@ -217,11 +206,7 @@ class ObjectStore(RemoteStore):
             return None
 
     def _key(self, path: str) -> str:
-        """Return the path inside the store.
-
-        Raises:
-            FileNotFoundError: it is empty.
-        """
+        """Return the path inside the store."""
         if not (key := path.removeprefix(self._root).strip("/")):
             raise FileNotFoundError(f"{path}: a bucket, no file")
         return key

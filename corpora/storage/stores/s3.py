@@ -38,11 +38,7 @@ def settings() -> tuple[tuple[str, Any], ...]:
 
 
 def store_options() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what obstore needs to open a bucket by the settings: arguments of ``S3Store``, and options of its client.
-
-    Raises:
-        FarspanError: half a key, or a profile without boto3, which reads it.
-    """
+    """Return what the settings say of a bucket: arguments of ``S3Store``, and options of its client."""
     flags = dict(_settings)
     url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     scheme, _, host = (url or "").rstrip("/").rpartition("://")
