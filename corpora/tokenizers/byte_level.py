@@ -1,54 +1,24 @@
-"""Byte-level BPE: the byte alphabet, faster engines for Hugging Face merges, and decoding with positions.
+"""Byte-level BPE: the byte alphabet, and decoding with positions.
 
-A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2). tiktoken merges by the rank of
-the *result*, and uses a word's own id if the word is in the vocabulary; Hugging Face merges listed *pairs*. Both give
-the same ids if every merge has a unique result, and every result, encoded alone, becomes a single id: then the merges
-inside a token do not depend on its context. ``tiktoken_engine`` verifies these conditions.
+A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2).
 """
 
 from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import tokenizers
 
-from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine, passages
-
-# Patterns for which the two regular-expression engines agree on every code point (tested), each with an equivalent one
-# that tiktoken runs without backtracking over long runs.
+# Patterns with which gigatoken's ids are Hugging Face's (tested).
 _GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 _GPT4 = (
     r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"""
     r"""|\s*[\r\n]+|\s+(?!\S)|\s+"""
 )
-_PATTERNS = {
-    _GPT2: r"""'(?:[stmd]|re|ve|ll)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s+""",
-    _GPT4: _GPT4,
-}
-
-_PROBES = [
-    "",
-    " ",
-    "  ",
-    "a",
-    " a",
-    "a  b",
-    "a\n\n b",
-    "\r\n",
-    "\t\tx",
-    "x \n",
-    "-----!!!???....",
-    "<s>x</s>",
-    "a" * 25,
-]
-_PROBES += ["it's I'LL we'd 'tis ''s don't've", "naïve café e\u0301", "日本語 中文。", "שלום مرحبا", "１２ ²³ ½ Ⅷ x1y2"]
-_PROBES += ["👩\u200d👧 🇫🇷", "\x00\x01\x7f", "\u200d\ufeff", "a\u00a0b\u2003c\u3000d", "\u2028\u2029\x85\x1c"]
 
 
 def byte_of_character() -> dict[str, int]:
@@ -60,7 +30,6 @@ def byte_of_character() -> dict[str, int]:
 
 _BYTE = byte_of_character()
 _TABLE = str.maketrans({character: chr(byte) for character, byte in _BYTE.items()})
-_FIRST = 1 << 18  # characters that are encoded before the faster engine is loaded, which takes about as long
 
 
 def token_bytes(token: str) -> bytes:
@@ -81,67 +50,10 @@ def bytes_of_tokens(tokens: Sequence[str]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise([0, *ends])]
 
 
-class TiktokenEngine:
-    """An encoder that uses tiktoken, and after ``_FIRST`` characters a faster engine, and gives Hugging Face's ids.
+def prefix_space(config: Mapping[str, Any]) -> bool | None:
+    """Return True if a byte-level BPE inserts a space before a text that does not start with one, else False.
 
-    Attributes:
-        prefix_space: True if a space is inserted before a text that does not start with one.
-    """
-
-    def __init__(
-        self,
-        pattern: str,
-        tokens: Sequence[bytes],
-        ids: np.ndarray,
-        prefix_space: bool,
-        load_faster: Callable[[], GigatokenEngine | None] = lambda: None,
-    ) -> None:
-        """``tokens``: bytes of each token, in the order of the merges. ``ids``: ``(tokens,)`` int64, their ids.
-        ``load_faster``: loads an engine with the same ids, in a fraction of a second; None if there is none.
-        """
-        import tiktoken  # loaded here because a command that encodes nothing does not need it
-
-        ranks = {token: rank for rank, token in enumerate(tokens)}
-        self._encoding = tiktoken.Encoding("farspan", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-        self._ids = ids.astype(np.int32)
-        self.prefix_space = prefix_space
-        self._load_faster = load_faster
-        self._first = _FIRST
-
-    @cached_property
-    def _faster(self) -> GigatokenEngine | None:
-        return self._load_faster()
-
-    @property
-    def name(self) -> str:
-        """Library that encodes long inputs."""
-        return "gigatoken" if self._faster else "tiktoken"
-
-    def encode(self, text: str) -> np.ndarray:
-        """Encode a text to ids, ``(n,)`` int32."""
-        self._first -= len(text)
-        if self._first > 0:
-            return self._encode_slowly(text)
-        if (ids := self._encode_fast(text)) is not None:
-            return ids
-        parts = passages(text) if self._faster else [text]
-        rows = [self._encode_slowly(part) if (ids := self._encode_fast(part)) is None else ids for part in parts]
-        return rows[0] if len(rows) == 1 else np.concatenate(rows)
-
-    def _encode_fast(self, text: str) -> np.ndarray | None:
-        return None if self._faster is None else self._faster.encode(text)
-
-    def _encode_slowly(self, text: str) -> np.ndarray:
-        if self.prefix_space and text and not text.startswith(" "):
-            text = " " + text
-        return self._ids[self._encoding.encode_to_numpy(text, disallowed_special=())]
-
-
-def byte_level_split(config: Mapping[str, Any]) -> tuple[str, bool] | None:
-    """Return the split of a byte-level BPE whose ids are the bytes of the text, else None.
-
-    Returns pattern: regular expression that splits a text into words, for tiktoken. prefix_space: True if a space is
-    inserted before a text that does not start with one.
+    None for a tokenizer of another kind, whose ids may be other bytes than those of the text.
     """
     model = config["model"]
     if (
@@ -153,53 +65,20 @@ def byte_level_split(config: Mapping[str, Any]) -> tuple[str, bool] | None:
         or not model["vocab"].keys() >= _BYTE.keys()
     ):
         return None
-    return _split(config.get("pre_tokenizer"))
+    return _find_prefix_space(config.get("pre_tokenizer"))
 
 
-def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
-    """Make an engine with the merges of a tokenizer.json; None if its ids could differ from Hugging Face's.
-
-    ``reference``: the same tokenizer in Hugging Face's library, treating special tokens as text.
-    """
-    split = byte_level_split(config)
-    if split is None:
-        return None
-    model = config["model"]
-    vocab = model["vocab"]
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
-    written = sorted(_BYTE, key=_BYTE.__getitem__) + [left + right for left, right in pairs]
-    if (
-        len(set(written)) != len(written)
-        or not vocab.keys() >= set(written)
-        or not set("".join(written)) <= _BYTE.keys()
-    ):
-        return None
-    ids = np.array([vocab[token] for token in written], np.int64)
-    if any([part.id for part in reference.model.tokenize(token)] != [vocab[token]] for token in written):
-        return None
-    pattern, prefix_space = split
-    engine = TiktokenEngine(
-        pattern,
-        bytes_of_tokens(written),
-        ids,
-        prefix_space,
-        lambda: gigatoken_engine(config, reference, _PROBES),
-    )
-    same = all(engine.encode(text).tolist() == reference.encode(text).ids for text in _PROBES)
-    return engine if same else None
-
-
-def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:
-    """Return (pattern, prefix space) of a pre-tokenizer that tiktoken can replace, else None."""
+def _find_prefix_space(pre_tokenizer: dict[str, Any] | None) -> bool | None:
+    """Return True or False for a pre-tokenizer that does or does not insert a space; None for an unknown one."""
     steps = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer])
     match steps:
         case [{"type": "ByteLevel", "add_prefix_space": bool(space), **rest}] if rest.get("use_regex", True):
-            return _PATTERNS[_GPT2], space
+            return space
         case [
             {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated", "invert": False},
             {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-        ] if pattern in _PATTERNS:
-            return _PATTERNS[pattern], False
+        ] if pattern in (_GPT2, _GPT4):
+            return False
     return None
 
 

@@ -1,14 +1,14 @@
-"""gigatoken as an engine for byte-level BPE: about 10 times as fast as tiktoken on English text.
+"""gigatoken as an engine for byte-level BPE: many times as fast as Hugging Face's library.
 
-It is used if it is installed, and returns Hugging Face's ids. Its tables of letters and digits are of another version
-of Unicode, so text with characters that the two libraries may classify differently is left to another engine.
+It is used if it is installed and returns Hugging Face's ids. Its tables of letters and digits are of another version of
+Unicode, so passages with characters that the two libraries may classify differently are left to Hugging Face's.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,51 @@ _PROBED = [*range(0x850), *range(0x2000, 0x2070), *range(0x3000, 0x3020), 0x1E9E
 # gigatoken's cache of words has no limit, so it is loaded again (.1 s) after this many bytes of text, which fill at
 # most .9 GB.
 _BYTES_A_CACHE = 128_000_000
+_PROBES = [
+    "",
+    " ",
+    "  ",
+    "a",
+    " a",
+    "a  b",
+    "a\n\n b",
+    "\r\n",
+    "\t\tx",
+    "x \n",
+    "-----!!!???....",
+    "<s>x</s>",
+    "a" * 25,
+]
+_PROBES += ["it's I'LL we'd 'tis ''s don't've", "naïve café e\u0301", "日本語 中文。", "שלום مرحبا", "１２ ²³ ½ Ⅷ x1y2"]
+_PROBES += ["👩\u200d👧 🇫🇷", "\x00\x01\x7f", "\u200d\ufeff", "a\u00a0b\u2003c\u3000d", "\u2028\u2029\x85\x1c"]
 
 
 class GigatokenEngine:
-    """Encodes with gigatoken, on the calling thread, into Hugging Face's ids."""
+    """Encodes on the calling thread into Hugging Face's ids.
 
-    def __init__(self, load: Callable[[], Any]) -> None:
-        self._load = load
+    Args:
+        load: loads the library's tables of a tokenizer.
+        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
+    """
+
+    def __init__(self, load: Callable[[], Any], reference: tokenizers.Tokenizer) -> None:
+        self._load, self._reference = load, reference
         self._backend = load()
         self._seen = 0
 
-    def encode(self, text: str) -> np.ndarray | None:
+    def encode(self, text: str) -> np.ndarray:
+        """Encode a text to ids, ``(n,)`` int32."""
+        if (ids := self.encode_alike(text)) is not None:
+            return ids
+        return np.concatenate([self._encode_passage(part) for part in passages(text)])
+
+    def _encode_passage(self, text: str) -> np.ndarray:
+        if (ids := self.encode_alike(text)) is not None:
+            return ids
+        (encoding,) = self._reference.encode_batch_fast([text], add_special_tokens=False)
+        return np.array(encoding.ids, np.int32)
+
+    def encode_alike(self, text: str) -> np.ndarray | None:
         """Return the ids, ``(n,)`` int32, or None if the library may classify a character of the text differently."""
         data = text.encode()
         if not text.isascii() and data.translate(None, _ALIKE) and _UNLIKE.search(text):
@@ -65,14 +99,12 @@ def passages(text: str) -> Iterator[str]:
         yield text[done:]
 
 
-def gigatoken_engine(
-    config: dict[str, Any], reference: tokenizers.Tokenizer, probes: Sequence[str]
-) -> GigatokenEngine | None:
+def gigatoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> GigatokenEngine | None:
     """Load gigatoken for a tokenizer.json; None if it is not installed, rejects the file, or returns different ids.
 
-    ``config``: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
-    ``reference``: the same tokenizer in Hugging Face's library, treating special tokens as text. ``probes``: texts that
-    both must encode alike, in addition to texts with characters of every class.
+    Args:
+        config: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
+        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
     """
     try:
         from gigatoken.gigatoken_rs import load_hf_json
@@ -81,14 +113,11 @@ def gigatoken_engine(
     # gigatoken would recognise added tokens in text.
     data = json.dumps(config | {"added_tokens": []})
     try:
-        engine = GigatokenEngine(lambda: load_hf_json(data))
+        engine = GigatokenEngine(lambda: load_hf_json(data), reference)
     except Exception:  # whatever the library raises for a file that it does not support
         return None
-    for text in (*probes, *_class_probes()):
-        ids = engine.encode(text)
-        if ids is not None and ids.tolist() != reference.encode(text).ids:
-            return None
-    return engine
+    same = all(engine.encode(text).tolist() == reference.encode(text).ids for text in (*_PROBES, *_class_probes()))
+    return engine if same else None
 
 
 def _class_probes() -> Iterator[str]:

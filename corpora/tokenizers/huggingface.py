@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers (tokenizer.json); gigatoken or tiktoken encodes if it gives the same ids."""
+"""Hugging Face tokenizers (tokenizer.json); gigatoken encodes if it gives the same ids."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ import numpy as np
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.utf8 import byte_offsets
-from corpora.tokenizers.byte_level import (
-    TiktokenEngine,
-    byte_level_split,
-    bytes_of_tokens,
-    decode_utf8,
-    tiktoken_engine,
-)
+from corpora.tokenizers.byte_level import bytes_of_tokens, decode_utf8, prefix_space
 from corpora.tokenizers.decoding import piece_tables
+from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 from corpora.tokenizers.tokenizer_json import decoded, fingerprint_of, load, parse
 
@@ -54,7 +49,7 @@ class HuggingFaceTokenizer:
         vocab_size: largest id + 1, including added tokens.
         fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
         owned_tokens: role -> id, and text -> id of every other special token.
-        engine: ``gigatoken``, ``tiktoken`` or ``huggingface``.
+        engine: ``gigatoken`` or ``huggingface``.
     """
 
     def __init__(self, data: bytes, special: Mapping[str, str] | None = None) -> None:
@@ -82,7 +77,7 @@ class HuggingFaceTokenizer:
         self._config, self._vocab = config, vocab
         decoder = config.get("decoder")
         self._pieces = None if _is_byte_level(decoder) else piece_tables(decoder, self._tokens)
-        self._split = byte_level_split(config)
+        self._prefix_space = prefix_space(config)  # None: not byte-level
         self._encoded, self._decoded = 0, 0  # characters, ids
 
     @cached_property
@@ -90,13 +85,13 @@ class HuggingFaceTokenizer:
         return fingerprint_of(self._config)
 
     @cached_property
-    def _engine(self) -> TiktokenEngine | None:
+    def _engine(self) -> GigatokenEngine | None:
         """Another engine with the same ids; None for Hugging Face's."""
-        return None if self._split is None else tiktoken_engine(self._config, self._tokenizer)
+        return None if self._prefix_space is None else gigatoken_engine(self._config, self._tokenizer)
 
     @property
     def engine(self) -> str:
-        return self._engine.name if self._engine else "huggingface"
+        return "gigatoken" if self._engine else "huggingface"
 
     @cached_property
     def _tokens(self) -> list[str]:
@@ -127,7 +122,7 @@ class HuggingFaceTokenizer:
         return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
-        if not self._split:
+        if self._prefix_space is None:
             with _explain_errors():
                 encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
             ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
@@ -142,8 +137,7 @@ class HuggingFaceTokenizer:
         starts = ends - lengths
         first = np.append(0, ends)[ids.offsets[:-1]]  # (texts,) first byte of each text
         starts -= np.repeat(first, ids.lengths)
-        _, prefix_space = self._split
-        if prefix_space:
+        if self._prefix_space:
             shift = [not text.startswith(" ") for text in texts]
             starts = (starts - np.repeat(np.array(shift, np.int64), ids.lengths)).clip(0)
         return ids, Ragged(starts, ids.offsets)

@@ -31,10 +31,9 @@ def sample_texts(count: int = 300) -> list[str]:
 
 @pytest.fixture(scope="package", autouse=True)
 def engines_at_once():
-    """Encode with gigatoken or tiktoken from the first character."""
+    """Encode with gigatoken from the first character."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("corpora.tokenizers.huggingface._FIRST", 0)
-        patch.setattr("corpora.tokenizers.byte_level._FIRST", 0)
         yield
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import time
 from functools import cache
 
@@ -47,7 +46,7 @@ def engine_and_reference(data):
     config = json.loads(data)
     reference = tokenizers.Tokenizer.from_str(json.dumps(config))
     reference.encode_special_tokens = True
-    return gigatoken_engine.gigatoken_engine(config, reference, byte_level._PROBES), reference
+    return gigatoken_engine.gigatoken_engine(config, reference), reference
 
 
 @pytest.fixture(scope="module")
@@ -60,28 +59,20 @@ def both(byte_level):
     return tokenizer, reference
 
 
-def test_engines_are_loaded_when_there_is_enough_text(both, monkeypatch):
-    """Hugging Face's library, then tiktoken, then gigatoken encode, to the same ids and starts."""
-    loaded = []
-
-    def recorded(module, name):
-        load = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given: loaded.append(name) or load(*given))
-
-    recorded(huggingface, "tiktoken_engine")
-    recorded(byte_level, "gigatoken_engine")
+def test_it_is_loaded_when_there_is_enough_text(both, monkeypatch):
+    """Hugging Face's library encodes before, to the same ids and starts."""
+    load, loads = huggingface.gigatoken_engine, []
+    monkeypatch.setattr(huggingface, "gigatoken_engine", lambda *given: loads.append(1) or load(*given))
     monkeypatch.setattr(huggingface, "_FIRST", 10_000)
-    monkeypatch.setattr(byte_level, "_FIRST", 20_000)
     tokenizer = HuggingFaceTokenizer(both[0].serialized()["tokenizer.json"])
     text = "the river runs past 1 öld mill 🙂 " * 40
     seen = []
-    for _ in range(40):
-        seen.append(len(loaded))
+    for _ in range(20):
+        seen.append(len(loads))
         for mine, other in zip(tokenizer.encode_with_starts([text]), both[0].encode_with_starts([text]), strict=True):
             assert mine[0].tolist() == other[0].tolist()
-    assert loaded == ["tiktoken_engine", "gigatoken_engine"]
-    assert seen[1:3] == [0, 0]
-    assert {0, 1, 2} == set(seen)
+    assert seen[:3] == [0, 0, 0]
+    assert seen[-1] == len(loads) == 1
 
 
 @given(text=texts)
@@ -102,11 +93,12 @@ def test_names_of_special_tokens_stay_text(both):
 
 @pytest.mark.parametrize("unit", ["a", " ", "\n", ".", "世", "ab", "a ", "é", "x9", "🙂"])
 def test_long_runs(both, unit):
+    """Equal ids, and time that grows as the text does: a quadratic engine would need minutes."""
     tokenizer, reference = both
-    text = unit * (50_000 // len(unit)) + "x"
+    text = unit * (300_000 // len(unit)) + "x"
     begin = time.process_time()
     ids = tokenizer.encode([text])[0]
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 20
     assert ids.tolist() == reference.encode(text, add_special_tokens=False).ids
 
 
@@ -140,10 +132,10 @@ def test_classes_of_all_characters_are_hugging_faces(pre_tokenizer):
 
 
 @pytest.mark.parametrize("character", ["\u0850", "\u088f", "\ua7d2", "한", "🙂"])
-def test_characters_that_may_differ_are_left_to_another_engine(character):
+def test_characters_that_may_differ_are_left_to_hugging_face(character):
     engine, _ = engine_and_reference(merged(_BYTE_LEVEL))
-    assert engine.encode(f"a{character}b") is None
-    assert engine.encode("ab") is not None
+    assert engine.encode_alike(f"a{character}b") is None
+    assert engine.encode_alike("ab") is not None
 
 
 CUT = [
@@ -181,7 +173,7 @@ def _cached(pre_tokenizer):
     return HuggingFaceTokenizer(merged(json.loads(pre_tokenizer)))
 
 
-def test_only_passages_with_strange_characters_are_left_to_another_engine():
+def test_only_passages_with_strange_characters_are_left_to_hugging_face():
     passages = list(gigatoken_engine.passages("a river runs. One mill 🙂, an old one and more. Or ก 1 is three"))
     assert passages == ["a river runs. One", " mill 🙂, an", " old one and", " more. Or ก 1", " is three"]
 
@@ -193,7 +185,7 @@ def test_another_split_is_refused():
 def test_other_ids_are_refused():
     config = json.loads(merged(_BYTE_LEVEL))
     reference = tokenizers.Tokenizer.from_str(_tokenizer([["a", "Ġ"]]).decode())
-    assert gigatoken_engine.gigatoken_engine(config, reference, byte_level._PROBES) is None
+    assert gigatoken_engine.gigatoken_engine(config, reference) is None
 
 
 def test_a_new_cache_gives_the_same_ids(monkeypatch):
@@ -207,18 +199,18 @@ def test_a_new_cache_gives_the_same_ids(monkeypatch):
     assert len(backends) > 1
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_any_merges_give_hugging_faces_ids(seed):
-    """Sound or not: the library merges pairs as Hugging Face does."""
-    rng, tokens, merges = random.Random(seed), list("abc"), []
-    for _ in range(12):
-        pair = [rng.choice(tokens), rng.choice(tokens)]
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_merges_give_hugging_faces_ids(data):
+    """Merges drawn at random, sound or not: the library merges pairs as Hugging Face does."""
+    tokens, merges = list("abc"), []
+    for _ in range(data.draw(st.integers(0, 12))):
+        pair = [data.draw(st.sampled_from(tokens)), data.draw(st.sampled_from(tokens))]
         if pair not in merges and len("".join(pair)) <= 8:
             merges.append(pair)
             tokens.append("".join(pair))
     engine, reference = engine_and_reference(_tokenizer(merges))
-    for _ in range(20):
-        text = "".join(rng.choices("abc", k=rng.randrange(25)))
+    for text in data.draw(st.lists(st.text("abc", max_size=24), min_size=5, max_size=20)):
         assert engine.encode(text).tolist() == reference.encode(text).ids
 
 
@@ -233,10 +225,10 @@ def test_a_forked_process_can_encode(both):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_without_the_library_another_engine_encodes(monkeypatch, both):
+def test_without_the_library_hugging_faces_encodes(monkeypatch, both):
     monkeypatch.setitem(__import__("sys").modules, "gigatoken.gigatoken_rs", None)
     data = both[0].serialized()["tokenizer.json"]
     other = HuggingFaceTokenizer(data)
-    assert other.engine == "tiktoken"
+    assert other.engine == "huggingface"
     assert other.fingerprint == both[0].fingerprint
     assert other.encode(["the river"])[0].tolist() == both[0].encode(["the river"])[0].tolist()
