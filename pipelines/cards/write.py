@@ -1,14 +1,17 @@
-"""Writing of the card of an artefact."""
+"""Writing of the card of an artefact, with its ancestors and its first row as an example."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.printing import printable
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest
@@ -16,8 +19,13 @@ from corpora.storage.manifest_file import CARD, NAME, manifest_sha256, read_mani
 from corpora.storage.origins import find_parent
 from corpora.storage.shards import open_shard
 from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
+from objectives.api.masks import IN_TARGET
 from pipelines.cards.card import card
-from pipelines.cards.example import first_row, row_example
+
+_TEXT = 600  # maximum characters of a text
+_ITEMS = 8  # maximum items of a list
+_AROUND = 40  # tokens around the first hidden span
 
 
 def write_card(folder: str, manifest: Manifest) -> None:
@@ -61,3 +69,65 @@ def find_example(folder: str, manifest: Manifest) -> str | None:
         return row_example(row, load_tokenizer_of(folder), corpus_row)
     except (FarspanError, OSError, pa.ArrowInvalid):
         return None  # a long job must not fail because of its card
+
+
+def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mapping[str, Any] | None = None) -> str:
+    """Write a row as lines ``column: value``, with lists and texts shortened, and ids also as text.
+
+    For a row of masks, the text of ``corpus_row`` is shown with the target spans in ⟦ ⟧.
+    """
+    lines = [f"{name}: {_value(value)}" for name, value in row.items()]
+    for name in ("tokens", "query"):
+        if row.get(name) and "text" not in row:  # a prediction has its text, and its ids include special tokens
+            lines += ["", f"{name} as text:", _text(tokenizer, row[name])]
+    for number, tokens in enumerate((row.get("targets") or ())[:1]):
+        lines += ["", f"target {number} as text:", _text(tokenizer, tokens)]
+    if corpus_row is not None:
+        lines += ["", "text of the row, with the targets in ⟦ ⟧:", _mark_targets(tokenizer, row, corpus_row)]
+    return "\n".join(lines)
+
+
+def first_row(reader: pa.RecordBatchFileReader) -> dict[str, Any] | None:
+    """Return the first row of a shard; None if it is empty."""
+    if not reader.num_record_batches:
+        return None
+    rows: list[dict[str, Any]] = reader.get_batch(0).slice(0, 1).to_pylist()
+    return rows[0] if rows else None
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        shown = ", ".join(map(_value, value[:_ITEMS]))
+        more = f", ... ({len(value):,} in all)" if len(value) > _ITEMS else ""
+        return f"[{shown}{more}]"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = printable(str(value)).replace("\n", "\\n")
+    return text if len(text) <= _TEXT else text[:_TEXT] + " ..."
+
+
+def _text(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    text = printable(tokenizer.decode(np.asarray(ids[:_TEXT], np.int64)))
+    return text[:_TEXT] + " ..." if len(text) > _TEXT or len(ids) > _TEXT else text
+
+
+def _mark_targets(tokenizer: Tokenizer, row: Mapping[str, Any], corpus_row: Mapping[str, Any]) -> str:
+    """Return the text around the first target span, with target spans in brackets."""
+    tokens = np.asarray(corpus_row["tokens"], np.int64)
+    spans = [
+        (start, start + length)
+        for start, length, flags in zip(row["span_starts"], row["span_lengths"], row["span_flags"], strict=True)
+        if flags & IN_TARGET
+    ]
+    first = max((spans[0][0] if spans else 0) - _AROUND, 0)
+    pieces, place, last = ["... " if first else ""], first, min(first + 4 * _AROUND, len(tokens))
+    for start, stop in spans:
+        if start >= last:
+            break
+        pieces += [tokenizer.decode(tokens[place:start]), "⟦", tokenizer.decode(tokens[start:stop]), "⟧"]
+        place = stop
+    pieces += [tokenizer.decode(tokens[place : max(place, last)]), " ..." if last < len(tokens) else ""]
+    text = printable("".join(pieces))
+    return text if len(text) <= 2 * _TEXT else text[: 2 * _TEXT] + " ..."

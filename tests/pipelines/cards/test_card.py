@@ -1,9 +1,14 @@
-"""The text of cards: valid YAML, hostile names and texts stay text, nothing of the machine."""
+"""Cards: valid YAML, hostile texts stay text, the first row in words, ancestors, and what goes missing."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -12,10 +17,13 @@ from corpora.schemas.pairs import pairs_schema
 from corpora.schemas.predictions import predictions_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
-from corpora.storage.manifest_file import read_manifest
+from corpora.storage.manifest_file import CARD, list_files, manifest_sha256, read_manifest
+from corpora.verify.artefact import verify
 from objectives.api.masks import MASK_SCHEMA
-from pipelines.cards.card import COLUMNS, ROWS, card, size_category
-from tests.artefacts import make_documents
+from pipelines.cards.card import FORMATS, card, size_category
+from pipelines.cards.write import find_ancestors, find_example, first_row, row_example, write_card
+from pipelines.cli import main
+from tests.artefacts import make_corpus, make_documents, small_tokenizer
 
 
 @pytest.fixture
@@ -97,5 +105,133 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("format", SCHEMAS)
 def test_every_column_has_a_meaning(format: str):
-    assert set(COLUMNS[format]) == set(SCHEMAS[format].names)
-    assert ROWS[format]
+    assert set(FORMATS[format][2]) == set(SCHEMAS[format].names)
+
+
+def masks(*spans: tuple[int, int, int]) -> dict:
+    starts, lengths, flags = zip(*spans, strict=True)
+    return {"span_starts": list(starts), "span_lengths": list(lengths), "span_flags": list(flags)}
+
+
+def test_long_values_are_cut_and_counted():
+    found = row_example({"name": "x" * 1000, "ids": list(range(20)), "score": 0.123456789, "key": b"\x01\xff"},
+                        small_tokenizer())  # fmt: skip
+    assert found.splitlines() == [
+        f"name: {'x' * 600} ...",
+        "ids: [0, 1, 2, 3, 4, 5, 6, 7, ... (20 in all)]",
+        "score: 0.1235",
+        "key: 01ff",
+    ]
+
+
+def test_control_characters_and_line_ends_stay_in_their_line():
+    assert row_example({"text": "a\x1b[31m\nb"}, small_tokenizer()) == "text: a\\x1b[31m\\nb"
+
+
+def test_text_that_the_model_is_asked_for_is_in_brackets():
+    tokenizer = small_tokenizer()
+    tokens = tokenizer.encode(["the quick brown fox jumps over lazy dogs while seven wizards observe"])[0]
+    corpus_row = {"tokens": list(tokens)}
+    found = row_example(masks((1, 2, 5), (4, 1, 0)), tokenizer, corpus_row).splitlines()[-1]
+    assert found.replace("⟦", "").replace("⟧", "") == tokenizer.decode(tokens)
+    assert re.findall("⟦(.*?)⟧", found) == [tokenizer.decode(tokens[1:3])]  # a candidate is not hidden
+
+
+def test_of_a_long_row_the_place_of_the_first_span_is_shown():
+    tokenizer = small_tokenizer()
+    tokens = np.random.default_rng(0).integers(10, tokenizer.vocab_size, 5000)
+    found = row_example(masks((3000, 3, 5), (4900, 3, 5)), tokenizer, {"tokens": tokens.tolist()})
+    line = found.split("⟧:\n")[-1]
+    assert line.startswith("... ")
+    assert line.endswith(" ...")
+    assert line.count("⟦") == 1
+
+
+def test_the_first_row_of_a_shard(tmp_path):
+    schema = pa.schema([("a", pa.int64())])
+    for name, rows in (("empty", []), ("full", [3, 4])):
+        with pa.ipc.new_file(str(tmp_path / name), schema) as writer:
+            if rows:
+                writer.write_batch(pa.record_batch([pa.array(rows)], schema=schema))
+    assert first_row(pa.ipc.open_file(str(tmp_path / "empty"))) is None
+    assert first_row(pa.ipc.open_file(str(tmp_path / "full"))) == {"a": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Documents under a licence, a random corpus of these and its masks, by the commands."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    (folder / "text.txt").write_text("The lantern is red. The river is quiet, and nobody sees it.\n" * 20)
+    terms = "--license cc0-1.0 --language en"
+    for command in (
+        "tokenizer train --vocab-size 300 --input {0}/text.txt --output {0}/tokenizer",
+        "documents --input {0}/text.txt --format lines --tokenizer {0}/tokenizer --output {0}/documents " + terms,
+        "corpus random --documents {0}/documents --sequence-length 64 --output {0}/corpus",
+        "mask span --preset t5 --corpus {0}/corpus --output {0}/masks",
+    ):
+        main(command.format(folder).split())
+    return folder
+
+
+def test_licence_and_ancestry_reach_every_child(folder: Path):
+    text = (folder / "masks" / CARD).read_text("utf-8")
+    assert 'license: "cc0-1.0"' in text
+    assert '- "en"' in text
+    for name in ("documents", "corpus", "masks"):
+        assert f"`{manifest_sha256(str(folder / name))}`" in text
+    commands = text.split("```bash\n")[1].split("\n```")[0].splitlines()
+    assert [line.split(" --")[0] for line in commands] == [
+        "farspan documents",
+        "farspan corpus random",
+        "farspan mask span",
+    ]
+    assert "⟦" in text
+    assert str(folder) not in text
+
+
+def test_the_card_is_derived_and_no_part_of_the_artefact(folder: Path, tmp_path):
+    copy = str(shutil.copytree(folder / "documents", tmp_path / "copy"))
+    (tmp_path / "copy" / CARD).write_text("edited")
+    assert verify(copy) == []
+    assert CARD not in list_files(copy)
+    (tmp_path / "copy" / CARD).unlink()
+    assert verify(copy) == []
+    write_card(copy, read_manifest(copy))
+    assert (tmp_path / "copy" / CARD).read_bytes() == (folder / "documents" / CARD).read_bytes()
+
+
+def test_an_ancestor_out_of_reach_keeps_its_checksum(folder: Path, tmp_path):
+    manifest = read_manifest(str(folder / "masks"))
+    assert [one and one.format for _, one in find_ancestors(str(folder / "masks"), manifest)] == [
+        "farspan.corpus",
+        "farspan.documents",
+    ]
+    alone = str(shutil.copytree(folder / "masks", tmp_path / "masks"))
+    assert list(find_ancestors(alone, manifest)) == [(manifest_sha256(str(folder / "corpus")), None)]
+    example = find_example(alone, manifest)
+    assert example is None or "⟦" not in example
+
+
+def test_a_parent_that_was_made_again_is_no_ancestor(folder: Path, tmp_path):
+    for name in ("corpus", "masks"):
+        shutil.copytree(folder / name, tmp_path / name)
+    make_corpus(str(tmp_path / "other"))
+    shutil.copy(tmp_path / "other" / "manifest.json", tmp_path / "corpus" / "manifest.json")
+    ((_, found),) = find_ancestors(str(tmp_path / "masks"), read_manifest(str(tmp_path / "masks")))
+    assert found is None
+
+
+def test_empty_and_damaged_artefacts_have_a_card_without_example(tmp_path):
+    made = make_documents(str(tmp_path / "made"))
+    for shard in (tmp_path / "made" / "shards").iterdir():
+        shard.write_bytes(b"damaged")
+    assert find_example(made, read_manifest(made)) is None
+    write_card(made, read_manifest(made))
+    assert "## Numbers" in (tmp_path / "made" / CARD).read_text("utf-8")
+
+
+@pytest.mark.parametrize("flag", ["--license=a b", "--language=<en>", "--license="])
+def test_terms_that_are_no_names_are_refused(flag: str, run, tmp_path):
+    status, _, errors = run("documents", "--input", "x", "--tokenizer", "y", "--output", tmp_path / "o", flag)
+    assert status == 1
+    assert "give a name of letters" in errors
