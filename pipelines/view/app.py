@@ -116,7 +116,7 @@ class Pages:
         """Answer an error with a page that gives the reason."""
         assert isinstance(error, HTTPException)
         title = "not found" if error.status_code == 404 else "cannot be shown"
-        return HTMLResponse(self._message(request, title, error.detail), error.status_code)
+        return self._message(title, error.detail, status=error.status_code)
 
     def index(self, request: Request) -> Response:
         if len(self._subjects) == 1:
@@ -133,8 +133,7 @@ class Pages:
 
     def row(self, request: Request) -> Response:
         subject, state = self._subject(request), self._state(request)
-        row = self._row(subject, request.path_params["row"])
-        options = self._page_options(subject, request)
+        row, options = self._row(subject, request.path_params["row"]), self._page_options(subject, request)
         return self._html(
             request,
             "row.html",
@@ -142,7 +141,7 @@ class Pages:
             page=subject.page(row, options),
             wanted=Filter.parse(state),
             title=f"{row} · {subject.name}",
-            state=_Blank(state),
+            state={**dict.fromkeys(_STATE, ""), **state},
             draw=options.draw,
             MORE=MORE,
             shown=PARTS,
@@ -185,16 +184,14 @@ class Pages:
             where = f"from row {max(start, 0):,} on" if step > 0 else f"before row {start + 1:,}"
             message = f"No row {where} fits the filter."
             if step > 0 and start > 0:
-                again = query(state, start=0, step=1)
-                links.append(("Search from the first row", f"{self._base(subject)}seek{again}"))
+                links.append(("Search from the first row", self._seek_url(subject, state, 0, 1)))
         else:
             looked = f"Looked at {counted(match.looked_at, 'row')}"
             message = f"{looked}, up to row {match.next:,} of {len(subject):,}; none fits."
-            onwards = f"{self._base(subject)}seek{query(state, start=match.next, step=step)}"
-            links.append(("Continue", onwards))
+            links.append(("Continue", self._seek_url(subject, state, match.next, step)))
         last = min(max(start - step, 0), len(subject) - 1)
         links.append(("Back", self._row_url(subject, last, state)))
-        return HTMLResponse(self._message(request, "search", message, links))
+        return self._message("search", message, links)
 
     def goto(self, request: Request) -> Response:
         subject = self._subject(request)
@@ -213,10 +210,9 @@ class Pages:
         match = search(subject, wanted, start, 1)
         row = match.row if match.row is not None else search(subject, wanted, start, -1).row
         if row is None:
-            onwards = f"{self._base(subject)}seek{query(state, start=match.next, step=1)}"
-            links = [("Continue", onwards)] if match.next is not None else []
+            links = [("Continue", self._seek_url(subject, state, match.next, 1))] if match.next is not None else []
             message = f"Looked around row {start:,}; none fits the filter."
-            return HTMLResponse(self._message(request, "search", message, links))
+            return self._message("search", message, links)
         return RedirectResponse(self._row_url(subject, row, state))
 
     def _subject(self, request: Request) -> Subject:
@@ -247,21 +243,18 @@ class Pages:
     def _row_url(self, subject: Subject, row: int, state: Mapping[str, str]) -> str:
         return f"{self._base(subject)}{row}{query(state)}"
 
+    def _seek_url(self, subject: Subject, state: Mapping[str, str], start: int, step: int) -> str:
+        return f"{self._base(subject)}seek{query(state, start=start, step=step)}"
+
     def _html(self, request: Request, template: str, subject: Subject | None, **values: Any) -> Response:
         state = self._state(request)
         theme = state.get("theme") if state.get("theme") in ("light", "dark") else None
         base = self._base(subject) if subject else self._root
         return HTMLResponse(render(template, root=self._root, base=base, theme=theme, subject=subject, **values))
 
-    def _message(self, request: Request, title: str, message: str, links: Sequence[tuple[str, str]] = ()) -> str:
-        return render("message.html", root=self._root, theme=None, title=title, message=message, links=links)
-
-
-class _Blank(dict[str, str]):
-    """A state for templates, whose missing values are empty strings."""
-
-    def __missing__(self, key: str) -> str:
-        return ""
+    def _message(self, title: str, message: str, links: Sequence[tuple[str, str]] = (), status: int = 200) -> Response:
+        html = render("message.html", root=self._root, theme=None, title=title, message=message, links=links)
+        return HTMLResponse(html, status)
 
 
 def _number(text: str, name: str) -> int:
