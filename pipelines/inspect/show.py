@@ -15,8 +15,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
 from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice, Show
-from pipelines.inspect.print_page import page_options, print_page, print_places
-from pipelines.inspect.svg import recording_console, save_figure
+from pipelines.inspect.print_page import page_options, print_page, print_places, recording_console, save_figure
 from pipelines.pages.page import Subject
 from pipelines.pages.run import names_update
 

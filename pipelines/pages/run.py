@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpora.errors import FarspanError
-
-_RECIPE = "recipe.json"  # written by trainer.checkpoint, whose import brings torch
+from trainer.checkpoint.run_files import RECIPE
 
 
 def is_run(folder: str) -> bool:
     """Return True for the folder of a run of ``farspan train``."""
-    return (Path(folder) / _RECIPE).is_file()
+    return (Path(folder) / RECIPE).is_file()
 
 
 def names_update(folder: str, step: int | None, rank: int | None) -> bool:

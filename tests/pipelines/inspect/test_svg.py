@@ -11,7 +11,7 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from pipelines.figures.style import check_figure
-from pipelines.inspect.svg import recording_console, save_figure
+from pipelines.inspect.print_page import recording_console, save_figure
 
 
 def test_a_figure_holds_the_printed_text_in_its_colours(tmp_path, capsys):
