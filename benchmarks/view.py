@@ -32,8 +32,8 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.protocol import load_objective
 from pipelines.view.app import build_app
+from pipelines.view.command import open_artefacts
 from pipelines.view.options import View
-from pipelines.view.subjects import open_subjects
 
 PARTS = 3  # documents of a row
 ROWS_PER_BATCH = 64
@@ -75,7 +75,7 @@ def measure(
     subjects: list[object] = []
 
     def opened() -> None:
-        subjects[:] = open_subjects(View(artefact=(corpus,), masks=(masks,)))
+        subjects[:] = open_artefacts(View(artefact=(corpus,), masks=(masks,)))
 
     measured["opening"] = [milliseconds(opened)]
     client = TestClient(build_app(subjects, "token"), base_url="http://127.0.0.1")  # type: ignore[arg-type]

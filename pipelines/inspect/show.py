@@ -11,13 +11,11 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.printing import row_numbers
 from corpora.reporting import result
-from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
-from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.print_page import page_options, print_page, print_places, recording_console, save_figure
 from pipelines.pages.page import Subject
-from pipelines.pages.run import names_update
+from pipelines.pages.subjects import Selection, names_update, open_subjects
 
 if TYPE_CHECKING:
     from pipelines.pages.update import UpdateRows
@@ -58,64 +56,29 @@ def show(options: Show, console: Console | None = None) -> None:
 
 
 def _open(options: Show) -> Subject:
-    """Open an artefact or update; each kind loads only what it needs."""
-    folder = options.artefact
-    if names_update(folder, options.step, options.rank):
-        from pipelines.pages.update import UpdateRows  # brings torch, which no artefact needs
-
-        assert options.step is not None
-        return UpdateRows("update", folder, options.step, options.rank)
-    format = read_manifest(folder).format
-    _check(options, format)
-    match format:
-        case "farspan.pairs" | "farspan.predictions":
-            return _open_pairs(options, format)
-        case "farspan.documents":
-            from corpora.schemas.documents import DocumentSet
-            from pipelines.pages.document_rows import DocumentRows
-
-            return DocumentRows("documents", DocumentSet(folder))
-    return _open_sequences(options, format)
-
-
-def _open_pairs(options: Show, format: str) -> Subject:
-    from corpora.schemas.pairs import PairSet
-    from corpora.schemas.predictions import PredictionSet
-    from pipelines.pages.pair_rows import PairRows, System
-    from pipelines.pages.rendering import load_rendering
-
-    if format == "farspan.predictions":
-        predictions = PredictionSet(options.artefact)
-        pairs = predictions.open_pairs(documents=options.documents)
-        return PairRows("predictions", pairs, [System("prediction", predictions)])
-    pairs, choice = PairSet(options.artefact, options.documents), options.choice
-    rendering = load_rendering(pairs, choice.task, choice.preset, choice.options) if choice.task else None
-    return PairRows("pairs", pairs, rendering=rendering)
-
-
-def _open_sequences(options: Show, format: str) -> Subject:
-    from pipelines.pages.corpus_rows import CorpusRows
-    from pipelines.pages.maskers import Masker
-    from pipelines.pages.titles import find_titles
-
+    """Open the artefact or update, after a check of the flags."""
     folder, choice = options.artefact, options.choice
-    maskers: list[Masker] = []
-    if format == "farspan.masks":
-        stored = MaskSet(folder, choice.options)
-        if not 0 <= choice.draw < stored.draws:
-            raise FarspanError(f"--draw {choice.draw}: {folder} has draws 0 to {stored.draws - 1}")
-        corpus = Corpus(options.corpus or stored.parent_folder)
-        stored.check_parent(corpus)
-        maskers.append(Masker.from_mask_set(folder, stored))
-    else:
-        corpus = Corpus(folder)
-        if choice.objective:
-            choices = (choice.preset, choice.options, choice.scorer, choice.seed)
-            maskers.append(Masker.from_objective(corpus, choice.objective, *choices))
-        if choice.draw < 0:
-            raise FarspanError(f"--draw {choice.draw}: give 0 for the first, or more")
-    subject = CorpusRows("sequences", corpus, maskers, titles=find_titles(corpus, options.documents))
-    subject.folder = folder
+    format = "" if names_update(folder, options.step, options.rank) else read_manifest(folder).format
+    _check(options, format)
+    (subject,) = open_subjects(
+        Selection(
+            folders=[folder],
+            objectives=[choice.objective] if choice.objective else [],
+            task=choice.task,
+            preset=choice.preset,
+            options=choice.options,
+            scorer=choice.scorer,
+            seed=choice.seed,
+            corpus=options.corpus,
+            documents=options.documents,
+            links=False,
+            step=options.step,
+            rank=options.rank,
+        )
+    )
+    if format == "farspan.masks" and choice.draw >= subject.draws:
+        raise FarspanError(f"--draw {choice.draw}: {folder} has draws 0 to {subject.draws - 1}")
+    subject.folder = folder  # that of the masks, not of their corpus
     return subject
 
 
@@ -127,7 +90,7 @@ def _check(options: Show, format: str) -> None:
         if flags := ", ".join(_flag(choice, name) for name in names if getattr(choice, name)):
             raise FarspanError(f"{flags}: {folder} {why}")
 
-    if options.corpus and format != "farspan.masks":
+    if format and options.corpus and format != "farspan.masks":
         raise FarspanError(f"--corpus {options.corpus}: {folder} holds no masks; leave the flag out")
     if format in ("farspan.corpus", "farspan.masks"):
         refuse(["task"], "holds no pairs; leave the flag out")

@@ -23,7 +23,7 @@ from pipelines.figures.style import check_figure
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
 from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
-from pipelines.pages.run import is_run
+from pipelines.pages.subjects import is_run
 
 
 def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:

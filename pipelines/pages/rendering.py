@@ -31,9 +31,11 @@ class Rendering:
 
 
 def load_rendering(
-    pairs: PairSet, name: str, preset: str | None = None, options: Mapping[str, Any] | None = None
-) -> Rendering:
-    """Load a task, or the preset of one, that renders each pair with its first target, if it has one."""
+    pairs: PairSet, name: str | None, preset: str | None = None, options: Mapping[str, Any] | None = None
+) -> Rendering | None:
+    """Load a task, or the preset of one, that renders each pair with its first target, if it has one; None for None."""
+    if name is None:
+        return None
     name, preset = task_of(name, preset)
     task = equip(load_task(name, preset, options or {}), Tools(load_tokenizer_of(pairs.folder)))
     special = task.validate(PairFacts.of(pairs.manifest))

@@ -12,8 +12,8 @@ from corpora.printing import counted
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.pages.page import PageOptions, Subject
+from pipelines.pages.subjects import Selection, open_subjects
 from pipelines.view.options import View
-from pipelines.view.subjects import open_subjects
 
 _SAVED = 10  # rows, unless --count is given
 _HOST = "127.0.0.1"  # not reachable from other machines
@@ -23,13 +23,36 @@ def command(options: View) -> None:
     """Run ``farspan view``."""
     with from_extra("view", "viewing artefacts"):
         import jinja2  # noqa: F401 (fails before artefacts are opened)
-    subjects = open_subjects(options)
+    subjects = open_artefacts(options)
     if options.save:
         rows = save(options, subjects)
         message = f"{options.save}: {counted(rows, 'row')} of {subjects[0].folder}"
         result(message, output=options.save, rows=rows)
     else:
         serve(options, subjects)
+
+
+def open_artefacts(options: View) -> list[Subject]:
+    """Open what the options name, and check that it has the rows that they name."""
+    subjects = open_subjects(
+        Selection(
+            folders=options.artefact,
+            masks=options.masks,
+            objectives=options.objective,
+            seed=options.seed,
+            task=options.task,
+            corpus=options.corpus,
+            documents=options.documents,
+            neighbours=options.neighbours,
+            step=options.step,
+            rank=options.rank,
+        )
+    )
+    for subject in subjects:
+        if not len(subject):
+            raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")
+        options.check_rows(subject.folder, len(subject))
+    return subjects
 
 
 def serve(options: View, subjects: Sequence[Subject]) -> None:

@@ -20,8 +20,8 @@ from pipelines.pages.filters import Filter
 from pipelines.pages.page import PageOptions
 from pipelines.pages.update import SeenRow, Update, find_update, read_update
 from pipelines.view.app import build_app
+from pipelines.view.command import open_artefacts
 from pipelines.view.options import View
-from pipelines.view.subjects import open_subjects
 from tests.artefacts import make_corpus
 from tests.pipelines.pages.invented import make_run
 from tests.trainer.toy import toy_recipe
@@ -74,7 +74,7 @@ def examples_of(update: Update, row: SeenRow) -> Examples:
 
 
 def view_update(folder: str, step: int, **options):
-    (subject,) = open_subjects(View(artefact=(folder,), step=step, **options))
+    (subject,) = open_artefacts(View(artefact=(folder,), step=step, **options))
     return subject
 
 

@@ -11,15 +11,15 @@ from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
 from pipelines import functions
 from pipelines.pages.page import PageOptions
+from pipelines.view.command import open_artefacts
 from pipelines.view.options import View
-from pipelines.view.subjects import open_subjects
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 
 
 def opened(made, *names, **options):
     folders = {key: tuple(made[name] for name in options.pop(key)) for key in ("masks",) if key in options}
-    return open_subjects(View(artefact=tuple(made[name] for name in names), **folders, **options))
+    return open_artefacts(View(artefact=tuple(made[name] for name in names), **folders, **options))
 
 
 def test_masks_are_laid_beside_their_corpus(made):
@@ -46,7 +46,7 @@ def test_every_kind_is_opened(made):
 
 def test_equal_names_are_told_apart(made, tmp_path):
     other = make_corpus(str(tmp_path / "corpus"), seed=1)
-    subjects = open_subjects(View(artefact=(made["corpus"], other)))
+    subjects = open_artefacts(View(artefact=(made["corpus"], other)))
     assert [subject.name for subject in subjects] == ["corpus", "corpus-2"]
 
 
@@ -69,10 +69,10 @@ def test_what_does_not_fit_is_refused(made, names, options, message):
 def test_masks_of_another_corpus_are_refused(made, tmp_path):
     alone = str(tmp_path / "alone")
     shutil.copytree(made["spans"], alone, ignore=shutil.ignore_patterns(NAME))
-    assert open_subjects(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ("alone",)
+    assert open_artefacts(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ("alone",)
     other = make_corpus(str(tmp_path / "corpus"), seed=1)
     with pytest.raises(FarspanError, match="its masks are not those of the corpus"):
-        open_subjects(View(artefact=(alone,), corpus=other))
+        open_artefacts(View(artefact=(alone,), corpus=other))
 
 
 def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
@@ -85,7 +85,7 @@ def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
     expected = {(here.name, row): repr(here.page(row, PageOptions())) for here in local for row in (0, len(here) - 1)}
     monkeypatch.setattr(sharded_rows, "map_shard", None)
     artefacts = (remote["corpus"], remote["documents"], remote["pairs"])
-    far = open_subjects(View(artefact=artefacts, masks=(remote["spans"],), documents=remote["documents"]))
+    far = open_artefacts(View(artefact=artefacts, masks=(remote["spans"],), documents=remote["documents"]))
     assert [subject.name for subject in far] == [subject.name for subject in local] == ["corpus", "documents", "pairs"]
     for here, there in zip(local, far, strict=True):
         assert len(here) == len(there)
@@ -99,7 +99,7 @@ def test_titles_reach_the_documents_corpora_and_pairs(tmp_path):
     corpus = str(tmp_path / "corpus")
     functions.corpus_random(documents=documents, sequence_length=128, output=corpus, workers=1, quiet=True)
     pairs = make_pairs(str(tmp_path / "pairs"), documents, pairs=3)
-    of_corpus, of_documents, of_pairs = open_subjects(View(artefact=(corpus, documents, pairs), objective=("t5",)))
+    of_corpus, of_documents, of_pairs = open_artefacts(View(artefact=(corpus, documents, pairs), objective=("t5",)))
     for row in range(3):
         for subject in (of_documents, of_pairs):
             block = subject.page(row, PageOptions()).bands[-1][-1].blocks[0]
@@ -110,7 +110,7 @@ def test_titles_reach_the_documents_corpora_and_pairs(tmp_path):
     assert shown == {name: titles[int(name.rpartition(":")[2]) % 3] or "" for name in shown}
     assert {part.title for part in page.parts} == set(titles)
     moved = shutil.move(documents, str(tmp_path / "moved"))
-    (unknown,) = open_subjects(View(artefact=(corpus,)))
+    (unknown,) = open_artefacts(View(artefact=(corpus,)))
     assert {block.title for block in unknown.page(0, PageOptions()).bands[0][0].blocks} == {""}
-    (known,) = open_subjects(View(artefact=(corpus,), documents=moved))
+    (known,) = open_artefacts(View(artefact=(corpus,), documents=moved))
     assert {part.title for part in known.page(0, PageOptions()).parts} == set(titles)

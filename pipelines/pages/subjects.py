@@ -1,0 +1,221 @@
+"""Artefacts and updates opened as subjects of pages: each corpus with its masks, and predictions with their pairs.
+
+Modules of one kind are imported when it is opened, because some of them take seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from corpora.storage.manifest_file import manifest_sha256, read_manifest
+from corpora.storage.sharded_rows import ShardedRows
+from pipelines.pages.page import Subject
+from trainer.checkpoint.run_files import RECIPE
+
+Rows = TypeVar("Rows", bound=ShardedRows)
+
+_FORMATS = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pairs", "farspan.predictions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Artefacts and updates to show, and what to lay beside their rows.
+
+    Attributes:
+        folders: folders of artefacts or runs.
+        masks: mask sets to lay beside their corpus; those among the folders count, too.
+        objectives: objectives or presets whose masks are drawn and laid beside each corpus.
+        task: task or preset that renders pairs.
+        preset, options: preset and options of the objectives or the task; the options also adjust mask sets.
+        scorer, seed: model and seed of the objectives.
+        corpus, documents, neighbours: folders of parents that have moved.
+        links: show how the documents of linked rows are related.
+        step, rank: update and process of runs.
+    """
+
+    folders: Sequence[str]
+    masks: Sequence[str] = ()
+    objectives: Sequence[str] = ()
+    task: str | None = None
+    preset: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scorer: str | None = None
+    seed: int = 0
+    corpus: str | None = None
+    documents: str | None = None
+    neighbours: str | None = None
+    links: bool = True
+    step: int | None = None
+    rank: int | None = None
+
+
+def is_run(folder: str) -> bool:
+    """Return True for the folder of a run of ``farspan train``."""
+    return (Path(folder) / RECIPE).is_file()
+
+
+def names_update(folder: str, step: int | None, rank: int | None) -> bool:
+    """Return True if the folder is a run and the step one of its updates, False for an artefact without a step."""
+    run = is_run(folder)
+    if step is None and not run:
+        if rank is not None:
+            raise FarspanError(f"--rank {rank}: {folder} is no run; leave the flag out")
+        return False
+    if step is None:
+        raise FarspanError(f"{folder}: is a run; name the update to show: --step N")
+    if not run:
+        raise FarspanError(f"--step {step}: {folder} is no run of `farspan train`; give one")
+    return True
+
+
+def open_subjects(selection: Selection) -> list[Subject]:
+    """Open updates of runs, corpora, documents, pairs, then predictions."""
+    folders: dict[str, list[str]] = {format: [] for format in _FORMATS}
+    runs = [folder for folder in selection.folders if names_update(folder, selection.step, selection.rank)]
+    for folder in (*selection.folders, *selection.masks):
+        if folder in runs:
+            continue
+        format = read_manifest(folder).format
+        if format not in folders:
+            raise FarspanError(f"{folder}: is {format!r}; a page shows {', '.join(map(repr, _FORMATS))}")
+        if folder in selection.masks and format != "farspan.masks":
+            raise FarspanError(f"--masks {folder}: is {format!r}, not a mask set; name it without --masks")
+        folders[format].append(folder)
+    _check_selection(selection, folders)
+    names = _Names()
+    return [
+        *_open_updates(selection, runs, names),
+        *_open_corpora(selection, folders, names),
+        *_open_documents(folders["farspan.documents"], names),
+        *_open_pairs(selection, folders["farspan.pairs"], names),
+        *_open_predictions(selection, folders["farspan.predictions"], names),
+    ]
+
+
+def _check_selection(selection: Selection, folders: Mapping[str, Sequence[str]]) -> None:
+    sequences = [*folders["farspan.corpus"], *folders["farspan.masks"]]
+    pairs = [*folders["farspan.pairs"], *folders["farspan.predictions"]]
+    for flag, value, folders_of_kind, what in (
+        ("--objective", selection.objectives, sequences, "corpus"),
+        ("--corpus", selection.corpus, folders["farspan.masks"], "mask set"),
+        ("--neighbours", selection.neighbours, sequences, "corpus"),
+        ("--task", selection.task, pairs, "pairs"),
+        ("--documents", selection.documents, sequences + pairs, "corpus and no pairs"),
+    ):
+        if value and not folders_of_kind:
+            shown = value if isinstance(value, str) else value[0]
+            raise FarspanError(f"{flag} {shown}: there is no {what} among the artefacts; leave the flag out")
+
+
+def _open_updates(selection: Selection, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
+    """Open the update ``selection.step`` of each run."""
+    for folder in runs:
+        from pipelines.pages.update import UpdateRows  # brings torch, which no artefact needs
+
+        step = selection.step
+        assert step is not None
+        yield UpdateRows(names.new(f"{folder.rstrip('/')}-step-{step}"), folder, step, selection.rank)
+
+
+def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], names: _Names) -> Iterator[Subject]:
+    """Open the corpora that were named, and those of mask sets whose corpus was not named."""
+    if not folders["farspan.corpus"] and not folders["farspan.masks"]:
+        return
+    from corpora.schemas.corpus import Corpus
+    from objectives.api.mask_set import MaskSet
+    from pipelines.pages.corpus_rows import CorpusRows
+    from pipelines.pages.links import Links
+    from pipelines.pages.maskers import Masker
+    from pipelines.pages.titles import find_titles
+
+    corpora = {manifest_sha256(folder): _read_ranges(Corpus(folder)) for folder in folders["farspan.corpus"]}
+    maskers: dict[str, list[Masker]] = {digest: [] for digest in corpora}
+    for folder in folders["farspan.masks"]:
+        masks = _read_ranges(MaskSet(folder, selection.options))
+        parent = (masks.manifest.parent or {}).get("manifest_sha256", "")
+        if parent not in corpora:
+            corpora[parent], maskers[parent] = _read_ranges(Corpus(selection.corpus or masks.parent_folder)), []
+        masks.check_parent(corpora[parent])
+        maskers[parent].append(Masker.from_mask_set(_name(folder), masks))
+    of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
+    documents = None if of_pairs else selection.documents
+    choice = (selection.preset, selection.options, selection.scorer, selection.seed)
+    for digest, corpus in corpora.items():
+        maskers[digest] += [Masker.from_objective(corpus, name, *choice) for name in selection.objectives]
+        links = None
+        if selection.links and corpus.manifest.config.get("neighbours"):
+            links = Links(corpus.folder, corpus.manifest, selection.neighbours)
+        elif selection.neighbours:
+            raise FarspanError(
+                f"--neighbours {selection.neighbours}: {corpus.folder} was not linked; leave the flag out"
+            )
+        titles = find_titles(corpus, documents)
+        yield CorpusRows(names.new(corpus.folder), corpus, maskers[digest], links, titles)
+
+
+def _open_documents(folders: Iterable[str], names: _Names) -> Iterator[Subject]:
+    for folder in folders:
+        from corpora.schemas.documents import DocumentSet
+        from pipelines.pages.document_rows import DocumentRows
+
+        yield DocumentRows(names.new(folder), _read_ranges(DocumentSet(folder)))
+
+
+def _open_pairs(selection: Selection, folders: Iterable[str], names: _Names) -> Iterator[Subject]:
+    for folder in folders:
+        from corpora.schemas.pairs import PairSet
+        from pipelines.pages.pair_rows import PairRows
+        from pipelines.pages.rendering import load_rendering
+
+        pairs = _read_ranges(PairSet(folder, selection.documents))
+        _read_ranges(pairs.documents)
+        yield PairRows(names.new(folder), pairs, (), load_rendering(pairs, *_task(selection)))
+
+
+def _open_predictions(selection: Selection, folders: Sequence[str], names: _Names) -> Iterator[Subject]:
+    if not folders:
+        return
+    from corpora.schemas.predictions import PredictionSet
+    from pipelines.pages.pair_rows import PairRows, System, check_answers
+    from pipelines.pages.rendering import load_rendering
+
+    systems = [System(_name(folder), _read_ranges(PredictionSet(folder))) for folder in folders]
+    check_answers(systems)
+    pairs = _read_ranges(systems[0].predictions.open_pairs(documents=selection.documents))
+    _read_ranges(pairs.documents)
+    yield PairRows(names.new(folders[0]), pairs, systems, load_rendering(pairs, *_task(selection)))
+
+
+def _task(selection: Selection) -> tuple[str | None, str | None, Mapping[str, Any]]:
+    return selection.task, selection.preset, selection.options
+
+
+def _read_ranges(rows: Rows) -> Rows:
+    """Return ``rows``, set to read single record batches from a remote store instead of whole shards."""
+    rows.read_ranges()
+    return rows
+
+
+def _name(folder: str) -> str:
+    return printable(os.path.basename(folder.rstrip("/")) or folder)
+
+
+class _Names:
+    """Names of artefacts in addresses: the folder's, with a number if another has the same."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def new(self, folder: str) -> str:
+        plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in _name(folder)) or "rows"
+        name, number = plain, 2
+        while name in self._used or name == "static":
+            name, number = f"{plain}-{number}", number + 1
+        self._used.add(name)
+        return name
