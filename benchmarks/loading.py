@@ -26,14 +26,14 @@ from obstore.store import LocalStore
 from report import arguments, machine, publish
 
 from corpora.storage import files
-from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.manifest_file import read_manifest
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.stores import connect
 from corpora.storage.stores.object_store import ObjectStore
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
-from trainer.data.shards_ahead import ShardsAhead
+from trainer.data.remote_shards import ShardsAhead
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.sources import open_stages
 

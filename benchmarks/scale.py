@@ -29,7 +29,7 @@ from corpora.retrieval.knn import nearest
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.stored_shards import stored_shards
+from corpora.storage.shards import stored_shards
 from pipelines.engine.paths import WORK
 from pipelines.retrieval.cluster_shard import ClusterShard
 

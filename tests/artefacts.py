@@ -26,9 +26,9 @@ from corpora.storage.manifest import Manifest, Receipt, fold
 from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
-from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import shard_name, write_shard
+from corpora.storage.strict_json import seal, unseal
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 
 

@@ -21,8 +21,8 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.origins import find_parent
-from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.strict_json import seal, unseal
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines.corpus import random as random_corpus

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from corpora.errors import FarspanError
 from corpora.printing import counted, row_numbers
 from corpora.schemas.corpus import Corpus
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
@@ -25,7 +25,7 @@ from objectives.api.protocol import Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places
-from trainer.mapped_shards import MappedShards
+from trainer.data.remote_shards import MappedShards
 
 _SOURCE = "data"  # name of a recipe's only source, which its order depends on
 _Rows = TypeVar("_Rows", bound=ShardedRows)
@@ -148,7 +148,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
             self._mapped.hold([*self._source.shards(rows, epochs)])
         examples = self._source.examples(rows, epochs)
         if self._mapped:
-            self._mapped.rest()
+            self._mapped.release()
         return [self._item(examples, row) for row in range(len(examples))]
 
     def sampler(self, shuffle_shards: int, seed: int = 0) -> torch.utils.data.Sampler[int]:

@@ -11,10 +11,10 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
-from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.strict_json import Natural, StructureError, decode
 

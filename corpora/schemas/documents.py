@@ -13,9 +13,9 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.arrow_views import booleans, validity
-from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers.protocol import Tokenizer, special_ids

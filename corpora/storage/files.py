@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from corpora.storage.stores.local_disk import FileState, LocalDisk
-from corpora.storage.temporary import is_temporary
+from corpora.storage.stores.local_disk import FileState, LocalDisk, is_temporary
 
 if TYPE_CHECKING:
     from corpora.storage.stores.fsspec_store import FsspecStore

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from corpora.errors import FarspanError
-from corpora.storage.sealed_json import seal, unseal
-from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, seal, unseal
 
 FORMAT_VERSION = 1
 FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")

@@ -15,8 +15,8 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import FORMATS, fault
+from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import StructureError, parse_json
-from corpora.storage.temporary import is_temporary
 
 NAME = "manifest.json"
 CARD = "README.md"  # derived from the manifest, which therefore does not list it

@@ -13,8 +13,7 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.sealed_json import seal, unseal
-from corpora.storage.strict_json import StructureError, decode
+from corpora.storage.strict_json import StructureError, decode, seal, unseal
 
 NAME = ".origins.json"
 _ORIGINS: Any = Mapping[str, str]

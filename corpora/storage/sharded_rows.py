@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import operator
 import os
@@ -14,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError, StoreError
-from corpora.printing import row_numbers
+from corpora.printing import counted, row_numbers, total
 from corpora.storage import files
-from corpora.storage.copies.fetched_shards import FetchedShards, Mapped
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.fetched_shards import FetchedShards, Mapped
 from corpora.storage.gather import Block, Gatherable, gather
 from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
-from corpora.storage.plain_rows import describe, plain_row
-from corpora.storage.shards import map_shard, open_shard, unreadable
+from corpora.storage.shard_cache import ShardCache
+from corpora.storage.shards import map_shard, open_shard, stored_shards, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
 
 _CACHED_BATCHES = 1 << 16
@@ -55,6 +53,7 @@ class ShardedRows:
         """
         self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(folder, format)
+        self._stored = stored_shards(folder, self.manifest)
         self.schema: pa.Schema | None = None  # of every shard, if a subclass sets it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
@@ -62,7 +61,8 @@ class ShardedRows:
         self._stay = files.is_local(folder) or (self.cache is not None and self.cache.size == math.inf)
         self.cached_batches = _CACHED_BATCHES if self._stay else 0  # a batch would keep its shard mapped
         self._ranges = False
-        self._fetched = FetchedShards(self._open, last=1 if cache else 4)
+        sizes = [shard.bytes for shard in self.manifest.shards]
+        self._fetched = FetchedShards(self._open, sizes, last=1 if cache else 4)
         self.shard = lru_cache(maxsize=None)(self._open) if self._stay else self._fetched
         self.batch = self.cache_by_batch(self._batch)
 
@@ -126,9 +126,12 @@ class ShardedRows:
         """Read only the record batches that are asked for, of shards opened from now on, unless they are cached."""
         self._ranges = True
 
-    def keep(self, shards: Set[int]) -> None:
-        """Keep these shards of a remote artefact and forget the others; of those read later, keep only the last few."""
-        self._fetched.keep(shards)
+    def keep(self, shards: Set[int], room: float = 0) -> int:
+        """Keep these shards of a remote artefact mapped; of the others, those read last, up to ``room`` bytes in all.
+
+        Of shards that are read later, only the last few stay. Returns the bytes of the shards that are kept.
+        """
+        return self._fetched.keep(shards, room)
 
     def fetch(self, shard: int) -> bool:
         """Fetch a shard of a remote artefact into the cache and map it; False if the cache has no room at present."""
@@ -148,7 +151,7 @@ class ShardedRows:
                 yield self.batch(shard, batch)
 
     def path(self, shard: int) -> str:
-        return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
+        return self._stored[shard].path
 
     def check_files(self) -> None:
         """Check the size of every shard, without reading it, and the checksums of all other files.
@@ -185,7 +188,7 @@ class ShardedRows:
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum."""
-        self._check_bytes(shard, map_shard(self.path(shard))[0])
+        self._stored[shard].compare(map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64.
@@ -222,20 +225,16 @@ class ShardedRows:
         return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
 
     def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-        path, info = self.path(shard), self.manifest.shards[shard]
-        if files.is_local(path):
-            buffer, reader = map_shard(path, ahead=not self._ranges)
-            if self.verify:
-                self._check_bytes(shard, buffer)
-            return self._check_reader(shard, buffer, reader)
-        copy = self.cache.map(path, info) if self.cache else ShardCache().find(info)
+        stored, info = self._stored[shard], self.manifest.shards[shard]
+        if files.is_local(stored.path):
+            mapped = stored.map() if self.verify else map_shard(stored.path, ahead=not self._ranges)
+            return self._check_reader(shard, *mapped)
+        copy = self.cache.map(stored.path, info) if self.cache else ShardCache().find(info)
         if copy is not None:
             return self._read(shard, copy)
         if self._ranges:
-            return self._check_reader(shard, pa.py_buffer(b""), open_shard(path))
-        buffer, reader = map_shard(path)
-        self._check_bytes(shard, buffer)
-        return self._check_reader(shard, buffer, reader)
+            return self._check_reader(shard, pa.py_buffer(b""), open_shard(stored.path))
+        return self._check_reader(shard, *stored.map())
 
     def _read(self, shard: int, buffer: pa.Buffer) -> Mapped:
         """Read the end of a shard in the cache."""
@@ -256,11 +255,6 @@ class ShardedRows:
             )
         return buffer, reader
 
-    def _check_bytes(self, shard: int, buffer: pa.Buffer) -> None:
-        actual, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
-        if actual != expected:
-            raise unreadable(self.path(shard), f"sha256 {actual} where the manifest says {expected}")
-
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
         try:
             rows = self.shard(shard)[1].get_batch(batch)
@@ -270,3 +264,27 @@ class ShardedRows:
         if len(rows) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
             raise unreadable(self.path(shard), f"record batch {batch} has {len(rows)} rows, not {expected}")
         return rows
+
+
+def plain_row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    """Return a row by column: lists of numbers as read-only numpy arrays, all else as Python objects, null as None."""
+    return {name: _plain(batch.column(name)[row]) for name in batch.schema.names}
+
+
+def _plain(value: pa.Scalar) -> Any:
+    kind = value.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if is_list and value.is_valid and pa.types.is_primitive(kind.value_type):
+        return np.asarray(value.values)
+    return value.as_py()
+
+
+def describe(kind: str, folder: str, manifest: Manifest, schema: pa.Schema | None) -> str:
+    """Return folder, size, totals and columns of an artefact, a line each."""
+    rows = sum(shard.rows for shard in manifest.shards)
+    size = f"{counted(rows, 'row')} in {counted(len(manifest.shards), 'shard')}"
+    totals = ", ".join(total(number, name) for name, number in manifest.totals.items() if not name.startswith("max_"))
+    lines = [f"{kind}({folder!r}): {size}", totals and f"  totals: {totals}"]
+    if schema is not None:
+        lines.append(f"  columns: {', '.join(schema.names)}")
+    return "\n".join(filter(None, lines))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +18,10 @@ from corpora.errors import StoreError
 from corpora.storage import files
 from corpora.storage.arrow_views import booleans, filled, numbers, validity
 from corpora.storage.files import CountingHash
-from corpora.storage.manifest import ShardInfo
+from corpora.storage.manifest import Manifest, ShardInfo
 from corpora.storage.stores.local_disk import require_regular
 
+_compared: set[tuple[str, str, int, int, int]] = set()  # local shards that this process has compared already
 MOST_SHARDS = 99_999  # per artefact, so that sorting shards by name sorts them by number
 
 
@@ -167,3 +170,55 @@ def unreadable(path: str, error: Exception | str) -> StoreError:
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"
     )
+
+
+@dataclass(frozen=True)
+class StoredShard:
+    """A shard and its checksum from the manifest of its artefact; small, so that tasks can carry it.
+
+    Attributes:
+        path: path or URL.
+        rows: number of rows.
+        sha256: hex digest of the file.
+    """
+
+    path: str
+    rows: int
+    sha256: str
+
+    def map(self) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+        """Map the shard: return it as one buffer, and a reader whose arrays are views of that buffer.
+
+        A local shard is compared with its checksum once per process, a remote one each time it is fetched.
+
+        Raises:
+            FarspanError: the shard is missing or its bytes are not those of the manifest.
+        """
+        buffer, reader = map_shard(self.path)
+        if not files.is_local(self.path):
+            self.compare(buffer)
+            return buffer, reader
+        state = os.stat(self.path)
+        identity = (self.path, self.sha256, state.st_ino, state.st_size, state.st_mtime_ns)
+        if identity not in _compared:
+            self.compare(buffer)
+            _compared.add(identity)
+        return buffer, reader
+
+    def batches(self, first: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches from number ``first`` on."""
+        _, reader = self.map()
+        for index in range(first, reader.num_record_batches):
+            yield reader.get_batch(index)
+
+    def compare(self, buffer: pa.Buffer) -> None:
+        """Compare the bytes of the shard with its checksum."""
+        if (actual := hashlib.sha256(buffer).hexdigest()) != self.sha256:
+            raise unreadable(self.path, f"sha256 {actual} where the manifest says {self.sha256}")
+
+
+def stored_shards(folder: str, manifest: Manifest) -> list[StoredShard]:
+    """Return all shards of the artefact in ``folder``, in order."""
+    return [
+        StoredShard(os.path.join(folder, "shards", shard.name), shard.rows, shard.sha256) for shard in manifest.shards
+    ]

@@ -1,4 +1,6 @@
-"""JSON of artefacts: indented writing, and strict conversion to dataclasses checked against their field types.
+"""JSON of artefacts: sealed by a checksum, and converted strictly to dataclasses, checked against their field types.
+
+A sealed file ends with a checksum of its own contents, so that any changed bit is noticed.
 
 A field's type is the whole rule: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]``
 restricts a text. A dataclass requires every field and allows no other key; a ``TypedDict`` allows other keys.
@@ -7,6 +9,7 @@ restricts a text. A dataclass requires every field and allows no other key; a ``
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -19,6 +22,8 @@ Decoded = TypeVar("Decoded")
 Natural = Annotated[int, range(2**63)]
 Positive = Annotated[int, range(1, 2**63)]
 Sha256 = Annotated[str, re.compile(r"[0-9a-f]{64}")]
+_KEY = "checksum"
+_DIGITS, _END = 64, b'"\n}\n'
 
 
 class StructureError(ValueError):
@@ -36,28 +41,29 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
-def indented_json(value: Any, depth: int = 0) -> str:
-    """Give the result of ``json.dumps(value, indent=1, ensure_ascii=False)``, with the compiled encoder."""
-    outer, inner = "\n" + " " * depth, "\n" + " " * (depth + 1)
-    if isinstance(value, dict) and value:
-        # a key as the encoder writes it, whatever its type, which is followed by ": 0}"
-        parts = (f"{_encoder.encode({key: 0})[1:-4]}: {indented_json(part, depth + 1)}" for key, part in value.items())
-        return f"{{{inner}{f',{inner}'.join(parts)}{outer}}}"
-    if isinstance(value, list | tuple) and value:
-        if all(map(_is_flat_table, value)):
-            # text in JSON holds no newline, so a newline stands only where the encoder separates two items
-            tables = _encoder.encode(value)[2:-2].replace("\n", f"{inner} ")
-            tables = tables.replace(f"}},{inner} {{", f"{inner}}},{inner}{{{inner} ")
-            return f"[{inner}{{{inner} {tables}{inner}}}{outer}]"
-        return f"[{inner}{f',{inner}'.join(indented_json(part, depth + 1) for part in value)}{outer}]"
-    return _encoder.encode(value)
+def seal(values: Mapping[str, Any]) -> bytes:
+    """Return an object as indented JSON that ends with ``checksum``, the sha256 of the file with that text empty."""
+    text = f"{json.dumps({**values, _KEY: ''}, indent=1, ensure_ascii=False)}\n".encode()
+    return text.removesuffix(_END) + _digest(text) + _END
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",\n", ": "))
+def unseal(data: bytes) -> dict[str, Any]:
+    """Return the object that ``seal`` was given."""
+    edge = len(data) - len(_END) - _DIGITS
+    text = data[: max(edge, 0)] + _END
+    if data != text.removesuffix(_END) + _digest(text) + _END:
+        values = parse_json(data)
+        if not isinstance(values, dict) or _KEY not in values:
+            raise StructureError(f"no {_KEY}")
+        raise StructureError(f"its contents do not have the {_KEY} that they were written with")
+    values = parse_json(text)
+    if not isinstance(values, dict) or values.pop(_KEY, None) != "":
+        raise StructureError(f"no {_KEY} at its end")
+    return values
 
 
-def _is_flat_table(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) and all(type(part) in (str, int) for part in value.values())
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
 
 
 def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:

@@ -14,7 +14,7 @@ from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import NAME, file_info, is_listed, read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
-from corpora.storage.temporary import is_temporary
+from corpora.storage.stores.local_disk import is_temporary
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, PredictionsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck

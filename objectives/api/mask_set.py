@@ -11,10 +11,10 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage import files
-from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest_file import NAME, manifest_sha256
 from corpora.storage.origins import find_parent, parent_folder, resolved
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, load_objective

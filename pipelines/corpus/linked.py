@@ -25,8 +25,7 @@ from corpora.packing.options import Packing
 from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
-from corpora.storage.shards import write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, write_shard
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import absolute, parent_entry
 from pipelines.engine.derived import Parent, read_neighbours

@@ -26,7 +26,7 @@ from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard
 from pipelines.corpus.options import RelatedCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, some_tokens
 from pipelines.engine.derived import Parent, read_neighbours

@@ -19,7 +19,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.readers import Reject
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Stage, Task, sharded_stage

@@ -12,8 +12,8 @@ from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import NAME, read_manifest
-from corpora.storage.sealed_json import seal
-from corpora.storage.temporary import is_temporary
+from corpora.storage.stores.local_disk import is_temporary
+from corpora.storage.strict_json import seal
 from pipelines.engine.finalize import read_start
 from pipelines.engine.job import Job
 from pipelines.engine.paths import WORK, remove_empty_folders, shows_presence

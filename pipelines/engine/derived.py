@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.origins import relative_path
-from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.storage.shards import StoredShard, stored_shards
 from pipelines.engine.artefacts import absolute, inherit_tokenizer, lineage, parent_entry
 from pipelines.engine.job import Job, Stage
 

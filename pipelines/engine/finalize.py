@@ -17,10 +17,9 @@ from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, Tas
 from corpora.storage.manifest_contents import fault
 from corpora.storage.manifest_file import NAME, list_files, read_manifest, write_manifest
 from corpora.storage.origins import write_origins
-from corpora.storage.sealed_json import unseal
 from corpora.storage.shards import read_shard
-from corpora.storage.strict_json import Natural, StructureError, decode
-from corpora.storage.temporary import is_temporary
+from corpora.storage.stores.local_disk import is_temporary
+from corpora.storage.strict_json import Natural, StructureError, decode, unseal
 from pipelines.cards.write import write_card
 from pipelines.engine.options import Finalize
 from pipelines.engine.paths import WORK, remove_empty_folders

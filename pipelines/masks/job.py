@@ -14,8 +14,7 @@ from corpora.errors import FarspanError
 from corpora.options import record_options
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
-from corpora.storage.shards import MOST_SHARDS, write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import MOST_SHARDS, StoredShard, write_shard
 from objectives.api.masks import MASK_SCHEMA, TOTALS, add_mask_totals
 from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key

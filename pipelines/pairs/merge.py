@@ -17,8 +17,7 @@ from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, add_pair_totals, pairs_sc
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, write_shard
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Task

@@ -24,8 +24,7 @@ from corpora.schemas.sequences import token_dtype
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, write_shard
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.documents.read_ranges import ReadRanges, plain
 from pipelines.documents.shard import RejectsShard

@@ -14,7 +14,7 @@ from corpora.retrieval.kmeans import kmeans_seed, train_centroids
 from corpora.retrieval.vector_rows import require_finite
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard
 from pipelines.engine.handed_on import npy_bytes, read_array, write_array
 from pipelines.engine.job import Report, Task
 

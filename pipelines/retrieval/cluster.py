@@ -22,8 +22,7 @@ from corpora.options import record_options
 from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
 from corpora.storage.manifest import Receipt
-from corpora.storage.shards import write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, write_shard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.handed_on import partition, read_array, write_batches

@@ -11,7 +11,7 @@ from corpora.errors import FarspanError
 from corpora.retrieval.vector_rows import VectorRows, norms, refuse_not_finite
 from corpora.schemas.vectors import clusters_schema
 from corpora.storage.ragged import Ragged
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard
 
 _LARGEST = float(np.finfo(np.float16).max)
 

@@ -23,8 +23,7 @@ from corpora.storage import files
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import map_shard, write_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, map_shard, write_shard
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, some_tokens
 from pipelines.engine.derived import Parent, derived_job

@@ -21,8 +21,7 @@ from corpora.schemas.sequences import NO_CLUSTER
 from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import map_shard
-from corpora.storage.stored_shards import StoredShard
+from corpora.storage.shards import StoredShard, map_shard
 from pipelines.engine.derived import Parent
 from pipelines.engine.handed_on import checked_batch, partition, read_batch, write_batches
 from pipelines.engine.job import Report, Stage, Task, sharded_stage

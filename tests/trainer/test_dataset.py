@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from objectives.api.examples import IGNORED
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective

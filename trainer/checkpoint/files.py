@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from corpora.errors import FarspanError
+from corpora.storage.stores.local_disk import temporary_name
 from corpora.storage.strict_json import Natural, Sha256, StructureError, decode
-from corpora.storage.temporary import temporary_name
 from trainer.checkpoint.run_files import DamagedError, read_sealed
 
 FORMAT, VERSION = "farspan.checkpoint", 1

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from corpora.storage.temporary import temporary_name
+from corpora.storage.stores.local_disk import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.export.files import generation_settings, model_card, tokenizer_files

@@ -22,8 +22,8 @@ from torch import Tensor
 from corpora.errors import FarspanError, first_few
 from corpora.settings import parse
 from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.stores.local_disk import temporary_name
 from corpora.storage.strict_json import StructureError, decode, parse_json
-from corpora.storage.temporary import temporary_name
 from trainer.checkpoint.files import Facts, check_file
 from trainer.checkpoint.run_files import DamagedError
 from trainer.conversion.adapt import given

@@ -13,7 +13,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key

@@ -11,7 +11,7 @@ from trainer.data.batch import Batch, collate
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
-from trainer.data.shards_ahead import ShardsAhead
+from trainer.data.remote_shards import ShardsAhead
 
 
 @dataclass(frozen=True)

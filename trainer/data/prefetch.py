@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from trainer.data.batch import Batch, Batches
 
 

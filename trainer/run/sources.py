@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, Tools, equip, load_objective, objective_factory

@@ -7,12 +7,12 @@ import filecmp
 import glob
 import os
 import stat
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
-from corpora.storage.temporary import temporary_name
-
+_MARK = ".tmp-"  # in temporary names of files and folders that are being written
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of file systems without hard links
 
 
@@ -174,3 +174,13 @@ def _check_regular(path: str, mode: int) -> None:
         error = NotAFile(f"{path}: {kind}, not a regular file")
         error.strerror = f"{kind}, not a regular file"  # for messages that already name the file
         raise error
+
+
+def temporary_name(path: str) -> str:
+    """Return a name beside ``path`` that no other writer uses."""
+    return f"{path}{_MARK}{uuid.uuid4().hex[:12]}"
+
+
+def is_temporary(path: str) -> bool:
+    """Return True for a name made by ``temporary_name``."""
+    return _MARK in os.path.basename(path)

@@ -13,7 +13,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import CountingHash, read_bytes, sweep, write_bytes
-from corpora.storage.temporary import is_temporary, temporary_name
+from corpora.storage.stores.local_disk import is_temporary, temporary_name
 from corpora.storage.user_files import read_user_file, read_user_json, read_user_toml
 
 

@@ -12,9 +12,8 @@ from corpora.errors import FarspanError
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo, fold
 from corpora.storage.manifest_contents import fault, tokenizer_fault
 from corpora.storage.manifest_file import read_manifest, write_manifest
-from corpora.storage.sealed_json import seal, unseal
 from corpora.storage.shards import shard_name
-from corpora.storage.strict_json import StructureError
+from corpora.storage.strict_json import StructureError, seal, unseal
 from tests.artefacts import tokenizer_entry
 
 

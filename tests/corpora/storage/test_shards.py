@@ -15,11 +15,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage import stored_shards as module
+from corpora.storage import shards as module
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import map_shard, write_shard
-from corpora.storage.stored_shards import stored_shards
+from corpora.storage.shards import map_shard, stored_shards, write_shard
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors
@@ -106,8 +105,8 @@ def test_other_bytes_are_refused_before_a_row_is_read(shards):
 
 def test_a_local_shard_is_compared_once_until_it_changes(shards, monkeypatch):
     compared = []
-    real = module.StoredShard._compare
-    monkeypatch.setattr(module.StoredShard, "_compare", lambda one, data: compared.append(one.path) or real(one, data))
+    real = module.StoredShard.compare
+    monkeypatch.setattr(module.StoredShard, "compare", lambda one, data: compared.append(one.path) or real(one, data))
     for _ in range(3):
         shards[0].map()
     assert compared == [shards[0].path]

@@ -19,7 +19,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest, write_manifest
-from corpora.storage.sealed_json import seal
+from corpora.storage.strict_json import seal
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
-from corpora.storage.sealed_json import seal
+from corpora.storage.strict_json import seal
 from pipelines.engine.finalize import finalize, read_start
 from tests.artefacts import tokenizer_entry
 

@@ -14,7 +14,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
-from corpora.storage.sealed_json import seal
+from corpora.storage.strict_json import seal
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine

@@ -12,7 +12,7 @@ from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
-from corpora.storage.temporary import is_temporary
+from corpora.storage.stores.local_disk import is_temporary
 from pipelines.engine import tasks
 from pipelines.engine.job import Task
 from pipelines.engine.progress import Reporter

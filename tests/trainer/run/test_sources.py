@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from corpora.storage.copies import shard_cache
+from corpora.storage import shard_cache
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.masks.job import plan

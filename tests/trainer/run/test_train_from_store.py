@@ -37,7 +37,7 @@ def weights(directory: Path) -> dict[str, list[float]]:
     return {name: value.flatten().tolist() for name, value in read_model(directory).state.items()}
 
 
-@pytest.mark.slow  # tests/trainer/data/test_shards_ahead.py compares batches
+@pytest.mark.slow  # tests/trainer/data/test_remote_shards.py compares batches
 def test_it_learns_what_a_local_run_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
     corpus = make_corpus(str(tmp_path / "corpus"), documents=60, room_per_document=2, shards=4)

@@ -29,7 +29,7 @@ from trainer.data.config import DataConfig, Source
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
-from trainer.data.shards_ahead import ShardsAhead
+from trainer.data.remote_shards import ShardsAhead
 from trainer.metrics import Counts
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.stores import client_errors, connect, remote
-from corpora.storage.temporary import temporary_name
+from corpora.storage.stores.local_disk import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 
 FILES = {name: name.encode() for name in ("x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl")}

@@ -17,7 +17,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.storage import files
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.stores import s3
 from corpora.verify.artefact import verify
 from pipelines.engine.run import run_job

@@ -13,19 +13,18 @@ from hashlib import sha256
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage import files
-from corpora.storage.copies import shard_cache
-from corpora.storage.copies.fetched_shards import FetchedShards
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage import files, shard_cache
+from corpora.storage.fetched_shards import FetchedShards
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import ShardInfo
+from corpora.storage.shard_cache import ShardCache
 
 SIZE = 1000  # bytes of a shard
 ROOT = "memory://corpus/shards"
 HOLD = """
 import sys
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.shard_cache import ShardCache
 folder, size, path, sha256 = sys.argv[1:]
 held = ShardCache(int(size), folder).map(path, ShardInfo("", 0, 0, 1000, sha256))
 print("held", flush=True)
@@ -270,7 +269,7 @@ def opened(last: int) -> tuple[FetchedShards, list[int]]:
         numbers.append(shard)
         return f"buffer {shard}", f"reader {shard}"
 
-    return FetchedShards(open_shard, last), numbers
+    return FetchedShards(open_shard, [10] * 8, last), numbers
 
 
 def test_the_last_used_ones_stay():
@@ -305,3 +304,13 @@ def test_a_shard_that_was_fetched_ahead_is_not_opened():
     shards.add(7, ("another", "reader"))
     assert shards(7) == ("buffer", "reader")
     assert numbers == []
+
+
+def test_those_used_last_stay_up_to_a_number_of_bytes():
+    shards, _ = opened(last=8)
+    for shard in (0, 1, 2, 3, 0):
+        shards(shard)
+    shards.keep({5}, room=35)
+    assert [shard for shard in range(8) if shard in shards] == [0, 3]
+    shards.keep(set(), room=10)
+    assert [shard for shard in range(8) if shard in shards] == [0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
 from corpora.storage import files
-from corpora.storage.copies.shard_cache import ShardCache, _entries
+from corpora.storage.shard_cache import ShardCache, _entries
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 from tests.trainer.joint_parts import data_of, make_generator
@@ -22,7 +24,7 @@ from trainer.data.config import DataConfig, TaskConfig
 from trainer.data.generator_masks import Candidates, open_generator_masked
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture, Part
-from trainer.data.shards_ahead import ShardsAhead
+from trainer.data.remote_shards import MappedShards, ShardsAhead
 from trainer.run.sources import open_stages
 
 SHARDS, STEPS, BATCH = 12, 40, 6
@@ -232,3 +234,55 @@ def test_joint_training_reads_a_part_at_a_time(tmp_path, remote):
         assert np.array_equal(rows.chosen(indices, None).target_ids, local_rows.chosen(indices, None).target_ids)
     ours.ahead.close()
     assert os.listdir(tmp_path / "cache") == ["shards"]
+
+
+# Shards of a dataset's batches: none are held while it waits for room, and few between batches.
+
+
+@pytest.fixture
+def small_cache(tmp_path, monkeypatch) -> Corpus:
+    """A corpus of six shards in a store, with a cache that has room for four."""
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    folder, _ = make_folders(tmp_path, shards=6)
+    upload(folder, "memory://corpus")
+    sizes = [os.path.getsize(shard.path) for shard in os.scandir(f"{folder}/shards")]
+    return Corpus("memory://corpus", cache=ShardCache(4 * max(sizes)))
+
+
+def mapped(corpus: Corpus) -> list[int]:
+    return [shard for shard in range(6) if shard in corpus._fetched]
+
+
+def test_between_batches_it_keeps_half_of_the_cache(small_cache):
+    shards = MappedShards([small_cache])
+    shards.hold([(small_cache, shard) for shard in range(4)])
+    assert mapped(small_cache) == [0, 1, 2, 3]
+    shards.release()
+    assert mapped(small_cache) == [2, 3]
+    shards.hold([(small_cache, 5)])
+    assert mapped(small_cache) == [3, 5]
+
+
+def test_a_process_that_waits_for_room_holds_none(small_cache, monkeypatch):
+    """Otherwise two processes could wait for each other until both give up."""
+    shards = MappedShards([small_cache])
+    shards.hold([(small_cache, 0), (small_cache, 1)])
+    others = [small_cache.cache.map(small_cache.path(shard), small_cache.manifest.shards[shard]) for shard in (4, 5)]
+    turn, waited = ShardCache.turn, []
+
+    @contextmanager
+    def watched(cache):
+        waited.append(mapped(small_cache))
+        others.clear()  # the other process ends its batch
+        with turn(cache):
+            yield
+
+    monkeypatch.setattr(ShardCache, "turn", watched)
+    shards.hold([(small_cache, shard) for shard in range(4)])
+    assert waited == [[]]
+    assert mapped(small_cache) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_the_cache_cannot_hold_is_refused(small_cache):
+    with pytest.raises(FarspanError, match="and the shards of a batch need"):
+        MappedShards([small_cache]).hold([(small_cache, shard) for shard in range(6)])

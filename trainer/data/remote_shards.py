@@ -1,15 +1,18 @@
-"""Fetching of the shards of remote data ahead of the steps that read them, as the order of samples determines."""
+"""Shards of remote data on local disk: fetched ahead of a run's steps, or held for the batches of a dataset."""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from weakref import WeakSet
 
 import numpy as np
+import torch
 
 from corpora.errors import FarspanError
 from corpora.storage.sharded_rows import ShardedRows
@@ -129,3 +132,65 @@ def _check_cache(stage: Stage, mixture: Mixture) -> None:
             f"loading.cache_gib is {size / 2**30:g}, but with {stage.section}.shuffle_shards {shuffled} the remote "
             f"data needs {needed / _SHARE / 2**30:.3g}; {cure}, or raise loading.cache_gib"
         )
+
+
+class MappedShards:
+    """Maps the remote shards of a dataset's batches, and keeps those that were read last for the next batch.
+
+    Nothing tells which batch follows, so nothing is fetched ahead.
+    """
+
+    def __init__(self, artefacts: Sequence[ShardedRows]) -> None:
+        self._artefacts, self._process = artefacts, os.getpid()
+        self._cache = min((rows.bounded for rows in artefacts if rows.bounded), key=lambda cache: cache.size)
+        _of_process.update(artefacts)
+
+    def hold(self, needed: Sequence[Shard]) -> None:
+        """Map the shards of a batch.
+
+        If there is no room for all, this process first gives back what it has, and waits for its turn: two that both
+        wait for what the other one has would wait until both give up.
+        """
+        if os.getpid() != self._process:
+            raise FarspanError(
+                f"{self._artefacts[0].folder}: a process that was forked cannot use its parent's connection to the "
+                "store; give DataLoader multiprocessing_context='spawn'"
+            )
+        self.require(_bytes(needed), "the shards of a batch")
+        self._keep(needed)
+        if all(rows.fetch(shard) for rows, shard in needed):
+            return
+        for rows in list(_of_process):
+            rows.keep(frozenset())
+        with self._cache.turn():
+            self._keep(needed)
+            for rows, shard in needed:
+                rows.shard(shard)
+
+    def release(self) -> None:
+        """Keep no more than a share of half of the cache, once a batch is made."""
+        self._keep(())
+
+    def _keep(self, needed: Sequence[Shard]) -> None:
+        """Keep these shards mapped, and others in half of the cache, which all workers and datasets of a process share.
+
+        This dataset comes first: its artefacts have equal parts of the half, and other datasets what is left.
+        """
+        worker = torch.utils.data.get_worker_info()
+        room = self._cache.size / (2 * (worker.num_workers if worker else 1))
+        part = room / len(self._artefacts)
+        for rows in self._artefacts:
+            room -= rows.keep({number for other, number in needed if other is rows}, part)
+        for rows in set(_of_process) - set(self._artefacts):
+            room -= rows.keep(frozenset(), room)
+
+    def require(self, needed: int, shards: str) -> None:
+        """Check that the cache holds shards of ``needed`` bytes."""
+        if needed > self._cache.size:
+            raise FarspanError(
+                f"{self._artefacts[0].folder}: cache_gib is {self._cache.size / 2**30:g}, and {shards} need "
+                f"{needed / 2**30:.3g}; raise it, or read in the order of Dataset.sampler, with few shards in a group"
+            )
+
+
+_of_process: WeakSet[ShardedRows] = WeakSet()  # the artefacts of all datasets of this process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +14,14 @@ Mapped = tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]
 class FetchedShards:
     """The mapped shards of a remote artefact, and objects derived from their record batches."""
 
-    def __init__(self, open_shard: Callable[[int], Mapped], last: int) -> None:
+    def __init__(self, open_shard: Callable[[int], Mapped], sizes: Sequence[int], last: int) -> None:
         """
         Args:
             open_shard: fetches and maps a shard by number.
+            sizes: bytes of each shard.
             last: number of most recently read shards to keep, in addition to those that ``keep`` names.
         """
-        self._open, self._last, self._kept = open_shard, last, frozenset[int]()
+        self._open, self._sizes, self._last, self._kept = open_shard, sizes, last, frozenset[int]()
         self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last
         self._lock = threading.Lock()
 
@@ -38,10 +39,16 @@ class FetchedShards:
         with self._lock:
             self._shards.setdefault(shard, (mapped, {}))
 
-    def keep(self, shards: Set[int]) -> None:
+    def keep(self, shards: Set[int], room: float = 0) -> int:
+        """Keep these shards, and of the others those used last, up to ``room`` bytes in all; return the bytes kept."""
         with self._lock:
             self._kept = frozenset(shards)
-            self._forget(others=0)
+            size = sum(self._sizes[shard] for shard in self._shards.keys() | shards)
+            for shard in self._unkept():
+                if size > room:
+                    del self._shards[shard]
+                    size -= self._sizes[shard]
+            return size
 
     def _entry(self, shard: int) -> tuple[Mapped, dict[Any, Any]]:
         with self._lock:
@@ -52,11 +59,10 @@ class FetchedShards:
         mapped = self._open(shard)  # takes long: other shards can be read meanwhile
         with self._lock:
             entry = self._shards.setdefault(shard, (mapped, {}))
-            self._forget(others=self._last)
+            unkept = self._unkept()
+            for other in unkept[: max(len(unkept) - self._last, 0)]:
+                del self._shards[other]
             return entry
 
-    def _forget(self, others: int) -> None:
-        """Forget all but the kept shards and the given number of others."""
-        unkept = [shard for shard in self._shards if shard not in self._kept]
-        for shard in unkept[: max(len(unkept) - others, 0)]:
-            del self._shards[shard]
+    def _unkept(self) -> list[int]:
+        return [shard for shard in self._shards if shard not in self._kept]
