@@ -8,7 +8,7 @@ files; only a few numbers per document are held in memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,20 +17,27 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
-from corpora.keyed import make_key
+from corpora.keyed import drawn, make_key
 from corpora.options import record_options
-from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split
+from corpora.retrieval.kmeans import (
+    POINTS_PER_CENTROID,
+    assign,
+    centroid_count,
+    kmeans_seed,
+    split,
+    train_centroids,
+)
+from corpora.retrieval.vector_rows import require_finite
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
+from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.handed_on import partition, read_array, write_batches
+from pipelines.engine.handed_on import npy_bytes, partition, read_array, read_batch, write_array, write_batches
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import WORK, shard_paths, work_paths
-from pipelines.retrieval.centroids import Sample, Train, record_batches
 from pipelines.retrieval.options import Clustering
-from pipelines.retrieval.spilled_vectors import SpilledVectors
 
 CENTROIDS = "centroids.npy"
 _CLUSTERS, _DOCUMENTS = 256, 20_000
@@ -124,6 +131,58 @@ def _groups(shards: Sequence[StoredShard], max_rows: int) -> list[list[StoredSha
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Draw a sample of the vectors of some shards, by hashes of their documents' ids.
+
+    Attributes:
+        share: share of the vectors to draw; 1 or more takes all of them.
+    """
+
+    key: bytes
+    share: float
+    dimension: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        chosen, done = [np.empty((0, self.dimension), np.float16)], 0
+        for shard, batch in _record_batches(task.payload["shards"]):
+            done += len(batch)
+            report(done)
+            vectors = require_finite(batch, self.dimension, shard)
+            chosen.append(vectors[drawn(self.key, batch.column("document_id").to_pylist(), self.share)])
+        write_array(task.payload["sample"], np.concatenate(chosen))
+        return Receipt(task.name)
+
+
+def _record_batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Read the record batches of all shards, each with the path of its shard."""
+    for shard in shards:
+        for batch in shard.batches():
+            yield shard.path, batch
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train the centroids on the samples of all shards."""
+
+    samples: tuple[str, ...]
+    clusters: int
+    spherical: bool
+    iterations: int
+    seed: int
+    threads: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        sample = np.concatenate([read_array(path) for path in self.samples])
+        with threadpool_limits(self.threads):
+            seed = kmeans_seed(self.seed, "k-means")
+            centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
+        write_array(task.payload["centroids"], centroids)
+        # read back, because another attempt may have stored centroids first that differ in the last bits
+        write_bytes(task.payload["published"], npy_bytes(read_array(task.payload["centroids"])))
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
 class Assign:
     """Partition the vectors of some shards: record batch c of the spill file holds those of first-level cluster c."""
 
@@ -135,13 +194,52 @@ class Assign:
     def __call__(self, task: Task, report: Report) -> Receipt:
         spill, schema = task.payload["spill"], vectors_schema(self.dimension)
         centroids = read_array(self.centroids)
-        batches = [batch for _, batch in record_batches(task.payload["shards"])]
+        batches = [batch for _, batch in _record_batches(task.payload["shards"])]
         batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
         with threadpool_limits(self.threads):
             labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)
         parts = partition(labels, len(centroids))
         write_batches(spill, schema, (batch.take(pa.array(rows)) for rows in parts))
         return Receipt(task.name)
+
+
+class SpilledVectors:
+    """One first-level cluster in the spill files of all shards: its rows under one numbering, read in blocks."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+        # starts: (batches + 1,) int64, the number of each batch's first row
+        self._starts = np.cumsum([0, *(len(batch) for batch in batches)])
+        self.document_rows = np.concatenate([batch.column("document_row").to_numpy() for batch in batches])
+
+    @classmethod
+    def read(cls, spills: Sequence[str], cluster: int) -> SpilledVectors:
+        """Read a cluster from all spill files: views of local files, copies of others."""
+        return cls([read_batch(spill, cluster) for spill in spills])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def take(self, rows: np.ndarray) -> pa.RecordBatch:
+        """Copy the given rows, in their order."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(batches, kind="stable")
+        numbers, firsts = np.unique(batches[order], return_index=True)
+        pieces = [
+            self._batches[number].take(pa.array(rows[chosen] - self._starts[number]))
+            for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+        ]
+        return pa.concat_batches(pieces).take(pa.array(np.argsort(order)))
+
+    def floats(self, rows: np.ndarray) -> np.ndarray:
+        """``(len(rows), d)`` float32."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        out = np.empty((len(rows), self._batches[0].column("vector").type.list_size), np.float32)
+        for number in np.unique(batches).tolist():
+            chosen = batches == number
+            vectors = vector_rows(self._batches[number].column("vector"))
+            out[chosen] = vectors[rows[chosen] - self._starts[number]]
+        return out
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """``farspan neighbours``: find the nearest neighbours of each document in its cluster.
 
-Stage *search* takes one shard of clusters, cluster by cluster; *sample* and *recall* measure the share of true
-neighbours that it found (``pipelines.retrieval.recall``).
+Stage *search* takes one shard of clusters, cluster by cluster; *sample* and *recall* measure its recall on a sample of
+documents. The manifest's totals count the true nearest neighbours of these among all documents, ten each
+(``sampled_neighbours``), those in the document's own cluster (``sampled_in_cluster``), and those of these that the
+search found (``sampled_found``). The first loss is due to cluster borders, the second to the search, whose recall is
+``sampled_found / sampled_in_cluster``.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
 from corpora.options import record_options
 from corpora.retrieval.best_rows import Neighbours
-from corpora.retrieval.knn import list_count, memory_needed, search
+from corpora.retrieval.knn import list_count, memory_needed, nearest, search
 from corpora.retrieval.options import Search
+from corpora.retrieval.vector_rows import VectorRows
 from corpora.schemas.vectors import neighbours_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
@@ -26,14 +30,14 @@ from corpora.storage.shards import ShardWriter, write_shard
 from corpora.text.word_ngrams import jaccard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.handed_on import write_array
+from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.retrieval.cluster_shard import ClusterShard
 from pipelines.retrieval.options import NeighbourSearch, SearchOptions
-from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
 _SAMPLE = 256  # documents whose true neighbours are searched in all clusters
+_DEPTH = 10  # true neighbours per sampled document, or fewer if the search has fewer
 _BLOCK = 1024
 
 
@@ -60,7 +64,7 @@ def plan(options: NeighbourSearch) -> Job:
 def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Stage]:
     sources, dimension = clusters.shards, clusters.manifest.config["dimension"]
     queries, exact = (work_paths(output, name, len(sources)) for name in ("queries", "exact"))
-    depth = min(SAMPLE_DEPTH, options.search.k)
+    depth = min(_DEPTH, options.search.k)
     search_shard = SearchShard(
         search=options.search,
         threads=options.threads,
@@ -139,7 +143,7 @@ class SearchShard:
                 totals["neighbours"] += int(result.counts.sum())
                 totals["documents_searched_exactly"] += (last - first) * (list_count(self.search, last - first) == 1)
                 rows = np.flatnonzero(sampled[first:last])
-                queries.append(sampled_queries(shard, result, first, rows, k))
+                queries.append(_describe_queries(shard, result, first, rows, k))
                 report(last)
         write_array(task.payload["queries"], np.concatenate([no_queries(self.dimension, k), *queries]))
         return Receipt(task.name, tuple(info), totals)
@@ -167,3 +171,82 @@ class SearchShard:
 def _part_of(report: Report, first: int, last: int) -> Callable[[float], None]:
     """Return a function that reports the searched share of the cluster ``first:last`` as a number of documents."""
     return lambda share: report(first + int(share * (last - first)))
+
+
+# a sampled document: row in the shard, cluster, vector, found neighbours (-1: none)
+def _query_type(dimension: int, k: int) -> np.dtype:
+    return np.dtype([("row", "<i4"), ("cluster", "<i8"), ("vector", "<f2", (dimension,)), ("neighbours", "<i4", (k,))])
+
+
+def no_queries(dimension: int, k: int) -> np.ndarray:
+    """Return an empty array of queries."""
+    return np.empty(0, _query_type(dimension, k))
+
+
+def _describe_queries(shard: ClusterShard, result: Neighbours, first: int, rows: np.ndarray, k: int) -> np.ndarray:
+    """Describe the sampled ``(q,)`` rows of a cluster and their neighbours, ``(q,)``, for the search in all clusters.
+
+    ``first`` is the cluster's first row in the shard; ``result`` has the neighbours of all its documents.
+    """
+    queries = np.empty(len(rows), _query_type(shard.vectors.dimension, k))
+    queries["row"] = first + rows
+    queries["cluster"] = shard.cluster_ids[first + rows]
+    queries["vector"] = shard.vectors.floats(first + rows)
+    queries["neighbours"] = -1
+    width = result.rows.shape[1]
+    exists = np.arange(width) < result.counts[rows, None]
+    queries["neighbours"][:, :width] = np.where(exists, first + result.rows[rows], -1)
+    return queries
+
+
+@dataclass(frozen=True)
+class SampleShard:
+    """Find the nearest documents in one shard for every sampled document."""
+
+    queries: tuple[str, ...]
+    dimension: int
+    depth: int
+    threads: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard = ClusterShard.read(task.payload["clusters"], self.dimension)
+        sampled = [read_array(path) for path in self.queries]
+        queries = np.concatenate(sampled)
+        homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
+        excluded = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
+        with threadpool_limits(self.threads):
+            nearest_rows = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, excluded)
+        missing = np.arange(self.depth) >= nearest_rows.counts[:, None]
+        exact = np.empty(nearest_rows.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
+        exact["product"] = np.where(missing, -np.inf, nearest_rows.products)
+        exact["row"] = np.where(missing, -1, nearest_rows.rows)
+        exact["cluster"] = shard.cluster_ids[exact["row"]] if len(shard) else -1
+        write_array(task.payload["exact"], exact)
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Count the true neighbours of the sampled documents, in total, in their clusters and found."""
+
+    queries: tuple[str, ...]
+    exact: tuple[str, ...]
+    depth: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        queries = np.concatenate([read_array(path) for path in self.queries])
+        # (queries, shards * depth), by shard
+        exact = np.concatenate([read_array(path) for path in self.exact], axis=1)
+        order = np.argsort(-exact["product"], axis=1, kind="stable")[:, : self.depth]
+        best = np.take_along_axis(exact, order, axis=1)
+        real = best["row"] >= 0
+        inside = real & (best["cluster"] == queries["cluster"][:, None])
+        # (queries, depth, k) -> (queries, depth)
+        listed = (best["row"][:, :, None] == queries["neighbours"][:, None, :]).any(axis=2)
+        totals = {
+            "sampled_documents": len(queries),
+            "sampled_neighbours": int(real.sum()),
+            "sampled_in_cluster": int(inside.sum()),
+            "sampled_found": int((inside & listed).sum()),
+        }
+        return Receipt(task.name, totals=totals)

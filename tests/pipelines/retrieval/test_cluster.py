@@ -1,26 +1,31 @@
 """Vectors to clusters: nothing lost, nothing mixed up, the same bytes however the job ran."""
 
+from __future__ import annotations
+
 import os
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.schemas.vectors import PARTS_OF_CLUSTER
+from corpora.schemas.vectors import PARTS_OF_CLUSTER, vector_column, vectors_schema
 from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
+from pipelines.engine.handed_on import write_batches
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
+from pipelines.retrieval.cluster import CENTROIDS, SpilledVectors, first_level, plan
 from pipelines.retrieval.options import Clustering
 from tests.artefacts import edit_sealed, make_documents
 from tests.killing import run_killed
-from tests.vectors import copy, make_vectors, table
+from tests.vectors import copy, make_vectors, table, topic_vectors
 
 OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
+SPILLED = vectors_schema(3)
 
 
 def job(vectors, output):
@@ -157,3 +162,64 @@ def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
         first_level(Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=26, sample=1000), 5000)
     with pytest.raises(FarspanError, match="is the folder that the job reads"):
         plan(Clustering(vectors=vectors, output=vectors))
+
+
+@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 1, 1), (100, 2, 2), (100, 0, 1)])
+def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
+    vectors = make_vectors(str(tmp_path / "vectors"), count)
+    totals = build(vectors, tmp_path / "clusters", centroids=wanted).totals
+    assert totals["clusters"] == clusters
+    assert totals["documents"] == count
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_equal_vectors_are_split_by_order(tmp_path):
+    """K-means leaves clusters empty there, and cannot split what it fills."""
+    vectors = make_vectors(str(tmp_path / "vectors"), 200, 4, vectors=np.ones((200, 4), np.float16))
+    totals = build(vectors, tmp_path / "clusters", centroids=5, max_documents=50).totals
+    assert totals["documents"] == 200
+    assert totals["max_documents"] <= 50
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_a_vector_that_is_no_number_is_named(tmp_path):
+    values = topic_vectors(90)
+    values[47, 3] = np.nan
+    vectors = make_vectors(str(tmp_path / "vectors"), 90, vectors=values)
+    with pytest.raises(FarspanError, match=r"part-00001-of-00003.*document 'made:1:47' holds NaN"):
+        build(vectors, tmp_path / "clusters")
+
+
+def batch(rows: range) -> pa.RecordBatch:
+    columns = {
+        "document_id": pa.array([f"made:{row}" for row in rows], pa.string()),
+        "document_row": pa.array(rows, pa.int64()),
+        "document_tokens": pa.array([row + 1 for row in rows], pa.int32()),
+        "shingles": pa.array([[row] for row in rows], pa.list_(pa.uint32())),
+        "vector": vector_column(np.array([[row, 0, -row] for row in rows], np.float16).reshape(-1, 3)),
+    }
+    return pa.record_batch([columns[name] for name in SPILLED.names], schema=SPILLED)
+
+
+@pytest.fixture
+def spilled(tmp_path):
+    """Cluster 1 of three spill files, one of which holds nothing of it."""
+    paths = [str(tmp_path / f"{number}.arrow") for number in range(3)]
+    for path, rows in zip(paths, (range(5), range(0), range(5, 9)), strict=True):
+        write_batches(path, SPILLED, [batch(range(100, 103)), batch(rows)])
+    return SpilledVectors.read(paths, 1)
+
+
+def test_rows_are_numbered_over_all_spills(spilled):
+    assert len(spilled) == 9
+    assert spilled.document_rows.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("rows", [[], [8], [7, 0, 5, 4], list(range(8, -1, -1))])
+def test_rows_are_taken_in_the_order_asked_for(spilled, rows):
+    rows = np.array(rows, np.int64)
+    assert np.array_equal(spilled.floats(rows), np.stack([rows, 0 * rows, -rows], axis=1))
+    if len(rows):
+        taken = spilled.take(rows)
+        assert taken.column("document_row").to_pylist() == rows.tolist()
+        assert taken.column("document_id").to_pylist() == [f"made:{row}" for row in rows]

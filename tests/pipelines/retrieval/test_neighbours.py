@@ -2,22 +2,33 @@
 
 import os
 import re
+import shutil
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.retrieval.options import Search
-from corpora.storage.manifest_file import read_manifest
+from corpora.schemas.vectors import vector_column
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
+from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.shards import write_shard
 from corpora.text.word_ngrams import jaccard
 from corpora.verify.artefact import verify
+from pipelines.engine.handed_on import write_array
+from pipelines.engine.job import Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
+from pipelines.retrieval.neighbours import Recall, no_queries
 from pipelines.retrieval.options import NeighbourSearch
+from tests.artefacts import edit_sealed
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors
 
@@ -209,3 +220,93 @@ def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
             NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), memory=memory)
     with pytest.raises(FarspanError, match=r"farspan\.clusters"):
         build(os.path.join(os.path.dirname(clusters), "vectors"), tmp_path / "neighbours")
+
+
+def test_exact_search_in_one_cluster_has_perfect_recall(tmp_path):
+    totals = build(clustered(tmp_path, 200), tmp_path / "neighbours", Search(k=5)).totals
+    assert totals["sampled_documents"] == 200
+    assert totals["sampled_neighbours"] == totals["sampled_in_cluster"] == totals["sampled_found"] == 1000
+
+
+@given(
+    shards=st.integers(1, 3),
+    sizes=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    depth=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_true_neighbours_are_counted_in_their_clusters_and_among_the_found(tmp_path, shards, sizes, depth, seed):
+    """Against sorted lists of all candidates of each sampled document."""
+    rng, k = np.random.default_rng(seed), 3
+    parts, found = [], []
+    for number, size in enumerate(sizes):
+        queries = np.concatenate([no_queries(2, k), np.zeros(size, no_queries(2, k).dtype)])
+        queries["cluster"] = rng.integers(0, 2, size)
+        queries["neighbours"] = rng.integers(-1, 6, (size, k))
+        write_array(str(tmp_path / f"queries-{number}"), queries)
+        parts.append(queries)
+    count = sum(sizes)
+    for number in range(shards):
+        exact = np.zeros((count, depth), [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
+        exact["product"] = -np.sort(-rng.permuted(np.arange(count * depth)).reshape(count, depth), axis=1) + number / 8
+        exact["row"] = rng.integers(0, 6, (count, depth))
+        exact["cluster"] = rng.integers(0, 2, (count, depth))
+        missing = rng.random((count, depth)) < 0.3
+        exact["product"][missing], exact["row"][missing] = -np.inf, -1
+        write_array(str(tmp_path / f"exact-{number}"), exact)
+        found.append(exact)
+    queries, exact = (
+        tuple(str(tmp_path / f"{kind}-{number}") for number in range(many))
+        for kind, many in (("queries", len(sizes)), ("exact", shards))
+    )
+    totals = Recall(queries, exact, depth)(Task("recall", {}, 1), lambda done: None).totals
+    expected = {"sampled_documents": count, "sampled_neighbours": 0, "sampled_in_cluster": 0, "sampled_found": 0}
+    for place, query in enumerate(np.concatenate(parts)):
+        every = [one for exact in found for one in exact[place] if one["row"] >= 0]
+        for one in sorted(every, key=lambda one: -one["product"])[:depth]:
+            expected["sampled_neighbours"] += 1
+            if one["cluster"] == query["cluster"]:
+                expected["sampled_in_cluster"] += 1
+                expected["sampled_found"] += int(one["row"] in query["neighbours"])
+    assert totals == expected
+
+
+def spoil(folder, change):
+    """A copy of clusters, checksum included, in which ``change`` has its way with the vectors of the first shard."""
+    spoilt = shutil.copytree(folder, f"{folder}-spoilt")
+    rows = ShardedRows(spoilt, "farspan.clusters")
+    reader, path = rows.shard(0)[1], rows.path(0)
+    batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    with write_shard(path, reader.schema, rows.manifest.rows_per_batch) as (writer, info):
+        for batch in batches:
+            values = np.array(batch.column("vector").flatten().to_numpy()).reshape(len(batch), -1)
+            change(values)
+            writer.write(
+                batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(values)).cast(
+                    reader.schema
+                )
+            )
+    shards = (info[0], *rows.manifest.shards[1:])
+    write_manifest(spoilt, replace(rows.manifest, shards=shards))
+    return spoilt
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [(np.nan, r"holds NaN or infinity \(2 of 20 vectors here\)"), (-np.inf, "holds NaN"), (300.0, "has length 300")],
+)
+def test_a_vector_too_long_or_no_number_is_named(tmp_path, value, fault):
+    def change(values):
+        values[3, 2] = value
+
+    clusters = spoil(clustered(tmp_path, 20), change)
+    with pytest.raises(FarspanError, match=rf"part-00000-of-00001.*document 'made:0:3' {fault}"):
+        build(clusters, tmp_path / "neighbours")
+
+
+def test_vectors_of_another_dimension_are_refused(tmp_path):
+    clusters = clustered(tmp_path, 20)
+    with edit_sealed(os.path.join(clusters, "manifest.json")) as values:
+        values["config"]["dimension"] = 8
+    with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
+        build(clusters, tmp_path / "neighbours")
