@@ -23,8 +23,7 @@ from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.printing import print_table
-from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
-from pipelines.evaluation.systems import Questions, System, check_outputs, read_systems, word_counts
+from pipelines.evaluation.systems import Questions, System, check_outputs, compute_copied, read_systems, word_counts
 from pipelines.figures.style import check_figure
 
 Scores = Mapping[str, np.ndarray]
@@ -111,7 +110,7 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     for metric in metrics:
         choices = questions.options if metric.needs_options else None
         scored.append((metric, [metric.scores(one.texts, questions.references, choices) for one in systems]))
-    lengths = source_lengths(questions)
+    lengths = questions.source_lengths
     groups = {"source tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
     for name in options.by:
         values = np.array(questions.attributes(name), object)
@@ -128,6 +127,16 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
         "systems": _systems(questions, systems, scored, options),
         "groups": {name: [_group(*one, lengths, scored, options) for one in parts] for name, parts in groups.items()},
     }
+
+
+def length_bins(lengths: np.ndarray, bins: int) -> list[np.ndarray]:
+    """Divide rows by their ``(n,)`` source lengths into at most ``bins`` groups of nearly equal size, none empty.
+
+    They are ordered from short to long; equal lengths stay together.
+    """
+    inner = np.quantile(lengths, np.arange(1, bins) / bins, method="inverted_cdf")
+    groups = np.searchsorted(np.unique(inner), lengths, side="left")
+    return [rows for group in range(bins) if len(rows := np.flatnonzero(groups == group))]
 
 
 def _by_size(value: str) -> tuple[bool, float, str]:

@@ -86,11 +86,11 @@ def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
     return {name: collected[name] for name in SUBSETS if name in collected}
 
 
-def _by_subset(given: str, split: str) -> dict[str, Answers]:
+def _by_subset(address: str, split: str) -> dict[str, Answers]:
     """Read the predictions of ``G`` by the subset of each pair, or those of ``SUBSET=G`` as one subset."""
-    subset, place = _split_name(given)
+    subset, place = _split_name(address)
     if subset:
-        _check_subset(subset, given)
+        _check_subset(subset, address)
     if is_json(place):
         if not subset:
             raise FarspanError(f"{place}: a JSON file does not name the subset of its predictions; give SUBSET={place}")
@@ -119,10 +119,10 @@ def _by_subset(given: str, split: str) -> dict[str, Answers]:
     return by_subset
 
 
-def _split_name(given: str) -> tuple[str, str]:
+def _split_name(address: str) -> tuple[str, str]:
     """Split ``SUBSET=G`` into subset and place; the subset is empty for a path, whose name may also contain ``=``."""
-    name, _, place = given.partition("=")
-    return (name, place) if place and "/" not in name and not os.path.exists(given) else ("", given)
+    name, _, place = address.partition("=")
+    return (name, place) if place and "/" not in name and not os.path.exists(address) else ("", address)
 
 
 def _check_subset(name: str, where: str) -> None:

@@ -15,12 +15,16 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, first_few
 from corpora.printing import counted
+from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import TEXTS, PredictionSet, open_predictions
 from corpora.storage.manifest_file import NAME
+from corpora.storage.ragged import Ragged
 from corpora.storage.user_files import read_user_json
 from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.metrics.answers import option_texts
+from objectives.metrics.copies import COPIED_NGRAM, copied_shares
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,13 @@ class Questions:
     def document_rows(self) -> list[tuple[int, ...]]:
         """The documents of each pair, as rows of ``pairs.documents``."""
         return [tuple(rows) for rows in self.table.column("document_rows").to_pylist()]
+
+    @cached_property
+    def source_lengths(self) -> np.ndarray:
+        """Number of tokens of each pair's documents together, ``(n,)`` int64."""
+        parts = [Ragged.from_arrow(batch.column("tokens")).lengths for batch in self.pairs.documents.batches()]
+        lengths = np.concatenate([np.empty(0, np.int64), *parts])
+        return np.array([lengths[list(rows)].sum() for rows in self.document_rows], np.int64)
 
 
 def _format_value(value: Any) -> str:
@@ -213,3 +224,23 @@ def _in_order(name: str, listed: Sequence[tuple[str, str]], questions: Questions
 def word_counts(texts: Sequence[str]) -> np.ndarray:
     """Number of words of each text, separated by white space; ``(n,)`` int64."""
     return np.fromiter((len(text.split()) for text in texts), np.int64, len(texts))
+
+
+def compute_copied(questions: Questions, systems: Sequence[System], n: int = COPIED_NGRAM) -> list[np.ndarray]:
+    """Compute ``copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
+    documents, tokenizer = questions.pairs.documents, load_tokenizer_of(questions.pairs.documents.folder)
+    shares = [np.full(len(questions.ids), np.nan) for _ in systems]
+    pairs_about: dict[tuple[int, ...], list[int]] = {}
+    for number, rows in enumerate(questions.document_rows):
+        pairs_about.setdefault(rows, []).append(number)
+    for rows, numbers in pairs_about.items():
+        texts = [system.texts[number] for system in systems for number in numbers]
+        of_texts = copied_shares(texts, _decode(documents, tokenizer, rows), n)
+        for of_system, part in zip(shares, np.split(of_texts, len(systems)), strict=True):
+            of_system[numbers] = part
+    return shares
+
+
+def _decode(documents: DocumentSet, tokenizer: Tokenizer, rows: Sequence[int]) -> str:
+    tokens = Ragged.from_arrow(documents.take(rows).combine_chunks().column("tokens").chunk(0)).compact()
+    return "\n".join(tokenizer.decode(tokens[row]) for row in range(len(tokens)))

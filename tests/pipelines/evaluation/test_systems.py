@@ -1,17 +1,13 @@
-"""Systems under comparison: predictions, sources, intervals, shared words."""
+"""Systems under comparison: predictions, sources, intervals."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import open_pairs
@@ -19,10 +15,8 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.copies import copied_shares
 from objectives.metrics.load import load_metric
-from pipelines.evaluation.evaluate import measure
-from pipelines.evaluation.sources import compute_copied, length_bins, source_lengths
-from pipelines.evaluation.systems import Questions, System, read_json, read_systems
-from pipelines.pages.shared_words import nearest_reference, shared_words
+from pipelines.evaluation.evaluate import length_bins, measure
+from pipelines.evaluation.systems import Questions, System, compute_copied, read_json, read_systems
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 
@@ -173,7 +167,7 @@ def questions(tmp_path_factory) -> Questions:
 
 
 def test_lengths_are_those_of_all_documents(questions):
-    assert source_lengths(questions).tolist() == [sum(map(len, own)) for own in tokens_of(questions)]
+    assert questions.source_lengths.tolist() == [sum(map(len, own)) for own in tokens_of(questions)]
 
 
 def test_copies_are_looked_for_in_all_documents(questions):
@@ -204,11 +198,6 @@ def test_sources_of_one_length_are_one_group():
     assert [rows.tolist() for rows in length_bins(np.full(6, 9), 4)] == [[0, 1, 2, 3, 4, 5]]
 
 
-def test_predictions_of_an_artefact_are_read(made):
-    questions, systems = read_systems([made.good, made.poor])
-    assert [len(shares) for shares in compute_copied(questions, systems)] == [40, 40]
-
-
 HITS = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0] * 20) * 100
 
 
@@ -234,39 +223,3 @@ def test_a_constant_gain_has_a_difference_without_width(metric):
     key = key_of(metric)
     _, (_, difference) = measure(metric, [{key: HITS / 2}, {key: HITS / 2 + 10}], 200, 0)
     assert difference[key] == pytest.approx({"value": 10.0, "low": 10.0, "high": 10.0})
-
-
-TEXTS = st.lists(st.sampled_from(["fox", "Fox", "dog", "ran", ",", " ", "\n", "über"]), max_size=12).map(" ".join)
-
-
-def words(text: str) -> Counter:
-    return Counter(re.findall(r"\w+", text.casefold()))
-
-
-@given(TEXTS, TEXTS)
-def test_as_many_words_are_marked_as_both_have(text, other):
-    pieces = shared_words(text, other)
-    assert "".join(piece.text for piece in pieces) == text
-    assert [piece.start for piece in pieces] == [
-        sum(len(before.text) for before in pieces[:number]) for number in range(len(pieces))
-    ]
-    marked = words(" ".join(piece.text for piece in pieces if piece.kind == "shared"))
-    assert marked == words(text) & words(other)
-    again = shared_words(other, text)
-    assert words(" ".join(piece.text for piece in again if piece.kind == "shared")) == marked
-
-
-def test_white_space_between_marked_words_is_marked():
-    assert [(piece.text, piece.kind) for piece in shared_words("The quick fox, the dog.", "the QUICK fox the")] == [
-        ("The quick fox", "shared"),
-        (", ", "text"),
-        ("the", "shared"),
-        (" dog.", "text"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("references", "nearest"), [((), -1), (("",), 0), (("a b", "fox", "a fox ran"), 1), (("fox ran", "ran fox"), 0)]
-)
-def test_the_nearest_reference_has_the_best_f1(references, nearest):
-    assert nearest_reference("fox", references) == nearest

@@ -1,8 +1,13 @@
-"""Pairs and predictions as pages."""
+"""Pairs and predictions as pages, and the words that they share."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
@@ -12,6 +17,7 @@ from pipelines.pages.filters import Filter
 from pipelines.pages.page import PageOptions
 from pipelines.pages.pair_rows import PairRows, System, check_answers
 from pipelines.pages.rendering import load_rendering
+from pipelines.pages.shared_words import nearest_reference, shared_words
 from tests.artefacts import make_predictions, small_tokenizer
 
 
@@ -99,3 +105,39 @@ def test_systems_answer_the_same_pairs(made, systems, tmp_path):
     other = make_predictions(str(tmp_path / "other"), made["pairs"], split="train")
     with pytest.raises(FarspanError, match="answers other pairs"):
         check_answers([systems[0], System("other", PredictionSet(other))])
+
+
+WORDS = st.lists(st.sampled_from(["fox", "Fox", "dog", "ran", ",", " ", "\n", "über"]), max_size=12).map(" ".join)
+
+
+def words(text: str) -> Counter:
+    return Counter(re.findall(r"\w+", text.casefold()))
+
+
+@given(WORDS, WORDS)
+def test_as_many_words_are_marked_as_both_have(text, other):
+    pieces = shared_words(text, other)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.start for piece in pieces] == [
+        sum(len(before.text) for before in pieces[:number]) for number in range(len(pieces))
+    ]
+    marked = words(" ".join(piece.text for piece in pieces if piece.kind == "shared"))
+    assert marked == words(text) & words(other)
+    again = shared_words(other, text)
+    assert words(" ".join(piece.text for piece in again if piece.kind == "shared")) == marked
+
+
+def test_white_space_between_marked_words_is_marked():
+    assert [(piece.text, piece.kind) for piece in shared_words("The quick fox, the dog.", "the QUICK fox the")] == [
+        ("The quick fox", "shared"),
+        (", ", "text"),
+        ("the", "shared"),
+        (" dog.", "text"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("references", "nearest"), [((), -1), (("",), 0), (("a b", "fox", "a fox ran"), 1), (("fox ran", "ran fox"), 0)]
+)
+def test_the_nearest_reference_has_the_best_f1(references, nearest):
+    assert nearest_reference("fox", references) == nearest
