@@ -1,8 +1,10 @@
-"""The output of ``show``: text in colours, the reason for each span, source and target."""
+"""What `show` prints and draws: text in colours, the reason for each span, source and target; pairs; figures."""
 
 from __future__ import annotations
 
 import io
+import re
+import xml.etree.ElementTree as ElementTree
 from io import StringIO
 
 import numpy as np
@@ -11,6 +13,7 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.schemas.pairs import PairSet
 from objectives.api.mask_set import MaskSet
 from pipelines import functions
 from pipelines.engine.options import Engine
@@ -96,12 +99,15 @@ def test_no_character_of_a_text_commands_the_terminal(corpus, masks):
 
 
 def test_a_figure_is_the_same_text_in_colour(masks, tmp_path):
-    figure = tmp_path / "row.svg"
-    assert shown(masks, 0, figure=str(figure)) == ""
-    svg = figure.read_text()
-    assert "&lt;gap&gt;" in svg
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    assert [shown(masks, 0, figure=str(path)) for path in (one, other)] == ["", ""]
+    svg = one.read_text()
+    assert svg == other.read_text()
+    text = "".join(ElementTree.fromstring(svg).itertext()).replace("\xa0", " ")
+    assert "<gap>" in text
+    assert "why" in text
     assert "#ffe282" in svg  # the ground of hidden text
-    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"@font-face|https?://(?!www\.w3\.org/2000/svg)", svg)
 
 
 def test_a_cut_text_has_few_reasons(masks):
@@ -210,3 +216,81 @@ def test_documents_are_shown_with_title_and_sentences(tmp_path, run):
         shown(documents, 0, choice=Choice(objective="span", draw=1))
     with pytest.raises(FarspanError, match=r"--row 20: .* has rows 0 to 19"):
         shown(documents, 20)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    documents = make_documents(str(folder / "documents"), shards=1)
+    return make_pairs(str(folder / "pairs"), documents)
+
+
+@pytest.fixture(scope="module")
+def row(pairs):
+    """Number and columns of a row with a query of 3 tokens or more, and a document of 60 or more."""
+    lengths = PairSet(pairs).documents.take(range(40)).column("tokens").combine_chunks().value_lengths().to_pylist()
+    for number, columns in enumerate(all_rows(pairs, "farspan.pairs")):
+        if len(columns["query"]) > 2 and lengths[columns["document_rows"][0]] >= 60:
+            return number, columns
+    raise AssertionError
+
+
+def decode(tokens):
+    return printable(small_tokenizer().decode(tokens))
+
+
+def test_source_target_and_cuts_are_shown(pairs, row):
+    number, columns = row
+    options = {"block": 16, "source_length": 48, "query_length": 4}
+    text = shown(pairs, number, choice=Choice(task="bart_ls", options=options))
+    cut = len(columns["query"]) - 2
+    assert f"\ntask text_to_text, preset bart_ls: tokens cut: {cut} of the query, " in text
+    source = text.split("\nsource, 48 positions\n")[1].split("\ntarget")[0]
+    assert source.count(f"<bos>{decode(columns['query'][:2])}<eos>") == 3
+    target = columns["targets"][0]
+    assert f"\ntarget, {len(target) + 1} positions\n{decode(target)}<eos>" in text
+
+
+def test_the_part_that_the_decoder_is_given_has_a_ground(pairs, row):
+    number, columns = row
+    text = shown(pairs, number, colours=True, choice=Choice(task="text_to_text", options={"query": "decoder"}))
+    size, asked = len(columns["query"]), decode(columns["query"])
+    heading = f"target, {size + len(columns['targets'][0]) + 1} positions, {size} of them given"
+    assert f"\x1b[30;42m{asked}\x1b[0m" in text.split(heading)[1]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (Choice(task="bart"), r"no task or preset is called 'bart' \(did you mean 'bart_ls'\?\)"),
+        (Choice(preset="bart_ls"), r"--preset: .* holds pairs; name the task that renders them: --task NAME"),
+        (Choice(task="bart_ls", draw=1), r"--draw: .* holds pairs, in which nothing is hidden; leave the flags out"),
+    ],
+)
+def test_wrong_choices_are_refused_before_anything_is_printed(pairs, choice, message, capsys):
+    with pytest.raises(FarspanError, match=message):
+        show(Show(artefact=pairs, choice=choice))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_corpus_has_no_task(tmp_path):
+    with pytest.raises(FarspanError, match=r"--task bart_ls: .* holds no pairs; leave the flag out"):
+        shown(make_corpus(str(tmp_path / "corpus"), shards=1), 0, choice=Choice(task="bart_ls"))
+
+
+def test_a_pair_is_shown_with_its_answers_and_the_beginning_of_its_documents(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"), shards=1)
+    pairs = make_pairs(str(tmp_path / "pairs"), documents, pairs=6, documents_per_pair=2)
+    (row,) = (one for one in all_rows(pairs, "farspan.pairs") if one["pair_id"] == "pair-5")
+    text = shown(pairs, 5)
+    assert text.startswith(f"pair 5 of {pairs}, pair pair-5\nsplit validation, documents 2\n")
+    assert f"query, {len(row['query'])} tokens" in text
+    assert all(printable(reference) in text for reference in row["references"])
+    assert [f"document {name}, " in text for name in row["document_ids"]] == [True, True]
+    (first,) = (one for one in all_rows(documents) if one["document_id"] == row["document_ids"][0])
+    beginning = printable(small_tokenizer().decode(first["tokens"]))[:20]
+    assert f"{beginning} ..." in shown(pairs, 5, width=20)
+    with pytest.raises(FarspanError, match="rows 0 to 5"):
+        shown(pairs, 6)
+    with pytest.raises(FarspanError, match=r"--objective span: .* holds pairs"):
+        shown(pairs, 5, choice=Choice(objective="span"))

@@ -1,4 +1,4 @@
-"""Documents as pages."""
+"""Documents as pages, and filters of rows from addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from pipelines.pages.document_rows import DocumentRows
-from pipelines.pages.filters import Filter
+from pipelines.pages.filters import Filter, document_matches
 from pipelines.pages.page import FIRST, PageOptions
 from pipelines.view.search import search
 from tests.artefacts import make_documents, small_tokenizer
@@ -73,3 +73,23 @@ def test_a_text_is_also_searched_in_titles(tmp_path):
     assert search(subject, Filter(text="the SEA"), 0, 1).row == 2
     assert search(subject, Filter(text="the SEA"), 3, 1).row == 5
     assert search(subject, Filter(text="the river"), 0, 1).row is None
+
+
+def test_an_address_holds_a_filter():
+    given = {"source": " wiki ", "least": "10", "most_hidden": "2.5", "rows": "9,3,3", "text": " a ", "draw": "7"}
+    assert Filter.parse(given) == Filter(source="wiki", least=10, most_hidden=2.5, rows=(3, 9), text=" a ")
+    assert not Filter.parse({"rows": "1"}).reads
+    assert Filter.parse({"least": "0"}).reads
+
+
+@pytest.mark.parametrize(("key", "value"), [("least", "ten"), ("rows", "1,b"), ("masks", "x"), ("least_hidden", "%")])
+def test_other_values_are_refused(key, value):
+    with pytest.raises(FarspanError, match=f"filter {key}="):
+        Filter.parse({key: value})
+
+
+def test_rows_by_their_documents():
+    lists = pa.array([["a:1", "b:2"], [], ["a:2"], ["ab:1"]]).slice(0, 4)
+    assert document_matches(lists, Filter(source="a")).tolist() == [True, False, True, False]
+    assert document_matches(lists, Filter(source="a", id="2")).tolist() == [True, False, True, False]
+    assert document_matches(lists.slice(2), Filter(id="b:")).tolist() == [False, True]

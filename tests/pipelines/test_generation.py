@@ -22,6 +22,7 @@ from corpora.printing import printable
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
 from corpora.settings import parse
+from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines import cli
@@ -284,7 +285,7 @@ def test_pairs_of_another_tokenizer_or_about_other_documents_are_refused(made, t
         run_of((made[0], strange), tmp_path / "refused")
 
 
-PAGE = (Path(__file__).parents[3] / "docs/finetuning.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/finetuning.md").read_text("utf-8")
 
 
 def test_the_commands_of_the_page_run(made, tmp_path, monkeypatch):
@@ -322,3 +323,46 @@ def test_a_flipped_bit_in_pairs_or_documents_stops_the_job(made, tmp_path, damag
     with pytest.raises(FarspanError, match=rf"{path}: not a readable shard \(sha256 \w+ where the manifest says \w+\)"):
         run_of(given, tmp_path / "out", documents=str(places["documents"]))
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
+LINE = ["run", "--pairs", "p", "--generation", "beams=4"]
+
+
+@pytest.mark.parametrize("rank", [None, "0", "1"])
+def test_the_first_process_sums_up_the_predictions(run, monkeypatch, tmp_path, rank):
+    given = []
+
+    def generate(options):
+        given.append(options)
+        totals = {"predictions": 3, "tokens": 9}
+        return Manifest("farspan.predictions", {"split": "train"}, 0, 64, TOKENIZER, totals=totals)
+
+    monkeypatch.setattr("pipelines.generation.generate.generate", generate)
+    if rank:
+        monkeypatch.setenv("RANK", rank)
+    status, out, err = run("generate", *LINE, "--output", tmp_path / "o")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{tmp_path / 'o'}: ") == (rank != "1")
+    assert [(options.model, options.generation) for options in given] == [("run", {"beams": 4})]
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_what_all_processes_refuse_is_one_line(capsys, monkeypatch, tmp_path, rank):
+    """Wrong options and a model that is not there."""
+    monkeypatch.setattr(cli, "leave", lambda status: (_ for _ in ()).throw(SystemExit(status)))
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, rank)
+    for words in (["--shard-rows", "0"], []):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["generate", str(tmp_path / "none"), *LINE[1:], "--output", str(tmp_path / "o"), *words])
+        assert ended.value.code == 1
+        assert len(capsys.readouterr().err.splitlines()) == (rank == "0")
+
+
+def test_the_function_raises_what_the_command_prints(tmp_path):
+    from pipelines.generation.generate import generate
+    from pipelines.generation.options import Generating
+
+    with pytest.raises(FarspanError, match="none: does not exist; give a model folder"):
+        generate(Generating(model=str(tmp_path / "none"), pairs="p", output="o"))

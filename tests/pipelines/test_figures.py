@@ -1,12 +1,14 @@
-"""The style of figures."""
+"""The style of figures, and the files that matplotlib is to draw."""
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import pytest
 
-from pipelines.figures.style import count_axis, grid, label_lines, save, spread, thousands, use_style
+from corpora.errors import FarspanError
+from pipelines.figures.style import check_figure, count_axis, grid, label_lines, save, spread, thousands, use_style
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,14 @@ def test_the_style_ends_with_its_block():
     with use_style():
         assert matplotlib.rcParams["axes.spines.top"] is False
     assert matplotlib.rcParams["axes.spines.top"] == before
+
+
+def test_pictures_have_a_known_suffix(monkeypatch):
+    for name in ("a.svg", "a.PNG", "folder.x/a.pdf"):
+        check_figure(name)
+    for name in ("a.docx", "a", "png"):
+        with pytest.raises(FarspanError, match=rf"--figure {name}: the suffix names no kind of picture"):
+            check_figure(name)
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    with pytest.raises(FarspanError, match=r"drawing a figure needs matplotlib.*pip install 'farspan\[figures\]'"):
+        check_figure("a.svg")

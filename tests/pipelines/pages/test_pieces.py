@@ -1,13 +1,28 @@
-"""Rows in pieces: together they are the text of the row, and each has the treatment of its span."""
+"""Rows and texts in pieces: together they are the text, and each has the treatment of its span."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from corpora.schemas.corpus import Corpus
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.protocol import CorpusFacts, load_objective, mask_key
+from pipelines.pages.blocks import bounds, string_block
+from pipelines.pages.piece import plain_pieces, token_pieces
 from pipelines.pages.row import parts_of, reasons_of, seen_pieces, sides_of, span_pieces, treatment
-from tests.artefacts import small_tokenizer
+from tests.artefacts import make_corpus, small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def row(tmp_path_factory):
+    """A row, its masks under T5's span corruption, its rendering and the names of its special tokens."""
+    corpus = Corpus(make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"), words=300))
+    objective = load_objective("span", "t5")
+    special = objective.validate(CorpusFacts.of(corpus.manifest))
+    batch = corpus.take(np.array([3]))
+    masks = objective.mask(batch, mask_key(0, objective))
+    return batch, masks, objective.render(batch, masks, special), special.ids
 
 
 def test_pieces_are_the_text_of_the_parts(row):
@@ -59,3 +74,27 @@ def test_source_and_target_have_every_position_once(row):
     assert [piece.start for piece in pieces] == np.cumsum([0, *(piece.tokens for piece in pieces)])[:-1].tolist()
     names = [piece.text for piece in pieces if piece.kind == "special"]
     assert names == [f"<sentinel-{number}>" for number in range(len(masks.span_starts[0]))] + ["<eos>"]
+
+
+def test_characters_of_several_tokens_are_whole(row):
+    tokenizer = small_tokenizer()
+    tokens = tokenizer.encode(["fox ☃ jumps"])[0]
+    (piece,) = plain_pieces(tokenizer, tokens, 0, len(tokens))
+    assert piece.text == "fox ☃ jumps"
+    singles = token_pieces(tokenizer, tokens, [piece])
+    assert len(singles) == len(tokens)
+    assert "".join(single.text for single in singles) == "fox ☃ jumps"
+    assert plain_pieces(tokenizer, tokens, 2, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "expected"), [(0, 4, (0, 4)), (8, 4, (8, 10)), (-3, 4, (0, 4)), (99, 4, (10, 10)), (0, 0, (0, 0))]
+)
+def test_ranges_stay_inside(start, size, expected):
+    assert bounds(start, 10, size) == expected
+
+
+def test_a_string_is_cut():
+    block = string_block("reference-0", "reference", "0123456789", 6, 100)
+    assert [(piece.text, piece.start) for piece in block.pieces] == [("6789", 6)]
+    assert (block.start, block.stop, block.total, block.unit) == (6, 10, 10, "characters")

@@ -1,0 +1,225 @@
+"""`farspan runs` and `farspan plot`: logs, curves, restarts, spikes and states of runs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import farspan
+from corpora.errors import FarspanError
+from pipelines.runs.logs import average, read_logs, spikes
+from pipelines.runs.table import runs
+from trainer.run.logs import TensorBoard
+
+
+def losses(steps: int, spikes: Sequence[int] = ()) -> np.ndarray:
+    """``(steps,)`` falling losses with a little noise, and high ones at ``spikes``, counted from 1."""
+    values = 3 + 2 * np.exp(-np.arange(steps) / 50) + 0.02 * np.random.default_rng(0).standard_normal(steps)
+    values[np.array(spikes, int) - 1] += 2
+    return values
+
+
+def make_run(folder: Path, steps: int = 200, spikes: Sequence[int] = (), restarts: Sequence[int] = ()) -> Path:
+    """A run with metrics and starts, evaluated at every 50th step."""
+    folder.mkdir(parents=True)
+    lines: list[dict] = []
+    for step, loss in enumerate(losses(steps, spikes).tolist(), 1):
+        numbers = {"loss": loss, "learning_rate": 1e-3 / step, "grad_norm": 1.0, "source_tokens": 1000}
+        lines.append({"step": step, **numbers, "source_tokens_per_second": 5000.0})
+        if step % 50 == 0:
+            lines.append({"step": step, "held_out_loss/wiki": loss + 0.1})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    starts = [{"started": "2026-01-02T03:04:05+00:00", "recipe": "tiny", "step": step, "steps": 400}
+              for step in (0, *restarts)]  # fmt: skip
+    (folder / "starts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in starts))
+    return folder
+
+
+def test_curves_restarts_and_tokens(tmp_path):
+    logs = read_logs(make_run(tmp_path / "run", restarts=[60, 120]))
+    steps, values = logs.curve("loss")
+    assert steps.tolist() == list(range(1, 201))
+    np.testing.assert_allclose(values, losses(200))
+    assert (logs.held_out, logs.restarts) == (["held_out_loss/wiki"], [60, 120])
+    assert logs.curve("held_out_loss/wiki")[0].tolist() == [50, 100, 150, 200]
+    assert logs.tokens_at(np.array([0, 1, 50, 200])).tolist() == [0, 1000, 50_000, 200_000]
+
+
+def test_an_incomplete_last_line_is_left_out(tmp_path):
+    folder = make_run(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 201, "lo')
+    assert len(read_logs(folder).curve("loss")[0]) == 200
+
+
+def test_values_that_are_not_finite_are_no_points_of_a_curve(tmp_path, run):
+    make_run(tmp_path / "a")
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 201, "loss": NaN, "grad_norm": Infinity}\n')
+    steps, losses = read_logs(tmp_path / "a").curve("loss")
+    assert (steps[-1], len(losses)) == (200, 200)
+    assert run("plot", tmp_path / "a", "--figure", tmp_path / "new" / "a.svg")[0] == 0
+
+
+def test_tensorboard_alone_is_read(tmp_path):
+    log = TensorBoard(tmp_path, 0)
+    for step, loss in enumerate(losses(30), 1):
+        log.write({"step": step, "loss": float(loss), "source_tokens": 100})
+    log.close()
+    logs = read_logs(tmp_path)
+    np.testing.assert_allclose(logs.curve("loss")[1], losses(30), rtol=1e-6)
+    assert logs.tokens_at(np.array([30])).tolist() == [3000]
+
+
+def test_a_folder_without_logs_is_refused(tmp_path):
+    with pytest.raises(FarspanError, match=r"no metrics\.jsonl, and no event files"):
+        read_logs(tmp_path)
+
+
+def test_a_moving_average():
+    assert average(np.array([2.0, 4.0, 6.0, 8.0]), 2).tolist() == [2, 3, 5, 7]
+    assert average(np.array([2.0, 4.0]), 9).tolist() == [2, 3]
+
+
+def test_a_moving_median_leaves_out_a_single_high_value():
+    assert average(np.array([2.0, 4.0, 900.0, 6.0]), 3, outliers=True).tolist() == [2, 3, 4, 6]
+    assert average(np.array([2.0, 4.0]), 1, outliers=True).tolist() == [2, 4]
+
+
+def test_spikes_are_those_that_were_made():
+    steps = np.arange(1, 201)
+    assert spikes(steps, losses(200)) == []
+    assert spikes(steps, losses(200, [77, 150])) == [77, 150]
+    near = losses(200, [77, 78, 79])
+    near[77] += 1  # step 78 is the highest of three neighbours
+    assert spikes(steps, near) == [78]
+
+
+def test_of_many_spikes_the_highest_are_named():
+    values = losses(400, range(20, 400, 20))
+    values[199] += 5
+    found = spikes(np.arange(1, 401), values, max_spikes=3)
+    assert len(found) == 3
+    assert 200 in found
+
+
+def test_a_constant_or_short_loss_has_no_spike():
+    assert spikes(np.arange(100), np.ones(100)) == []
+    assert spikes(np.arange(3), np.array([1.0, 9.0, 1.0])) == []
+
+
+def texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_curves_restarts_and_spikes(tmp_path, run):
+    one, other = make_run(tmp_path / "one", spikes=[120], restarts=[60]), make_run(tmp_path / "other")
+    path = tmp_path / "curves.svg"
+    status, out, errors = run("plot", one, other, "--figure", path, "--over", "tokens")
+    assert (status, errors) == (0, "")
+    assert out.splitlines() == [
+        f"the loss rose at step 120: farspan show {one} --step 120",
+        f"figure: {path}",
+    ]
+    svg = path.read_text()
+    found = texts(svg)
+    assert {"loss", "held-out loss", "learning rate", "gradient norm", "source tokens/s"} <= set(found)
+    assert {"one", "other", "one wiki", "50k", "source tokens"} <= set(found)
+    assert svg.count('id="restart"') == 5  # one in each panel
+    assert f'id="farspan show {one} --step 120"' in svg  # the mark names the whole command
+    assert "farspan show … --step 120" in found  # as this folder's name is too long for the panel
+    assert any(text.startswith("dotted: the run was started again; triangle: the loss rose") for text in found)
+
+
+def test_each_mark_names_its_command_in_full_view(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs" / "a", spikes=[100, 150, 152, 190])
+    _, out, _ = run("plot", "runs/a", "--figure", "curves.svg")
+    commands = [f"farspan show runs/a --step {step}" for step in (100, 150, 190)]
+    assert [line.partition(": ")[2] for line in out.splitlines()[:-1]] == commands
+    assert set(commands) <= set(texts((tmp_path / "curves.svg").read_text()))
+
+
+def test_only_the_metrics_that_were_asked_for(tmp_path, run):
+    one, path = make_run(tmp_path / "one"), tmp_path / "curves.svg"
+    assert run("plot", one, "--metric", "held_out_loss", "--metric", "loss", "--figure", path)[0] == 0
+    titles = {"loss", "held-out loss", "learning rate", "gradient norm", "source tokens/s"}
+    assert titles & set(texts(path.read_text())) == {"loss", "held-out loss"}
+    assert "--metric losses: choose one of loss, held_out_loss," in run("plot", one, "--metric", "losses")[2]
+    short = make_run(tmp_path / "short", steps=3)
+    _, _, errors = run("plot", short, "--metric", "held_out_loss")
+    assert errors.endswith(f"--metric held_out_loss: {short} did not record it; leave it out\n")
+
+
+def test_the_python_function_returns_the_figure(tmp_path):
+    path = tmp_path / "loss.svg"
+    assert farspan.plot([make_run(tmp_path / "one")], metric="loss", figure=path) == path
+
+
+def test_a_png_of_a_single_short_run(tmp_path, run):
+    status, _, _ = run("plot", make_run(tmp_path / "one", steps=3), "--figure", tmp_path / "curves.png")
+    assert status == 0
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_drawn(tmp_path, run):
+    status, _, errors = run("plot", tmp_path, "--figure", tmp_path / "x.svg")
+    assert status == 1
+    assert "give a run of `farspan train`" in errors
+    assert run("plot", tmp_path, "--smooth", 0)[0] == 1
+
+
+def test_runs_at_any_depth_with_their_states(tmp_path, run):
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "deep" / "b")
+    (tmp_path / "deep" / "b" / "summary.json").write_text("{}")
+    status, out, _ = run("runs", tmp_path, "--json")
+    first, second = json.loads(out)
+    assert (status, first["run"], second["run"]) == (0, "a", "deep/b")
+    assert (first["state"], second["state"]) == ("stopped", "finished")
+    assert (first["recipe"], first["step"], first["steps"], first["tokens_per_second"]) == ("tiny", 200, 400, 5000)
+    assert first["loss"] == losses(200)[-1]
+    assert first["held_out_loss"] == losses(200)[-1] + 0.1
+
+
+def test_the_held_out_loss_of_several_sources_is_that_of_all_tokens(tmp_path):
+    make_run(tmp_path / "a")
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        print(
+            json.dumps({"step": 200, "held_out_loss": 3.0, "held_out_loss/wiki": 2.0, "held_out_loss/x": 7.0}),
+            file=file,
+        )
+    assert runs(tmp_path)[0]["held_out_loss"] == 3.0
+
+
+def test_a_run_killed_in_its_first_entry_hides_no_other(tmp_path):
+    make_run(tmp_path / "a")
+    (make_run(tmp_path / "b") / "metrics.jsonl").write_text('{"step": 1, "lo')
+    assert [one["run"] for one in runs(tmp_path)] == ["a"]
+
+
+def test_the_table_is_whole_in_a_log(tmp_path, run):
+    make_run(tmp_path / "a-run-with-a-long-name")
+    _, out, _ = run("runs", tmp_path)
+    for text in ("a-run-with-a-long-name", "tiny", "200 of 400", "5,000", "stopped", "2026-01-02T03:04"):
+        assert text in out
+
+
+def test_a_run_in_use_is_running(tmp_path):
+    folder = make_run(tmp_path / "a") / "checkpoints"
+    folder.mkdir()
+    with (folder / "run.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert runs(tmp_path)[0]["state"] == "running"
+    assert runs(tmp_path)[0]["state"] == "stopped"
+
+
+def test_a_folder_without_runs_is_refused(tmp_path, run):
+    status, _, errors = run("runs", tmp_path)
+    assert (status, errors) == (1, f"farspan: {tmp_path}: holds no run; give a folder with runs of `farspan train`\n")
