@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject, missing_field
 from corpora.readers.task_data.declaration import Place, RawTask, text_key
 from corpora.storage import files as disk
 from corpora.storage.files import Files
@@ -61,7 +61,7 @@ class BlockBuilder:
         name = self.options.text_field
         try:
             if name not in record:
-                raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
+                raise missing_field(record, name)
             named = _Named(self._own_id(record), self._own_cluster(record), self._own_title(record))
         except BadRecord as bad:
             self.reject(key, bad.reason, raw, str(bad))

@@ -26,6 +26,7 @@ from corpora.errors import FarspanError
 from corpora.readers.records import CrashedReader, Range
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import FileState
+from corpora.storage.stores.remote import RangeFile
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _BUFFER = 1 << 16
@@ -168,40 +169,18 @@ class _ParentFiles:
         self._pipe, self._size = pipe, size
 
     def open(self, path: str) -> BinaryIO:
-        return io.BufferedReader(_ParentFile(self._pipe, self._size), _BUFFER)
+        return io.BufferedReader(RangeFile(self._size, self._read), _BUFFER)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """Ask the parent for bytes."""
+        self._pipe.send(("read", (start, stop - start)))
+        data: bytes | OSError = self._pipe.recv()
+        if isinstance(data, OSError):
+            raise data
+        return data
 
     def size(self, path: str) -> int:
         return self._size
 
     def state(self, path: str) -> FileState:
         return FileState(self._size, "")
-
-
-class _ParentFile(io.RawIOBase):
-    """A file of which the parent reads the bytes."""
-
-    def __init__(self, pipe: Connection, size: int) -> None:
-        self._pipe, self._size, self._at = pipe, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self._size - self._at))
-        if not count:
-            return 0
-        self._pipe.send(("read", (self._at, count)))
-        data = self._pipe.recv()
-        if isinstance(data, OSError):
-            raise data
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 
@@ -159,3 +159,8 @@ class BadRecord(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+def missing_field(record: Mapping[str, Any], name: str, reason: str = "missing_text") -> BadRecord:
+    """Return the error for a record without the field ``name``."""
+    return BadRecord(reason, f"no field {name!r}; its fields: {', '.join(record)[:1000]}")

@@ -38,7 +38,7 @@ class Corpus(ShardedRows):
 
     def tokens(self, row: int) -> np.ndarray:
         """View one row's tokens, ``(length,)``, without copying."""
-        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        shard, batch, inside = self.locate_row(row)
         return self._view(shard, batch).block.tokens[inside]
 
     def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:

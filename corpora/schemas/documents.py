@@ -71,15 +71,13 @@ class DocumentSet(ShardedRows):
         """Return the title of a document; None if the input states none."""
         if not has_titles(self.manifest):
             return None
-        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        shard, batch, inside = self.locate_row(row)
         text: str | None = self.batch(shard, batch).column("title")[inside].as_py()
         return text
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
         """Return the given documents, in the given order, with the columns of ``documents_schema``."""
-        places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
-        slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
-        return pa.Table.from_batches(slices, self.schema)
+        return self.table(rows)
 
 
 def open_documents(folder: str | os.PathLike[str], *, verify: bool = False) -> DocumentSet:

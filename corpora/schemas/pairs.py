@@ -160,12 +160,6 @@ class PairSet(ShardedRows):
             for value in self.table(shard_rows).column(name).to_pylist()
         ]
 
-    def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
-        """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``."""
-        places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
-        slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
-        return pa.Table.from_batches(slices, self.schema)
-
     def take(self, rows: Sequence[int] | np.ndarray) -> PairBatch:
         """Return the given rows, at least one, in the given order, with the tokens of their documents."""
         columns = self.table(rows).combine_chunks()
@@ -253,6 +247,6 @@ def _ragged(table: pa.Table, name: str) -> Ragged:
 
 def _tokens(documents: DocumentSet, row: int) -> np.ndarray:
     """View a document's tokens; copy them from a remote shard, as a view would keep the shard in the cache."""
-    shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
+    shard, batch, inside = documents.locate_row(row)
     tokens = Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
     return tokens.copy() if documents.cache else tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
@@ -89,7 +89,7 @@ class ShardedRows:
         number = operator.index(row)
         if not -len(self) <= number < len(self):
             raise IndexError(f"row {number} of {self.folder}, which has {row_numbers(len(self))}")
-        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([number % len(self)])))
+        shard, batch, inside = self.locate_row(number % len(self))
         return plain_row(self.batch(shard, batch), inside)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -202,6 +202,17 @@ class ShardedRows:
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         inside = rows - self.starts[shards]
         return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
+
+    def locate_row(self, row: int) -> tuple[int, int, int]:
+        """Return shard, record batch in the shard and row in the batch of a row."""
+        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        return shard, batch, inside
+
+    def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
+        """Return the given rows, in the given order, with all columns of a subclass's ``schema``."""
+        places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
+        slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
+        return pa.Table.from_batches(slices, self.schema)
 
     def shards_of(self, rows: np.ndarray) -> list[int]:
         """Return the shards that hold any of the given rows ``(n,)``, ascending."""

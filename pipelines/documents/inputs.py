@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.options import utf8
 from corpora.printing import counted
 from corpora.readers import ReadOptions
-from corpora.readers.huggingface import data_files
+from corpora.readers.formats.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.selection import check_fields, holds_records, state_of

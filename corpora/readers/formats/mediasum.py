@@ -12,7 +12,7 @@ from typing import Any
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.reader import Reader
-from corpora.readers.records import BadRecord, Range
+from corpora.readers.records import BadRecord, Range, missing_field
 from corpora.readers.streams import Line
 from corpora.storage.files import Files
 
@@ -38,7 +38,7 @@ def dialogue(interview: dict[str, Any]) -> str:
     turns, speakers = interview.get("utt"), interview.get("speaker")
     for name, value in (("utt", turns), ("speaker", speakers)):
         if name not in interview:
-            raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(interview)[:1000]}")
+            raise missing_field(interview, name)
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise BadRecord("broken_dialogue", f"{name!r} is not a list of strings")
     assert isinstance(turns, list)

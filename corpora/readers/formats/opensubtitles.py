@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from corpora.readers.archives import is_archive, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.formats.text import GatheredLines
+from corpora.readers.formats.text import gather_lines
 from corpora.readers.reader import Reader
 from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
@@ -63,23 +63,16 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def _read_runs(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    with files.open(piece.path) as file:
+    with files.open(piece.path) as file, gather_lines(block) as run:
         lines = Lines(file, piece, block.options.max_record_bytes)
-        run = GatheredLines(block)
         number = -1
-        try:
-            for chunk in lines:
-                for line in chunk:
-                    if line.offset // RUN_BYTES != number:
-                        run.add()
-                        number = line.offset // RUN_BYTES
-                    run.append(line)
-                yield lines.position
-        except DamagedFile as damaged:
-            if run.place:
-                damaged.key, damaged.raw = str(run.place[0]), run.place[1]
-            raise
-        run.add()
+        for chunk in lines:
+            for line in chunk:
+                if line.offset // RUN_BYTES != number:
+                    run.add()
+                    number = line.offset // RUN_BYTES
+                run.append(line)
+            yield lines.position
 
 
 def _add_film(block: BlockBuilder, key: int | str, stream: BinaryIO, path: str) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.formats.text import GatheredLines
+from corpora.readers.formats.text import gather_lines
 from corpora.readers.reader import Reader
-from corpora.readers.records import DamagedFile, Range
+from corpora.readers.records import Range
 from corpora.readers.streams import Lines, compression, plan_lines
 from corpora.storage.files import Files
 
@@ -23,31 +23,24 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     A story belongs to the range in which the separator before it starts, so ranges may start anywhere.
     """
     separator = (block.options.separator or "").strip().encode()
-    with files.open(piece.path) as file:
+    with files.open(piece.path) as file, gather_lines(block) as story:
         # a story may end after the range
         whole = Range(piece.path, piece.format, piece.start, files.size(piece.path), piece.bytes, piece.size)
         lines = Lines(file, whole, block.options.max_record_bytes)
-        story = GatheredLines(block)
         inside = piece.start == 0
         plain = compression(piece.path) is None
-        try:
-            for chunk in lines:
-                for line in chunk:
-                    if line.data.strip() == separator:
-                        story.add()
-                        inside = True
-                        if plain and line.offset >= piece.stop:
-                            return
-                    elif inside:
-                        story.append(line)
-                    elif plain and line.offset >= piece.stop:
+        for chunk in lines:
+            for line in chunk:
+                if line.data.strip() == separator:
+                    story.add()
+                    inside = True
+                    if plain and line.offset >= piece.stop:
                         return
-                yield lines.position
-        except DamagedFile as damaged:
-            if story.place:
-                damaged.key, damaged.raw = str(story.place[0]), story.place[1]
-            raise
-        story.add()
+                elif inside:
+                    story.append(line)
+                elif plain and line.offset >= piece.stop:
+                    return
+            yield lines.position
 
 
 READER = Reader(plan_lines, read, published=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.reader import Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line, read_lines, whole_file
 from corpora.storage.files import Files
 
@@ -45,6 +46,19 @@ def _add(block: BlockBuilder, line: Line) -> None:
 
 def _add_line(block: BlockBuilder, line: Line) -> None:
     _add(block, line._replace(data=line.data.removesuffix(b"\r")))
+
+
+@contextmanager
+def gather_lines(block: BlockBuilder) -> Iterator[GatheredLines]:
+    """Yield a record of lines; the last one is added at the end, and damage of the file is placed at its first line."""
+    gathered = GatheredLines(block)
+    try:
+        yield gathered
+    except DamagedFile as damaged:
+        if gathered.place:
+            damaged.key, damaged.raw = str(gathered.place[0]), gathered.place[1]
+        raise
+    gathered.add()
 
 
 class GatheredLines:

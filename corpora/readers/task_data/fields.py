@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from corpora.readers.records import BadRecord
+from corpora.readers.records import BadRecord, missing_field
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.files import text_of
 
@@ -61,7 +61,7 @@ def id_of(record: Mapping[str, Any], name: str) -> str:
 
 def _field(record: Mapping[str, Any], name: str) -> Any:
     if name not in record:
-        raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
+        raise missing_field(record, name)
     if record[name] is None:
         raise BadRecord("null_text", f"{name!r} is null")
     return record[name]

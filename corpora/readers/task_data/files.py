@@ -22,7 +22,7 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
 from corpora.readers.reader import Plan, Read, Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, missing_field
 from corpora.readers.streams import Line, whole_file
 from corpora.readers.task_data.declaration import Place, RawTask
 from corpora.storage.files import Files
@@ -185,7 +185,7 @@ def as_object(value: Any) -> dict[str, Any]:
 def text_of(record: Mapping[str, Any], name: str) -> str:
     """Return a field that has to be a string."""
     if name not in record:
-        raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
+        raise missing_field(record, name)
     value = record[name]
     if not isinstance(value, str):
         raise BadRecord("null_text" if value is None else "not_a_string", f"{name!r} is of type {type(value).__name__}")

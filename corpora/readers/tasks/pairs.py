@@ -19,7 +19,7 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import parquet
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.reader import DOCUMENT_ID
-from corpora.readers.records import BadRecord, Range
+from corpora.readers.records import BadRecord, Range, missing_field
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_data.files import JSON_LINES, by_name, json_lines, task_reader
 from corpora.storage.files import Files
@@ -68,7 +68,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 def _query_field(record: dict[str, Any], named: str | None) -> str:
     """Return the field with the question; a record may lack it unless an option names it."""
     if named is not None and named not in record:
-        raise BadRecord("missing_query", f"no field {named!r}; its fields: {', '.join(record)[:1000]}")
+        raise missing_field(record, named, "missing_query")
     return named or _first_with_value(record, _QUERIES)
 
 
@@ -92,7 +92,7 @@ def _keys(record: dict[str, Any], name: str, texts: tuple[str, ...]) -> list[str
     value = record.get(name)
     if value is None:
         if name != DOCUMENT_ID:
-            raise BadRecord("missing_id", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
+            raise missing_field(record, name, "missing_id")
         return [text_key(text) for text in texts]
     keys = value if isinstance(value, list) else [value]
     if len(keys) != len(texts) or not all(_is_id(key) for key in keys):

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from corpora.errors import FarspanError
 from corpora.storage.stores.client_errors import REPLACED, Unsupported, explain_errors, is_definite, is_passing, status
 from corpora.storage.stores.connect import open_client, patience
-from corpora.storage.stores.remote import BUFFER, Remote, RemoteStore
+from corpora.storage.stores.remote import BUFFER, RangeFile, Remote, RemoteStore
 
 _TIMEOUT = 60  # seconds of an attempt
 _RATE = 1 << 20  # bytes a second that an upload reaches at least
@@ -41,7 +41,20 @@ class ObjectStore(RemoteStore):
 
     def open(self, path: str) -> BinaryIO:
         file, head = self._begin(path, BUFFER)
-        return io.BytesIO(head) if file.size <= BUFFER else io.BufferedReader(_RemoteFile(self, file, head), BUFFER)
+        if file.size <= BUFFER:
+            return io.BytesIO(head)
+        tail = file.size - _TAIL
+        kept = {0: head}  # start -> bytes
+
+        def read(start: int, stop: int) -> bytes:
+            """Read by one request, except in the first and last bytes of the file."""
+            if start >= tail and tail not in kept:
+                kept[tail] = self.read(file, tail, file.size)
+            stop = min(stop, start + _REQUEST)
+            parts = (part[start - first : stop - first] for first, part in kept.items() if first <= start)
+            return next(filter(None, parts), b"") or self.read(file, start, stop)
+
+        return io.BufferedReader(RangeFile(file.size, read), BUFFER)
 
     def _begin(self, path: str, count: int) -> tuple[Remote, bytes]:
         """Return a file and its first ``count`` bytes."""
@@ -243,44 +256,3 @@ class ObjectStore(RemoteStore):
             raise
         _answered.add(self._root)
         return answer
-
-
-class _RemoteFile(io.RawIOBase):
-    """A remote file that is read in any order; each read is one request, except in its first and last bytes."""
-
-    def __init__(self, store: ObjectStore, file: Remote, head: bytes) -> None:
-        self._store, self._file, self._position = store, file, 0
-        self._kept = {0: head}  # start -> bytes
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
-        self._position = max(0, offset + start)
-        return self._position
-
-    def readall(self) -> bytes:
-        data = bytearray(max(self._file.size - self._position, 0))
-        start = 0
-        while count := self.readinto(memoryview(data)[start:]):
-            start += count
-        return bytes(data)
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        start = self._position
-        stop = min(start + len(view), self._file.size, start + _REQUEST)
-        if start >= stop:
-            return 0
-        tail = self._file.size - _TAIL
-        if start >= tail > 0 and tail not in self._kept:
-            self._kept[tail] = self._store.read(self._file, tail, self._file.size)
-        kept = (part[start - first : stop - first] for first, part in self._kept.items() if first <= start)
-        data = next(filter(None, kept), b"") or self._store.read(self._file, start, stop)
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from corpora.storage.stores.local_disk import FileState
 
@@ -30,6 +31,46 @@ class Remote:
     size: int
     modified: float | None = None
     version: str | None = None
+
+
+class RangeFile(io.RawIOBase):
+    """A file that is read in any order, by ranges.
+
+    Args:
+        size: bytes of the file.
+        read: returns the bytes from a start to a stop inside the file, or some of them from the start on.
+    """
+
+    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
+        self._size, self._read, self._position = size, read, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, offset + start)
+        return self._position
+
+    def readall(self) -> bytes:
+        data = bytearray(max(self._size - self._position, 0))
+        start = 0
+        while count := self.readinto(memoryview(data)[start:]):
+            start += count
+        return bytes(data)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        start, stop = self._position, min(self._position + len(view), self._size)
+        if start >= stop:
+            return 0
+        data = self._read(start, stop)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 class RemoteStore(ABC):
