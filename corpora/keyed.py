@@ -37,7 +37,7 @@ def id_keys(key: bytes, ids: Iterable[bytes | str]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
 
 
-def drawn(key: bytes, ids: Iterable[bytes | str], share: float) -> np.ndarray:
+def select_share(key: bytes, ids: Iterable[bytes | str], share: float) -> np.ndarray:
     """Return ``(n,)`` bool: True for ids whose hash is in the first ``share`` of all hashes; 1 or more draws all."""
     return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 

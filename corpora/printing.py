@@ -23,7 +23,7 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def counted(count: float, noun: str) -> str:
+def format_count(count: float, noun: str) -> str:
     """Return a count with its noun in the right number: ``1 row``, ``2,000 rows``; the plural of ``noun`` adds an s."""
     number = f"{count:g}" if isinstance(count, float) else f"{count:,}"
     return f"{number} {noun if count == 1 else noun + 's'}"
@@ -34,7 +34,7 @@ def row_numbers(rows: int) -> str:
     return f"rows 0 to {rows - 1}" if rows else "no rows"
 
 
-def total(count: int, name: str) -> str:
+def format_total(count: int, name: str) -> str:
     """Return a total of a manifest in words: ``1 document`` for ``documents``, ``2 tokens`` for ``max_tokens``."""
     name = name.removeprefix("max_")
     words = _UNITS.get(name, name.replace("held_out", "held-out").replace("_", " "))

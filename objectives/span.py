@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
@@ -147,14 +147,14 @@ class Span:
         )
         worst, markers = int((noise + pieces).argmax()), int(pieces.max())
         needed = int((noise + pieces)[worst]) + self._layout.ends
-        row = f"a row of {tokens[worst]} tokens in {counted(facts.max_documents, 'document')}"
+        row = f"a row of {tokens[worst]} tokens in {format_count(facts.max_documents, 'document')}"
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
                 f"span: option target_length is {self.target_length}, but {row}, {noise[worst]} of them hidden, may "
                 f"need {needed}; raise target_length to {needed}, or give fit=reduce to hide fewer tokens"
             )
         if self.sentinels is not None and markers > self.sentinels:
-            row = f"a row of {tokens[pieces.argmax()]} tokens in {counted(facts.max_documents, 'document')}"
+            row = f"a row of {tokens[pieces.argmax()]} tokens in {format_count(facts.max_documents, 'document')}"
             raise FarspanError(
                 f"span: option sentinels is {self.sentinels}, but {row} may need {markers}; raise sentinels to "
                 f"{markers}, or give null to reserve as many as it takes"

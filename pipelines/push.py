@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
 from corpora.storage import files
@@ -86,8 +86,8 @@ def command(options: Push) -> None:
     """Run ``farspan push``."""
     pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
     result(
-        f"{options.target}: {counted(pushed.sent, 'file')} sent ({counted(pushed.bytes, 'byte')}), "
-        f"{counted(pushed.present, 'file')} already there",
+        f"{options.target}: {format_count(pushed.sent, 'file')} sent ({format_count(pushed.bytes, 'byte')}), "
+        f"{format_count(pushed.present, 'file')} already there",
         target=options.target,
         **pushed._asdict(),
     )
@@ -140,7 +140,7 @@ def push(
         for batch in (first, [file for file in missing if file.name in _LAST]):
             if batch:
                 size = sum(file.bytes for file in batch)
-                report(f"{target}: sends {counted(len(batch), 'file')}, {counted(size, 'byte')}")
+                report(f"{target}: sends {format_count(len(batch), 'file')}, {format_count(size, 'byte')}")
                 api.upload_folder(
                     folder_path=folder,
                     path_in_repo=to.folder,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, row_numbers
+from corpora.printing import format_count, row_numbers
 from corpora.schemas.corpus import Corpus
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
@@ -122,7 +122,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
     def __repr__(self) -> str:
         places = " ".join(rows.folder for rows in self._source.artefacts)
         objective, epoch = self._source.objective.name, int(self._epoch)
-        return f"Dataset({places}): {counted(len(self), 'sequence')}, objective {objective}, epoch {epoch}"
+        return f"Dataset({places}): {format_count(len(self), 'sequence')}, objective {objective}, epoch {epoch}"
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Tensor]: ...

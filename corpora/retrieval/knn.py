@@ -105,7 +105,7 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     k = min(options.k, max(count - 1, 0))
     if lists == 1:
         return _find(vectors, vectors, rows, k, lambda: [Visit(rows, rows, True)], float(count) ** 2, progress)
-    probed = probed_lists(vectors, lists, min(options.probes, lists), options.seed)
+    probed = find_lists(vectors, lists, min(options.probes, lists), options.seed)
     work = _list_work(probed, lists)
     order = np.argsort(probed[:, 0], kind="stable")
     return _find(vectors, vectors, rows, k, lambda: _list_visits(probed, lists), work, progress, order)
@@ -187,7 +187,7 @@ def _blocks(vectors: VectorRows, queries: VectorRows, visits: Iterable[Visit]) -
                     yield Block(np.ascontiguousarray(products.T), columns, rows, block, some)
 
 
-def probed_lists(vectors: VectorRows, lists: int, probes: int, seed: int) -> np.ndarray:
+def find_lists(vectors: VectorRows, lists: int, probes: int, seed: int) -> np.ndarray:
     """Return ``(n, probes)`` uint16 or int32, the lists nearest to each vector, its own first."""
     count = len(vectors)
     # every (n / size)-th vector: neither the order nor the clusters of documents have such a period

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from corpora.storage.arrow_views import filled
+from corpora.storage.arrow_views import fill_nulls
 from corpora.storage.gather import Gatherable, gather
 from corpora.storage.ragged import Ragged, concatenate_columns
 
@@ -104,7 +104,7 @@ class SequenceBatch:
             document_offsets=ragged("document_offsets"),
             document_lengths=ragged("document_lengths"),
             sentence_starts=ragged("sentence_starts"),
-            cluster_ids=filled(batch.column("cluster_id"), NO_CLUSTER),
+            cluster_ids=fill_nulls(batch.column("cluster_id"), NO_CLUSTER),
         )
 
     def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:

@@ -29,7 +29,7 @@ def numbers(array: pa.Array) -> np.ndarray:
     return view
 
 
-def filled(array: pa.Array, value: int) -> np.ndarray:
+def fill_nulls(array: pa.Array, value: int) -> np.ndarray:
     """Return a copy, ``(n,)``, of an array of numbers, with ``value`` in place of nulls."""
     valid = validity(array)
     if not valid.any():

@@ -77,7 +77,7 @@ def create(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def published(check: Callable[[], None], taken: Callable[[], None] | None = None) -> Iterator[None]:
+def guard_creation(check: Callable[[], None], taken: Callable[[], None] | None = None) -> Iterator[None]:
     """Set rules for the files that this thread creates inside the ``with`` block.
 
     Args:

@@ -42,7 +42,7 @@ def find_parent(folder: str) -> str | None:
 def find_origin(folder: str, role: str) -> str | None:
     """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded."""
     path = _read_origins(folder).get(role)
-    return path and resolved(folder, path)
+    return path and resolve(folder, path)
 
 
 def parent_folder(folder: str, flag: str) -> str:
@@ -68,7 +68,7 @@ def _read_origins(folder: str) -> Mapping[str, str]:
         raise FarspanError(f"{path}: not a record of the artefact's parents ({error}); delete it") from error
 
 
-def resolved(folder: str, path: str) -> str:
+def resolve(folder: str, path: str) -> str:
     """Resolve a path that may be relative to ``folder``, on local disk or in a bucket."""
     if not files.is_local(path) or os.path.isabs(path):
         return path

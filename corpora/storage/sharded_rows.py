@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError, StoreError
-from corpora.printing import counted, row_numbers, total
+from corpora.printing import format_count, format_total, row_numbers
 from corpora.storage import files
 from corpora.storage.fetched_shards import FetchedShards, Mapped
 from corpora.storage.gather import Block, Gatherable, gather
@@ -293,9 +293,9 @@ def _plain(value: pa.Scalar) -> Any:
 def describe(kind: str, folder: str, manifest: Manifest, schema: pa.Schema | None) -> str:
     """Return folder, size, totals and columns of an artefact, a line each."""
     rows = sum(shard.rows for shard in manifest.shards)
-    size = f"{counted(rows, 'row')} in {counted(len(manifest.shards), 'shard')}"
-    totals = ", ".join(total(number, name) for name, number in manifest.totals.items() if not name.startswith("max_"))
-    lines = [f"{kind}({folder!r}): {size}", totals and f"  totals: {totals}"]
+    size = f"{format_count(rows, 'row')} in {format_count(len(manifest.shards), 'shard')}"
+    sums = [format_total(value, name) for name, value in manifest.totals.items() if not name.startswith("max_")]
+    lines = [f"{kind}({folder!r}): {size}", f"  totals: {', '.join(sums)}" if sums else ""]
     if schema is not None:
         lines.append(f"  columns: {', '.join(schema.names)}")
     return "\n".join(filter(None, lines))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from corpora.errors import StoreError
 from corpora.storage import files
-from corpora.storage.arrow_views import booleans, filled, numbers, validity
+from corpora.storage.arrow_views import booleans, fill_nulls, numbers, validity
 from corpora.storage.files import CountingHash
 from corpora.storage.manifest import Manifest, ShardInfo
 from corpora.storage.stores.local_disk import require_regular
@@ -73,7 +73,7 @@ def compact(array: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind) and not array.null_count:
         return pa.array(booleans(array))
     if array.null_count and pa.types.is_integer(kind):
-        return pa.array(filled(array, 0), kind, mask=~validity(array))
+        return pa.array(fill_nulls(array, 0), kind, mask=~validity(array))
     if array.null_count or pa.types.is_boolean(kind):
         return array.take(pa.array(np.arange(len(array))))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

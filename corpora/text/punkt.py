@@ -47,7 +47,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 
 class Limits(NamedTuple):
-    """Limits on marks, up to which text is given to a splitter unchanged; see ``bounded`` and ``uncrowded``.
+    """Limits on marks, up to which text is given to a splitter unchanged; see ``hide_stretches`` and ``thin_out_crowds``.
 
     Attributes:
         stretch: maximum product of characters and marks in a stretch without white space.
@@ -119,14 +119,14 @@ class CompiledPunkt:
             self._tables = (character_kinds(), *_words(self._model))
         data, edges = _join(texts)
         starts, lengths, doubts, beyond = scan(np.frombuffer(data, np.uint8), edges, *self._tables, *limits)
-        refused = self._refused(data, doubts)
+        refused = self._find_refused(data, doubts)
         if refused:
             rows = np.searchsorted(np.cumsum(lengths), refused, side="right")
             np.subtract.at(lengths, rows, 1)
             starts = np.delete(starts, refused)
         return Ragged.from_lengths(starts, lengths), beyond
 
-    def _refused(self, data: bytes, doubts: np.ndarray) -> list[int]:
+    def _find_refused(self, data: bytes, doubts: np.ndarray) -> list[int]:
         """Find the indices of starts that nupunkt's rules revoke."""
         decide = self._model._decision_state()[3]
         refused = []

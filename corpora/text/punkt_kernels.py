@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpora.compiled import compiled
-from corpora.text.punkt_rules_kernels import ASK, NO, is_refused, realigned, verdict
+from corpora.text.punkt_rules_kernels import ASK, NO, is_refused, realign, verdict
 from corpora.text.utf8 import (
     APOSTROPHE,
     BORDER,
@@ -19,7 +19,7 @@ from corpora.text.utf8 import (
     previous,
     skip,
     skip_word,
-    stripped,
+    strip,
 )
 
 _PERIOD, _EXCLAMATION, _QUESTION = (ord(character) for character in ".!?")
@@ -66,12 +66,12 @@ def scan(
         first, first_asked = count, asked
         starts[count] = 0
         count += 1
-        end = stripped(data, begin, stop, kinds)
+        end = strip(data, begin, stop, kinds)
         candidates, beyond[text] = _candidates(data, begin, stop, kinds, found, recent, stretch_limit, spacing * crowd)
         for context, mark, after in found[:candidates]:
             if is_refused(data, begin, stop, mark, after, kinds):
                 continue
-            start = realigned(data, after, end, kinds)
+            start = realign(data, after, end, kinds)
             if start >= end:  # no sentence follows
                 continue
             split = skip(data, after, stop, kinds, CLOSER)
@@ -205,13 +205,13 @@ def _ellipsis_start(data: np.ndarray, begin: int, last: int, context: int, mark:
     """Return the start of the word before the spaced periods before a mark ("_match_potential_end_contexts")."""
     run = mark
     while True:
-        i = stripped(data, begin, run, kinds)
+        i = strip(data, begin, run, kinds)
         if i in (begin, run) or data[i - 1] != _PERIOD:
             break
         run = i - 1
     if run == mark:
         return mark
-    i = stripped(data, last, run, kinds) if run > last else last
+    i = strip(data, last, run, kinds) if run > last else last
     while i > last:
         before = previous(data, i)
         if before > last and kinds[decode(data, before)[0]] & SPACE:

@@ -75,7 +75,7 @@ def _is_enumerator(data: np.ndarray, begin: int, mark: int, kinds: np.ndarray) -
 
 
 @compiled
-def realigned(data: np.ndarray, after: int, end: int, kinds: np.ndarray) -> int:
+def realign(data: np.ndarray, after: int, end: int, kinds: np.ndarray) -> int:
     """Return the end of a sentence with its closing punctuation; its mark ends at ``after`` ("_realign_boundaries")."""
     begin = skip(data, after, end, kinds, SPACE)
     i = skip(data, begin, end, kinds, CLOSER)

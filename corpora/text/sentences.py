@@ -77,7 +77,7 @@ _SPACING = 6
 _PUNKT_LIMIT = 1 << 14
 
 
-def bounded(spans: Callable[[str], Result], marks: re.Pattern[str], limit: int) -> Callable[[str], Result]:
+def hide_stretches(spans: Callable[[str], Result], marks: re.Pattern[str], limit: int) -> Callable[[str], Result]:
     """Make ``spans`` linear in time by hiding long stretches without white space that have too many marks.
 
     A stretch has too many if its length times its marks exceeds ``limit``. The library then sees white space between
@@ -95,7 +95,7 @@ def bounded(spans: Callable[[str], Result], marks: re.Pattern[str], limit: int) 
     return lambda text: spans(stretch.sub(calm, text))
 
 
-def uncrowded(spans: Callable[[str], Result]) -> Callable[[str], Result]:
+def thin_out_crowds(spans: Callable[[str], Result]) -> Callable[[str], Result]:
     """Make ``spans`` linear in time by replacing the marks of a crowd by letters, except in its last word.
 
     A crowd is a passage with one of ``.?!…`` per ``_SPACING`` characters on average, measured over ``_CROWD``
@@ -131,8 +131,8 @@ def _dense(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def _punkt(spans: Callable[[str], Result]) -> Callable[[str], Result]:
-    """Make the ``spans`` of a Punkt splitter linear in time, by ``bounded`` and ``uncrowded``."""
-    return bounded(uncrowded(spans), _SENTENCE_ENDS, _PUNKT_LIMIT)
+    """Make the ``spans`` of a Punkt splitter linear in time, by ``hide_stretches`` and ``thin_out_crowds``."""
+    return hide_stretches(thin_out_crowds(spans), _SENTENCE_ENDS, _PUNKT_LIMIT)
 
 
 def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
@@ -173,7 +173,7 @@ def _nltk(language: str) -> SentenceSplitter:
     from nltk import redos
     from nltk.tokenize import punkt
 
-    redos.DEFAULT_TIMEOUT = None  # with a time limit, long text fails on a slow machine; ``bounded`` limits the time
+    redos.DEFAULT_TIMEOUT = None  # with one, long text fails on a slow machine; ``hide_stretches`` limits the time
     if not language:
         spans = _punkt(punkt.PunktSentenceTokenizer().span_tokenize)
         return SentenceSplitter("nltk", nltk.__version__ + _RULE, spans)
@@ -210,7 +210,9 @@ def _spacy(model: str) -> SentenceSplitter:
         return ((sentence.start_char, sentence.end_char) for sentence in pipeline(text).sents)
 
     # spaCy's tokenizer removes one mark at a time from both ends of a stretch, hence the smaller limit
-    return SentenceSplitter(f"spacy:{model}" if model else "spacy", version, bounded(spans, _PUNCTUATION, 1 << 10))
+    return SentenceSplitter(
+        f"spacy:{model}" if model else "spacy", version, hide_stretches(spans, _PUNCTUATION, 1 << 10)
+    )
 
 
 def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:

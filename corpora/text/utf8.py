@@ -68,7 +68,7 @@ def skip_word(data: np.ndarray, i: int, stop: int, kinds: np.ndarray) -> int:
 
 
 @compiled
-def stripped(data: np.ndarray, begin: int, i: int, kinds: np.ndarray) -> int:
+def strip(data: np.ndarray, begin: int, i: int, kinds: np.ndarray) -> int:
     """Return the end of ``data[begin:i]`` without trailing white space."""
     while i > begin:
         before = previous(data, i)

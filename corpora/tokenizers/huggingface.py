@@ -18,7 +18,7 @@ from corpora.tokenizers.byte_level import bytes_of_tokens, decode_utf8, prefix_s
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
-from corpora.tokenizers.tokenizer_json import decoded, fingerprint_of, load, parse
+from corpora.tokenizers.tokenizer_json import decode, fingerprint_of, load, parse
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -62,7 +62,7 @@ class HuggingFaceTokenizer:
         config |= unused
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        self._tokenizer, vocab, config = load(config, None if has_unused else decoded(data))
+        self._tokenizer, vocab, config = load(config, None if has_unused else decode(data))
         self.vocab_size = max(vocab.values(), default=-1) + 1
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}

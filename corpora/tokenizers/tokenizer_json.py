@@ -28,7 +28,7 @@ def parse(data: bytes) -> dict[str, Any]:
     return config
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     """Decode a tokenizer.json that ``parse`` accepts, as ``json.loads`` does."""
     return data.decode(json.detect_encoding(data), "surrogatepass")
 

@@ -21,7 +21,7 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
     """
     if kind not in KINDS:
         raise FarspanError(f"tokenizer kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
-    stored = _stored_tokenizer(output_folder)
+    stored = _load_stored(output_folder)
     if stored and stored.vocab_size > vocab_size:
         raise _another(output_folder, f"{stored.vocab_size:,} ids, more than {vocab_size:,}")
     texts = (text for text in texts if text)
@@ -37,7 +37,7 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
     return tokenizer
 
 
-def _stored_tokenizer(folder: str) -> Tokenizer | None:
+def _load_stored(folder: str) -> Tokenizer | None:
     """Load the tokenizer of an earlier training; None if the folder is empty or does not exist."""
     if not (os.path.isdir(folder) and os.listdir(folder)):
         return None

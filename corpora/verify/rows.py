@@ -264,7 +264,7 @@ def gaps(
 
     begins = np.flatnonzero(offsets > 0)
     stops = np.flatnonzero(ends < lengths)
-    compare = _unmatched if overlap else _unbalanced
+    compare = _find_unmatched if overlap else _find_unbalanced
     wide = int(lengths.max(initial=0)) + overlap + 1
     names = documents.astype(np.int64) * wide  # plus a position in the document, this is one number for both
     lone_begins, lone_stops = compare(names[begins] + offsets[begins], names[stops] + ends[stops], overlap)
@@ -275,7 +275,7 @@ def gaps(
     return [faults[document] for document in sorted(faults)]
 
 
-def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray]:
+def _find_unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(b,)`` and ``(s,)`` bool: starts where more parts start than end, and ends where more end than start."""
     places, events = np.unique(np.concatenate([begins, stops]), return_inverse=True)
     counts = [np.bincount(part, minlength=len(places)) for part in (events[: len(begins)], events[len(begins) :])]
@@ -283,7 +283,7 @@ def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarr
     return balance[: len(begins)] > 0, balance[len(begins) :] < 0
 
 
-def _unmatched(begins: np.ndarray, stops: np.ndarray, overlap: int) -> tuple[np.ndarray, np.ndarray]:
+def _find_unmatched(begins: np.ndarray, stops: np.ndarray, overlap: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(b,)`` and ``(s,)`` bool: starts without an end there or ``overlap`` later, and ends for the reverse."""
     return (
         ~(np.isin(begins, stops) | np.isin(begins + overlap, stops)),

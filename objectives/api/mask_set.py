@@ -13,7 +13,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage import files
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest_file import NAME, manifest_sha256
-from corpora.storage.origins import find_parent, parent_folder, resolved
+from corpora.storage.origins import find_parent, parent_folder, resolve
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch
@@ -113,7 +113,7 @@ class MaskSet(ShardedRows):
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != digest:
             made_from = find_parent(self.folder)
-            changed = made_from == resolved(corpus.folder, ".")
+            changed = made_from == resolve(corpus.folder, ".")
             raise FarspanError(
                 f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "
                 + (

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.packing.assemble import assemble
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
@@ -66,7 +66,7 @@ class Trial:
     def row(self, number: int) -> str:
         """Describe a row of the batch for error messages."""
         size, parts = self.batch.tokens.lengths[number], self.batch.document_starts.lengths[number]
-        described = f"{counted(size, 'token')} in {counted(parts, 'document')}"
+        described = f"{format_count(size, 'token')} in {format_count(parts, 'document')}"
         return f"row {number} ({described}, sequence {self.batch.sequence_id(number).hex()})"
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import BEGIN, END, MASK, SENTENCE_MASK, SpecialTokens
@@ -59,7 +59,7 @@ class Layout:
             return
         # Suggest at least the room that the corpus has, so that it still suits the other objectives.
         sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
-        ends = counted(self.ends, "position")
+        ends = format_count(self.ends, "position")
         raise FarspanError(
             f"{objective}: puts {ends} around a sequence and {edges} around a document; the corpus was built with "
             f"room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} positions; "

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.schemas.documents import DOCUMENT_COLUMNS, has_titles
 from corpora.schemas.pairs import PAIR_COLUMNS
 from corpora.schemas.predictions import PREDICTION_COLUMNS
@@ -53,7 +53,7 @@ def card(
         size=size_category(rows),
         format=manifest.format,
         split=split,
-        rows=counted(rows, "row"),
+        rows=format_count(rows, "row"),
         sentence=_describe(manifest),
         note=_part(_describe_split(manifest)),
         numbers=_tabulate_numbers(manifest),
@@ -91,9 +91,9 @@ def _describe(manifest: Manifest) -> str:
     """Describe the artefact in one sentence."""
     config, totals = manifest.config, manifest.totals
     noun, further, _ = FORMATS.get(manifest.format, _UNKNOWN_FORMAT)
-    sentence = counted(_count_rows(manifest), noun) + further
+    sentence = format_count(_count_rows(manifest), noun) + further
     if "tokens" in totals:
-        sentence += f", {counted(totals['tokens'], 'token')}"
+        sentence += f", {format_count(totals['tokens'], 'token')}"
     match manifest.format:
         case "farspan.documents":
             sources = ", ".join(f"`{_plain(source)}`" for source in config.get("sources", manifest.counts))
@@ -159,7 +159,7 @@ def _tabulate_ancestry(manifest: Manifest, ancestors: Sequence[tuple[str, Manife
     oldest = next((one for _, one in reversed(ancestors) if one), manifest)
     if oldest.inputs:
         size = sum(entry["bytes"] for entry in oldest.inputs)
-        lines += ["", f"Raw text: {counted(len(oldest.inputs), 'file')}, {counted(size, 'byte')}."]
+        lines += ["", f"Raw text: {format_count(len(oldest.inputs), 'file')}, {format_count(size, 'byte')}."]
     return "\n".join(lines)
 
 

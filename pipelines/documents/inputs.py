@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from corpora.errors import FarspanError
 from corpora.options import utf8
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.readers import ReadOptions
 from corpora.readers.formats.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
@@ -61,7 +61,7 @@ class Input:
         if candidates and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
             raise FarspanError(
-                f"--input {text}: --format {format} reads none of its {counted(len(candidates), 'file')}, such as "
+                f"--input {text}: --format {format} reads none of its {format_count(len(candidates), 'file')}, such as "
                 f"{candidates[0]}; give the files under the names that they are published with"
             )
         if not paths:

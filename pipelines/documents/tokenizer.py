@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.reporting import result
@@ -41,7 +41,7 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
 
 def _count_rejects(rejects: Counter[str]) -> str:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(rejects.items()))
-    return f"; {counted(rejects.total(), 'bad record')} left out: {reasons}" if rejects else ""
+    return f"; {format_count(rejects.total(), 'bad record')} left out: {reasons}" if rejects else ""
 
 
 def _texts(inputs: tuple[Input, ...], rejects: Counter[str]) -> Iterator[str]:

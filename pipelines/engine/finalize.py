@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.reporting import result
 from corpora.storage import files
 from corpora.storage.files import read_bytes
@@ -57,8 +57,8 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
     missing = [name for name, path in paths.items() if path not in present]
     if missing:
         raise FarspanError(
-            f"{output}: {len(missing)} of {counted(len(paths), 'task')} not done, such as {missing[0]}; run the job's "
-            "command again"
+            f"{output}: {len(missing)} of {format_count(len(paths), 'task')} not done, such as {missing[0]}; run the "
+            "job's command again"
         )
     folded = _folded(output, paths.values(), started.head.inputs)
     _check_shards(output, folded, present)

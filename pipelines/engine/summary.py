@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpora.printing import counted, total
+from corpora.printing import format_count, format_total
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.manifest import Manifest
 
@@ -36,7 +36,7 @@ def summary(manifest: Manifest) -> str:
 
 def _totals(manifest: Manifest) -> str:
     """Describe all totals but zeros: first the sums, then the maxima."""
-    shown = {name: total(value, name) for name, value in manifest.totals.items() if value}
+    shown = {name: format_total(value, name) for name, value in manifest.totals.items() if value}
     sums = [words for name, words in shown.items() if not name.startswith("max_")]
     maxima = [words for name, words in shown.items() if name.startswith("max_")]
     each = _MAXIMA_OF.get(manifest.format, "row")
@@ -50,13 +50,13 @@ def _filtered(manifest: Manifest) -> str:
         return ""
     if manifest.format == "farspan.pairs":
         are = "is a further answer" if filtered == 1 else "are further answers"
-        return f"; {filtered:,} of {counted(read, 'record')} {are} of a pair"
+        return f"; {filtered:,} of {format_count(read, 'record')} {are} of a pair"
     why: str | None = "too short"
     if manifest.format == "farspan.corpus":
         why = DocumentUse.of(manifest).left_out
     elif manifest.config.get("repeats"):
         why = "repeated or too short"
-    return f"; {filtered:,} of {counted(read, 'document')} left out ({why})"
+    return f"; {filtered:,} of {format_count(read, 'document')} left out ({why})"
 
 
 def _equal_draws(manifest: Manifest) -> int:

@@ -101,7 +101,7 @@ def perform(
     try:
         if not looked:
             attempt.require_open()
-        with files.published(attempt.require_open, attempt.give_way):
+        with files.guard_creation(attempt.require_open, attempt.give_way):
             made = work(task, report)
         with attempt.publishing_receipt():
             write_bytes(attempt.receipt, made.to_json())
@@ -145,8 +145,8 @@ class _Attempt:
     def publishing_receipt(self) -> AbstractContextManager[None]:
         """The receipt of an attempt that was taken for dead describes a file that no longer exists, and is replaced."""
         if self.replaced:
-            return files.published(partial(require_begun, self.output))
-        return files.published(self.require_open, self.give_way)
+            return files.guard_creation(partial(require_begun, self.output))
+        return files.guard_creation(self.require_open, self.give_way)
 
 
 def message_bytes(text: str) -> bytes:

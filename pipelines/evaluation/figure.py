@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corpora.printing import counted
+from corpora.printing import format_count
 from pipelines.evaluation.printing import short_names
 from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
 
@@ -38,7 +38,7 @@ def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
     axis.set_yticks(-np.arange(len(names)), names)
     axis.set_ylim(-len(names) + 0.4, 0.6)
     axis.set_title(key, pad=15)
-    line_above(axis, f"{table['split']}, {counted(table['examples'], 'pair')}, 95 % intervals", "0.3")
+    line_above(axis, f"{table['split']}, {format_count(table['examples'], 'pair')}, 95 % intervals", "0.3")
     axis.grid(visible=False, axis="y")
 
 

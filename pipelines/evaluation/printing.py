@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from objectives.metrics.copies import COPIED_NGRAM
 
 
 def print_table(table: Mapping[str, Any]) -> None:
     """Print flavours, then one column for each system: values, differences, lengths, copies and groups."""
     console = Console(soft_wrap=True, highlight=False)
-    heading = f"{counted(table['examples'], 'pair')} of split {table['split']} in {table['pairs']}"
+    heading = f"{format_count(table['examples'], 'pair')} of split {table['split']} in {table['pairs']}"
     console.print(Text(printable(heading)))
     for name, metric in table["metrics"].items():
         console.print(Text(f"{name}: {metric['flavour']}"))
@@ -63,6 +63,6 @@ def _rich(table: Mapping[str, Any]) -> Table:
             shown.add_section()
             shown.add_row(Text(printable(f"{key} by {kind}")))
             for group in groups:
-                label = Text(printable(f"  {group['name']} ({counted(group['examples'], 'pair')})"))
+                label = Text(printable(f"  {group['name']} ({format_count(group['examples'], 'pair')})"))
                 shown.add_row(label, *(value(scores[key]) for scores in group["scores"]))
     return shown

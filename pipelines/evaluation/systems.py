@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError, first_few
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import TEXTS, PredictionSet, open_predictions
@@ -215,7 +215,7 @@ def _in_order(name: str, listed: Sequence[tuple[str, str]], questions: Questions
     redundant = [pair for pair in texts if pair not in known]
     if redundant:
         raise FarspanError(
-            f"{name}: {counted(len(redundant), 'prediction')} of ids that {split} does not have: "
+            f"{name}: {format_count(len(redundant), 'prediction')} of ids that {split} does not have: "
             f"{first_few(redundant)}; leave them out"
         )
     return [texts[pair] for pair in questions.ids]

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
 from corpora.schemas.vectors import vector_rows
@@ -80,7 +80,7 @@ def _unit_vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
     if len(missing):
         first = ids[int(missing[0])].as_py()
         raise FarspanError(
-            f"{rows.folder}: no vector of document {first!r} and {counted(len(missing) - 1, 'other')}; "
+            f"{rows.folder}: no vector of document {first!r} and {format_count(len(missing) - 1, 'other')}; "
             "give --vectors the artefact made from the same documents and split"
         )
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)

@@ -11,7 +11,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.storage.files import write_bytes
 from pipelines.pages.page import Block, Column, PageOptions, RowPage, Why
 from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece
@@ -96,7 +96,7 @@ def print_page(console: Console, page: RowPage, folder: str, width: int) -> None
         console.print(Text.assemble((f"{noun} {page.row}", "bold"), f" of {printable(folder)}, {facts.pop(0)}"))
     if page.parts and noun != "update":
         cluster = [fact for fact in facts if fact.startswith("cluster ")]
-        facts = [", ".join([counted(page.all_parts, "part"), counted(page.tokens, "token"), *cluster])]
+        facts = [", ".join([format_count(page.all_parts, "part"), format_count(page.tokens, "token"), *cluster])]
         _heading(console, facts[0])
     elif facts:
         console.print(Text(", ".join(facts), style="dim"))

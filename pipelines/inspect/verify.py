@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.reporting import result
 from corpora.storage.files import is_local
 from corpora.storage.manifest_file import read_manifest
@@ -63,6 +63,6 @@ def command(options: Verify) -> None:
             result(printable(f"{folder}: {message}"), folder=folder, sound=not problems)
     if damaged:
         raise FarspanError(
-            f"{damaged} of {counted(len(options.artefact), 'folder')} damaged; copy or make artefacts again; a run "
-            "continues from its newest intact checkpoint"
+            f"{damaged} of {format_count(len(options.artefact), 'folder')} damaged; copy or make artefacts again; a "
+            "run continues from its newest intact checkpoint"
         )

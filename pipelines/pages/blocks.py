@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.special_tokens import SpecialTokens
 from pipelines.pages.page import Block
@@ -39,7 +39,7 @@ def token_block(
     """A range of ``(n,)`` tokens as a block; ``part`` and ``title`` are those of a document."""
     start, stop = bounds(start, len(tokens), size)
     pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
-    note, ids = counted(len(tokens), "token"), tokens[start:stop]
+    note, ids = format_count(len(tokens), "token"), tokens[start:stop]
     return Block(address, heading, note, pieces, start, stop, len(tokens), part=part, ids=ids, title=shorten(title))
 
 

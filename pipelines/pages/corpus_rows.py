@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow.compute as pc
 
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
@@ -68,7 +68,7 @@ class CorpusRows:
         self.draws = max([masker.draws for masker in maskers], default=1)
         totals = corpus.manifest.totals
         counts = (len(corpus), totals["tokens"], totals["documents"])
-        self.summary = ", ".join(map(counted, counts, ("row", "token", "document")))
+        self.summary = ", ".join(map(format_count, counts, ("row", "token", "document")))
         self._row = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.compute as pc
 
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
@@ -33,7 +33,7 @@ class DocumentRows:
         self._documents, self.tokenizer = documents, load_tokenizer_of(documents.folder)
         self.sources = tuple(sorted(documents.manifest.counts))
         tokens = documents.manifest.totals["tokens"]
-        self.summary = f"{counted(len(documents), 'document')}, {counted(tokens, 'token')}"
+        self.summary = f"{format_count(len(documents), 'document')}, {format_count(tokens, 'token')}"
 
     def __len__(self) -> int:
         return len(self._documents)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
@@ -81,7 +81,7 @@ class PairRows:
             places = pairs.rows_of(systems[0].predictions.split) if systems else np.arange(len(pairs))
         self._places = places
         split = f" of split {systems[0].predictions.split}" if systems else ""
-        self.summary = f"{counted(len(places), 'pair')}{split}, {counted(len(pairs.documents), 'document')}"
+        self.summary = f"{format_count(len(places), 'pair')}{split}, {format_count(len(pairs.documents), 'document')}"
         self._pair = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:
@@ -131,7 +131,7 @@ class PairRows:
         heading = "reference" if len(references) == 1 else "references"
         columns = [Column(heading, note, self._blocks(row, "reference", range(len(references)), size))]
         for number, (system, answer) in enumerate(zip(self._systems, pair.answers, strict=True)):
-            note = f"{counted(len(answer['tokens']), 'token')}, score {answer['score']:.4f}"
+            note = f"{format_count(len(answer['tokens']), 'token')}, score {answer['score']:.4f}"
             if references:
                 note += f" — {_score(answer['text'], references)}"
             columns.append(Column(system.name, note, self._blocks(row, "prediction", [number], size)))

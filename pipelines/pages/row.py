@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
@@ -117,7 +117,7 @@ def target_spans(masks: MaskBatch, row: int = 0) -> str:
     """The number of spans in the target, and of their tokens, in words."""
     in_target = masks.span_flags[row] & IN_TARGET != 0
     spans, tokens = int(in_target.sum()), int(masks.span_lengths[row][in_target].sum())
-    return f"{counted(spans, 'span')} with {counted(tokens, 'token')} in the target"
+    return f"{format_count(spans, 'span')} with {format_count(tokens, 'token')} in the target"
 
 
 def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
@@ -185,7 +185,7 @@ class Side:
 def sides_of(examples: Examples, row: int = 0) -> list[Side]:
     """Source of a row, followed by its target or labels if it has any."""
     length = int(examples.source_lengths[row])
-    attended, note = np.zeros(length, bool), counted(length, "position")
+    attended, note = np.zeros(length, bool), format_count(length, "position")
     if examples.global_positions is not None:
         attended = examples.global_positions[row, :length]
         note += f", {int(attended.sum())} with global attention"
@@ -194,10 +194,10 @@ def sides_of(examples: Examples, row: int = 0) -> list[Side]:
         labels = examples.labels[row, :length]
         places = np.flatnonzero(labels != IGNORED)
         sides.append(
-            Side("labels", counted(len(places), "position"), labels[places], np.zeros(len(places), bool), places)
+            Side("labels", format_count(len(places), "position"), labels[places], np.zeros(len(places), bool), places)
         )
     elif length := int(examples.target_lengths[row]):
         prompt = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[row])
-        note = counted(length, "position") + (f", {prompt:,} of them given" if prompt else "")
+        note = format_count(length, "position") + (f", {prompt:,} of them given" if prompt else "")
         sides.append(Side("target", note, examples.target_ids[row, :length], np.arange(length) < prompt))
     return sides

@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet, has_titles
 from corpora.storage import files
@@ -47,7 +47,7 @@ class Titles:
         if not files.is_local(documents.folder):
             self.missing = f"titles are not shown: {documents.folder} is not on this machine; copy it"
         elif len(documents) > _SEARCHED:
-            count = counted(len(documents), "document")
+            count = format_count(len(documents), "document")
             self.missing = f"titles are not shown: {documents.folder} has {count}, more than {_SEARCHED:,}"
 
     @cached_property

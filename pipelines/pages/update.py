@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.masks import MaskBatch
 from objectives.tasks.protocol import Rendered
@@ -154,7 +154,7 @@ class UpdateRows:
         self.tokenizer = tokenizer
         self._pages = _find_pages(self.update)
         self.sources = tuple(sorted({source for page in self._pages for source in page.subject.sources}))
-        self.summary = f"update {step:,}, {counted(len(self._pages), 'row')}"
+        self.summary = f"update {step:,}, {format_count(len(self._pages), 'row')}"
 
     def __len__(self) -> int:
         return len(self._pages)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
-from corpora.keyed import drawn, make_key
+from corpora.keyed import make_key, select_share
 from corpora.options import record_options
 from corpora.retrieval.kmeans import (
     POINTS_PER_CENTROID,
@@ -148,7 +148,7 @@ class Sample:
             done += len(batch)
             report(done)
             vectors = require_finite(batch, self.dimension, shard)
-            chosen.append(vectors[drawn(self.key, batch.column("document_id").to_pylist(), self.share)])
+            chosen.append(vectors[select_share(self.key, batch.column("document_id").to_pylist(), self.share)])
         write_array(task.payload["sample"], np.concatenate(chosen))
         return Receipt(task.name)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.options import record_options
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.schemas.vectors import vector_column, vectors_schema
 from corpora.storage import files
 from corpora.storage.arrow_views import booleans
@@ -48,7 +48,7 @@ def plan(options: Embed) -> Job:
     if options.min_document_tokens > (longest := documents.manifest.totals["max_tokens"]):
         raise FarspanError(
             f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents.folder} has "
-            f"{counted(longest, 'token')}; give less"
+            f"{format_count(longest, 'token')}; give less"
         )
     artefact_tokenizer(documents.folder).decode_with_offsets([])
     encoder_files = find_encoder(options.encoder.name)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
-from corpora.keyed import drawn, make_key
+from corpora.keyed import make_key, select_share
 from corpora.options import record_options
 from corpora.retrieval.best_rows import Neighbours
 from corpora.retrieval.knn import list_count, memory_needed, nearest, search
@@ -127,7 +127,7 @@ class SearchShard:
         shard = ClusterShard.read(task.payload["clusters"], self.dimension)
         totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
         totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
-        sampled = drawn(self.key, shard.column("document_id").to_pylist(), self.share)
+        sampled = select_share(self.key, shard.column("document_id").to_pylist(), self.share)
         queries = []
         with (
             threadpool_limits(self.threads),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corpora.errors import FarspanError, from_extra, nearest
-from corpora.printing import counted, row_numbers
+from corpora.printing import format_count, row_numbers
 from objectives.api.plugins import plugin_errors
 from pipelines.pages.filters import Filter, whole_number
 from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
@@ -186,7 +186,7 @@ class Pages:
             if step > 0 and start > 0:
                 links.append(("Search from the first row", self._seek_url(subject, state, 0, 1)))
         else:
-            looked = f"Looked at {counted(match.looked_at, 'row')}"
+            looked = f"Looked at {format_count(match.looked_at, 'row')}"
             message = f"{looked}, up to row {match.next:,} of {len(subject):,}; none fits."
             links.append(("Continue", self._seek_url(subject, state, match.next, step)))
         last = min(max(start - step, 0), len(subject) - 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.pages.page import PageOptions, Subject
@@ -26,7 +26,7 @@ def command(options: View) -> None:
     subjects = open_artefacts(options)
     if options.save:
         rows = save(options, subjects)
-        message = f"{options.save}: {counted(rows, 'row')} of {subjects[0].folder}"
+        message = f"{options.save}: {format_count(rows, 'row')} of {subjects[0].folder}"
         result(message, output=options.save, rows=rows)
     else:
         serve(options, subjects)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from corpora.errors import from_extra
-from corpora.printing import counted, printable
+from corpora.printing import format_count, printable
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.page import Block, Column, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
@@ -122,7 +122,7 @@ def environment() -> Environment:
         "runs": runs,
         "shorten": shorten,
         "query": query,
-        "counted": counted,
+        "counted": format_count,
         "KINDS": KINDS,
     }
     return templates

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.keyed import drawn, id_keys, make_key, philox_blocks
+from corpora.keyed import id_keys, make_key, philox_blocks, select_share
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -53,9 +53,9 @@ def test_an_ids_key_depends_on_nothing_but_the_id():
 
 def test_a_share_of_ids_is_drawn_whatever_their_order():
     key, ids = make_key(0, "test"), [f"{number}" for number in range(20_000)]
-    chosen = drawn(key, ids, 0.1)
+    chosen = select_share(key, ids, 0.1)
     assert 1_800 < chosen.sum() < 2_200
-    assert np.array_equal(drawn(key, ids[::-1], 0.1), chosen[::-1])
-    assert (chosen <= drawn(key, ids, 0.2)).all()
-    assert drawn(key, ids, 1.0).all()
-    assert drawn(key, ids, 7.5).all()
+    assert np.array_equal(select_share(key, ids[::-1], 0.1), chosen[::-1])
+    assert (chosen <= select_share(key, ids, 0.2)).all()
+    assert select_share(key, ids, 1.0).all()
+    assert select_share(key, ids, 7.5).all()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError, from_extra
-from corpora.printing import counted, printable, row_numbers, total
+from corpora.printing import format_count, format_total, printable, row_numbers
 from corpora.reporting import Reporting, current, note, reporting, result, tell_error
 
 
@@ -77,8 +77,8 @@ def test_by_hand():
 
 
 def test_a_count_of_one_has_a_singular_noun():
-    assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
-    assert [counted(number, "epoch") for number in (0.5, 1.0, 2.5)] == ["0.5 epochs", "1 epoch", "2.5 epochs"]
+    assert [format_count(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [format_count(number, "epoch") for number in (0.5, 1.0, 2.5)] == ["0.5 epochs", "1 epoch", "2.5 epochs"]
 
 
 def test_numbers_of_rows():
@@ -97,4 +97,4 @@ def test_numbers_of_rows():
     ],
 )
 def test_a_total_of_one_has_a_singular_noun(name, one, several):
-    assert (total(1, name), total(3000, name)) == (one, several)
+    assert (format_total(1, name), format_total(3000, name)) == (one, several)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from corpora.errors import FarspanError, nearest
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage.files import is_local
@@ -54,8 +54,8 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
     """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F."""
     if recipe.run.epochs is not None:
         samples, batch = len(unit.mixtures[0]), recipe.run.batch_size
-        epochs = f"{counted(recipe.run.epochs, 'epoch')} of {counted(samples, 'sequence')}"
-        yield f"{epochs}: {counted(unit.recipe.run.steps or 0, 'update')} of {batch}"
+        epochs = f"{format_count(recipe.run.epochs, 'epoch')} of {format_count(samples, 'sequence')}"
+        yield f"{epochs}: {format_count(unit.recipe.run.steps or 0, 'update')} of {batch}"
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":

@@ -24,12 +24,12 @@ _TORCH = (".pt", ".pth")
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
     """Split a JSON file; a file saved by torch is one range."""
-    return [Cut(0, 1, files.size(path))] if _saved_by_torch(path) else json_array.plan(path, files, target_bytes)
+    return [Cut(0, 1, files.size(path))] if _is_torch_file(path) else json_array.plan(path, files, target_bytes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read each cluster as a record; its place is its offset in a JSON file, or its number in a ``.pt`` file."""
-    if not _saved_by_torch(piece.path):
+    if not _is_torch_file(piece.path):
         yield from json_array.read(piece, files, block, _add_line)
         return
     clusters = _load(piece.path, files)
@@ -42,7 +42,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
             yield piece.bytes * number // len(clusters)
 
 
-def _saved_by_torch(path: str) -> bool:
+def _is_torch_file(path: str) -> bool:
     return path.lower().endswith(_TORCH)
 
 

@@ -115,7 +115,7 @@ def whole_files(contents: Contents, records: str = "") -> Reader:
     return task_reader(plan_file, read, records)
 
 
-def indexed(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str) -> Reader:
+def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str) -> Reader:
     """Declare a data set of index files, whose entries name other files: the ids of a split, a table of books.
 
     An index is split into ranges of entries, so that many workers read the files that they name.

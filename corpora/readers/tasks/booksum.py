@@ -27,7 +27,7 @@ from corpora.readers.records import BadRecord
 from corpora.readers.streams import Line
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.fields import filled_text, filled_texts, text_beside
-from corpora.readers.task_data.files import indexed
+from corpora.readers.task_data.files import index_files
 
 _KEPT = ("bid", "book_id", "title", "is_aggregate")
 Row = dict[str, Any] | BadRecord
@@ -97,4 +97,4 @@ def _safe(name: str) -> str:
     return name
 
 
-READER = indexed(chapters, parse, r".*_aligned_(train|val|test).*\.jsonl")
+READER = index_files(chapters, parse, r".*_aligned_(train|val|test).*\.jsonl")

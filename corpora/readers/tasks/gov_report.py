@@ -25,7 +25,7 @@ from typing import Any
 from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_data.fields import filled_text, filled_texts, list_of, object_of, optional_text, text_beside
-from corpora.readers.task_data.files import by_name, indexed, json_lines, json_object
+from corpora.readers.task_data.files import by_name, index_files, json_lines, json_object
 
 _IDS = re.compile(r"(gao|crs)_(train|valid|test)\.ids")
 _RECOMMENDATIONS = re.compile(r"\s*what gao recommends\s*", re.IGNORECASE)
@@ -91,4 +91,4 @@ def _task(key: str, pair_id: str, text: str, summary: str, agency: str) -> RawTa
     return RawTask([RawDocument(key, text)], [pair])
 
 
-READER = by_name({r".*\.ids": indexed(ids, parse_id, ""), r".*\.(jsonl|zip)": json_lines(parse_line)})
+READER = by_name({r".*\.ids": index_files(ids, parse_id, ""), r".*\.(jsonl|zip)": json_lines(parse_line)})

@@ -24,7 +24,7 @@ from typing import Any
 from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_data.fields import filled_text, task_of_questions
-from corpora.readers.task_data.files import indexed
+from corpora.readers.task_data.files import index_files
 from corpora.text.preprocessing import html_text, looks_like_html, strip_gutenberg
 
 ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # the last decodes anything
@@ -114,4 +114,4 @@ def _decode(data: bytes) -> str:
     return data.decode(ENCODINGS[-1])
 
 
-READER = indexed(stories, parse, r"documents\.csv")
+READER = index_files(stories, parse, r"documents\.csv")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from corpora.readers.task_data.declaration import Place, RawDocument, RawTask
 from corpora.readers.task_data.fields import filled_text, text_beside
-from corpora.readers.task_data.files import indexed
+from corpora.readers.task_data.files import index_files
 from corpora.readers.tasks.narrative_qa import Story, questions_about, table_of, with_questions
 
 
@@ -28,4 +28,4 @@ def parse(story: Story, place: Place) -> RawTask:
     return questions_about(RawDocument(place.key, filled_text(row, "summary").strip()), questions, row["set"], {})
 
 
-READER = indexed(summaries, parse, r"summaries\.csv")
+READER = index_files(summaries, parse, r"summaries\.csv")

@@ -32,7 +32,7 @@ def subset_of(place: Place, known: tuple[str, ...]) -> str:
     raise BadRecord("unknown_subset", f"{fault}; name it with --subset, one of {', '.join(known)}")
 
 
-def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
+def divide_input(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
     """Split an input into query, document and options.
 
     The query of QuALITY ends after its option (D), other queries at the first blank line.
@@ -57,7 +57,7 @@ def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """Parse the document and the pair of a record."""
     subset = subset_of(place, SUBSETS)
-    query, text, options = divided(text_of(record, "input"), subset)
+    query, text, options = divide_input(text_of(record, "input"), subset)
     document = RawDocument(text_key(text), text)
     output = None if record.get("output") is None else text_of(record, "output")
     pair = RawPair(

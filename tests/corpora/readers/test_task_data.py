@@ -29,7 +29,7 @@ from corpora.readers.task_data.fields import (
 from corpora.readers.task_data.files import (
     ENTRIES_A_RANGE,
     by_name,
-    indexed,
+    index_files,
     json_document,
     json_field,
     json_lines,
@@ -189,7 +189,7 @@ def parse_entry(entry, place):
     return RawTask([RawDocument(place.key, entry)], [])
 
 
-INDEX = indexed(entries, parse_entry, r".*\.ids")
+INDEX = index_files(entries, parse_entry, r".*\.ids")
 
 
 @pytest.mark.parametrize("count", [0, 1, ENTRIES_A_RANGE, ENTRIES_A_RANGE + 1, 3 * ENTRIES_A_RANGE])

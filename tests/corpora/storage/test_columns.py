@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.storage.arrow_views import booleans, filled, items, numbers, validity
+from corpora.storage.arrow_views import booleans, fill_nulls, items, numbers, validity
 from corpora.storage.gather import Gatherable, gather
 from corpora.storage.ragged import Ragged, read_only
 from corpora.storage.shards import compact
@@ -38,9 +38,9 @@ def test_numbers_are_those_of_arrow(kind, first, count):
     assert np.array_equal(found, expected)
     assert (found.dtype, found.flags.writeable) == (expected.dtype, expected.flags.writeable)
     holes = pa.array([None if value % 3 == 0 else value for value in values], kind).slice(first, count)
-    assert filled(holes, 7).tolist() == [7 if value is None else value for value in holes.to_pylist()]
-    assert filled(part, 7).tolist() == part.to_pylist()
-    assert filled(pa.nulls(count, kind), 7).tolist() == [7] * count
+    assert fill_nulls(holes, 7).tolist() == [7 if value is None else value for value in holes.to_pylist()]
+    assert fill_nulls(part, 7).tolist() == part.to_pylist()
+    assert fill_nulls(pa.nulls(count, kind), 7).tolist() == [7] * count
 
 
 @pytest.mark.parametrize("nulls", [False, True])

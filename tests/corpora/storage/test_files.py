@@ -42,7 +42,7 @@ def test_a_check_before_publishing_keeps_a_file_back(tmp_path):
         calls.append(files.exists(path))
         raise RuntimeError("lost the lock")
 
-    with pytest.raises(RuntimeError, match="lost the lock"), files.published(refuse):
+    with pytest.raises(RuntimeError, match="lost the lock"), files.guard_creation(refuse):
         files.write_bytes(path, b"data")
     assert calls == [False]
     assert files.walk(str(tmp_path)) == []
@@ -220,7 +220,7 @@ def test_a_file_that_is_not_to_be_replaced_stays_there(tmp_path, monkeypatch, li
 
     if not links:
         monkeypatch.setattr(os, "link", no_link)
-    with files.published(lambda: None, refuse):
+    with files.guard_creation(lambda: None, refuse):
         for _ in range(2):
             write_bytes(path, b"first")
         if links:
@@ -229,7 +229,7 @@ def test_a_file_that_is_not_to_be_replaced_stays_there(tmp_path, monkeypatch, li
         else:
             write_bytes(path, b"other")
     assert (asked, read_bytes(path)) == (([b"first"], b"first") if links else ([], b"other"))
-    with files.published(lambda: None, lambda: asked.append(b"replaced")):
+    with files.guard_creation(lambda: None, lambda: asked.append(b"replaced")):
         write_bytes(path, b"third")
     assert read_bytes(path) == b"third"
     assert os.listdir(tmp_path) == ["a"]

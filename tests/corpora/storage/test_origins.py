@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.origins import NAME, find_parent, parent_folder, relative_path, resolved
+from corpora.storage.origins import NAME, find_parent, parent_folder, relative_path, resolve
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents
 from tests.vectors import make_vectors
@@ -26,7 +26,7 @@ from tests.vectors import make_vectors
 )
 def test_artefacts_that_move_together_keep_their_parents(output, parent, path):
     assert relative_path(output, parent) == path
-    assert resolved(output, path) == parent
+    assert resolve(output, path) == parent
 
 
 @pytest.fixture

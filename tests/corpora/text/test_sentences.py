@@ -15,10 +15,10 @@ from corpora.text.sentences import (
     _PUNCTUATION,
     _SENTENCE_ENDS,
     _SPACING,
-    bounded,
+    hide_stretches,
     load_splitter,
     sentence_token_starts,
-    uncrowded,
+    thin_out_crowds,
 )
 from corpora.text.utf8 import byte_offsets
 
@@ -69,9 +69,9 @@ SPACED = ["word ", "Dr. ", "?! ", ". ", "-. ", "… .", ".)\n", "\n", " ", "a.b 
 
 
 def reaching(marks, limit):
-    """``bounded`` over a library that keeps the texts it is given."""
+    """``hide_stretches`` over a library that keeps the texts it is given."""
     given = []
-    return given, bounded(lambda text: given.append(text) or [(0, len(text))], marks, limit)
+    return given, hide_stretches(lambda text: given.append(text) or [(0, len(text))], marks, limit)
 
 
 @given(
@@ -110,7 +110,7 @@ marked_text = st.lists(
 @settings(deadline=None, max_examples=60)
 def test_no_crowd_reaches_a_library(text):
     seen = []
-    uncrowded(lambda text: seen.append(text) or [])(text)
+    thin_out_crowds(lambda text: seen.append(text) or [])(text)
     assert len(seen[0]) == len(text)
     changed = [at for at, (a, b) in enumerate(zip(text, seen[0], strict=True)) if a != b]
     assert all(seen[0][at] == "x" and text[at] in ".?!…" for at in changed)
@@ -132,7 +132,7 @@ def test_sentences_end_before_a_crowd_and_with_it():
     crowd = "-. " * 10_000
     before, after = "He left the house. " * 50, " She stayed at home. " * 50
     seen = []
-    uncrowded(lambda text: seen.append(text) or [])(before + crowd + after)
+    thin_out_crowds(lambda text: seen.append(text) or [])(before + crowd + after)
     assert seen[0][: len(before) - 100] == before[:-100]  # the marks beside it may count as of it
     assert seen[0][-len(after) + 100 :] == after[100:]
     assert seen[0][len(before) : -len(after)].count(".") < 16
@@ -151,7 +151,7 @@ ORDINARY = [
 def test_ordinary_text_reaches_the_library_as_it_is(text):
     seen, spans = reaching(_SENTENCE_ENDS, 1 << 14)
     spans(text)
-    uncrowded(lambda text: seen.append(text) or [])(text)
+    thin_out_crowds(lambda text: seen.append(text) or [])(text)
     assert seen == [text, text]
 
 

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from corpora.errors import FarspanError, one_line
-from corpora.printing import counted
+from corpora.printing import format_count
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME, manifest_sha256
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
@@ -178,7 +178,7 @@ def _recipe(recipe: Recipe, name: str) -> list[str]:
     stages = recipe.curriculum
     origin = f"Recipe `{name}`: " if name else ""
     epochs = recipe.run.epochs if recipe.run.steps is None else None
-    length = counted(stages[-1].last_step, "update") if epochs is None else counted(epochs, "epoch")
+    length = format_count(stages[-1].last_step, "update") if epochs is None else format_count(epochs, "epoch")
     optimizer = f"{recipe.optimizer.name}, learning rate {recipe.optimizer.learning_rate:g}"
     return [
         "## Training\n",

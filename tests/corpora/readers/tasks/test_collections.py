@@ -16,7 +16,7 @@ from corpora.readers import ReadOptions
 from corpora.readers.options import PairFields
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.readers.task_data.declaration import RawPair, text_key
-from corpora.readers.tasks.scrolls import SUBSETS, divided
+from corpora.readers.tasks.scrolls import SUBSETS, divide_input
 from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
@@ -34,17 +34,21 @@ def record(number: int, text: str, output: str | None, name: str = "q") -> dict:
 def test_the_input_of_each_subset_is_divided_into_query_and_text(subset):
     plain = subset in ("gov_report", "summ_screen_fd")
     if plain:
-        assert divided(TEXT, subset) == ("", TEXT, None)
+        assert divide_input(TEXT, subset) == ("", TEXT, None)
         return
     query = QUALITY if subset == "quality" else "How deep is the harbour?"
     options = ("A cook", "No one", "Two dogs (and a cat)", "All of them") if subset == "quality" else None
     blank = "\n\n\n" if subset == "quality" else "\n\n"
-    assert divided(f"{query}{blank}{TEXT}", subset) == (query, TEXT, options)
+    assert divide_input(f"{query}{blank}{TEXT}", subset) == (query, TEXT, options)
 
 
 def test_a_question_that_names_a_letter_adds_no_option():
     query = QUALITY.replace("Who was", "Take\n(A) of the plan: who was")
-    assert divided(f"{query}\n\n\n{TEXT}", "quality") == (query, TEXT, divided(f"{QUALITY}\n\n{TEXT}", "quality")[2])
+    assert divide_input(f"{query}\n\n\n{TEXT}", "quality") == (
+        query,
+        TEXT,
+        divide_input(f"{QUALITY}\n\n{TEXT}", "quality")[2],
+    )
 
 
 def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp_path):

@@ -12,7 +12,7 @@ from corpora.readers.records import BadRecord
 from corpora.readers.selection import holds_records
 from corpora.readers.task_data.declaration import text_key
 from corpora.readers.tasks.qasper import answer_of
-from corpora.readers.tasks.scrolls import divided
+from corpora.readers.tasks.scrolls import divide_input
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
 # HotpotQA: one array of questions, ten paragraphs each.
@@ -335,4 +335,4 @@ def test_the_query_is_the_one_that_scrolls_has(tmp_path):
     path = write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", [line("W", choice(1))])
     (pair,) = read_pairs(path, QUALITY)
     text = read_documents(path, QUALITY)["10"]
-    assert divided(f"{pair.query}\n\n\n{text}", "quality") == (pair.query, text, pair.options)
+    assert divide_input(f"{pair.query}\n\n\n{text}", "quality") == (pair.query, text, pair.options)

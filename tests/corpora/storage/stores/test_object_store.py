@@ -403,7 +403,7 @@ def test_of_two_that_create_an_object_the_one_whose_answer_is_lost_has_it(bucket
 
 def test_an_upload_and_a_renewal_whose_answers_are_lost_stay(bucket, store):
     store.lost.add(("PUT", "/bucket/a"))
-    with files.published(lambda: None, refuse):
+    with files.guard_creation(lambda: None, refuse):
         write_bytes(f"{bucket}/a", b"first")
     store.lost.add(("PUT", "/bucket/a"))
     assert files.renew(f"{bucket}/a", b"renewed")
@@ -431,13 +431,13 @@ def test_of_two_files_with_one_name_the_first_stays(bucket, store, size):
     unfinished = store.ask("GET", "/bucket?uploads").count("<UploadId>")
     first, second = (np.random.default_rng(seed).bytes(size) for seed in (1, 2))
     second += b"x"
-    with files.published(lambda: None, refuse):
+    with files.guard_creation(lambda: None, refuse):
         write_bytes(f"{bucket}/a", first)
         write_bytes(f"{bucket}/a", first)  # a repeated attempt
         with pytest.raises(Taken):
             write_bytes(f"{bucket}/a", second)
         assert read_bytes(f"{bucket}/a") == first
-    with files.published(lambda: None, lambda: None):
+    with files.guard_creation(lambda: None, lambda: None):
         write_bytes(f"{bucket}/a", second)
     assert read_bytes(f"{bucket}/a") == second
     assert store.ask("GET", "/bucket?uploads").count("<UploadId>") == unfinished
@@ -452,6 +452,6 @@ def test_a_store_without_conditional_writes_or_for_less_at_once_replaces(bucket,
     else:
         monkeypatch.setattr(object_store, "_WHOLE", 4)
     for data in (b"first", b"second"):
-        with files.published(lambda: None, refuse):
+        with files.guard_creation(lambda: None, refuse):
             write_bytes(f"{bucket}/a", data)
         assert read_bytes(f"{bucket}/a") == data

@@ -132,7 +132,7 @@ def test_a_check_decides_before_a_file_appears():
     def refuse():
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError), files.published(refuse):
+    with pytest.raises(RuntimeError), files.guard_creation(refuse):
         write_bytes("memory://bucket/a", b"after")
     assert read_bytes("memory://bucket/a") == b"before"
     assert files.walk("memory://bucket") == ["memory://bucket/a"]
