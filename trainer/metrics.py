@@ -126,20 +126,13 @@ def derive(
     devices: int = 1,
     peak_tflops: float | None = None,
 ) -> dict[str, Any]:
-    """Derive the metrics of an update from its counts and times.
+    """Derive the metrics of an update from the counts of all ranks and its times.
 
-    Args:
-        counts: counts of all ranks.
-        loss: cross-entropy summed over the target tokens of all ranks; None if the update was skipped.
-        seconds: duration of the update.
-        waited: seconds of it that the model waited for batches.
-        devices: number of devices that shared the work.
-        peak_tflops: peak of one device; None if unknown.
-
-    Returns:
-        ``loss`` and ``perplexity`` per target token, the counts of tokens and positions and their rates per second, the
-        shares of padding, ``model_tflops_per_second`` of one device and its share of the peak, ``mfu``, both including
-        the work on padding; ``data_wait_share`` and ``seconds``. Unknown numbers are None.
+    ``loss`` is the cross-entropy summed over the target tokens of all ranks, None if the update was skipped;
+    ``seconds`` is the duration, of which the model ``waited`` for batches. Returns ``loss`` and ``perplexity`` per
+    target token, the counts of tokens and positions and their rates per second, the shares of padding,
+    ``model_tflops_per_second`` of one device and its share of the peak, ``mfu``, both including the work on padding;
+    ``data_wait_share`` and ``seconds``. Unknown numbers are None.
     """
     mean = None if loss is None else loss / max(counts.target_tokens, 1)
     tokens = {name: value for name, value in vars(counts).items() if name != "flops"}

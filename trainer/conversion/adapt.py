@@ -160,7 +160,10 @@ def _initialise(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: s
 
 
 def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int) -> Tensor:
-    """Sample rows of the token table without replacement, from all ids of the tokenizer except special tokens.
+    """Sample ``count`` rows of the token table ``(V, d)`` without replacement, from all ids except special tokens.
+
+    Ids after the tokenizer's may never have been trained, and are not sampled either. Returns ``(count, d)``, not
+    scaled by sqrt(d), as the encoder expects.
 
     The adapted model (PEGASUS -> PEGASUS-X, arXiv:2208.04347) is not equivalent to the short one. A softmax gives every
     key a weight above zero, and one of two opposite queries gives a key a score of at least 0, so no initial value of
@@ -170,15 +173,6 @@ def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int)
     further before use, as PEGASUS-X was for 300,000 steps.
 
     A row's rank in the draw depends only on its id and the seed, so a smaller sample is a prefix of a larger one.
-
-    Args:
-        table: token table, ``(V, d)``.
-        count: number of rows, G.
-        vocabulary: vocabulary of the table; rows after the tokenizer's ids may never have been trained.
-        seed: seed of the draw.
-
-    Returns:
-        ``(G, d)``, not scaled by sqrt(d), as the encoder expects.
     """
     special = set(vocabulary.special.ids.values())
     rows = [row for row in range(vocabulary.tokenizer_size) if row not in special]

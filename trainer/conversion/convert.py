@@ -115,11 +115,7 @@ def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:
 
 
 def command(options: Convert) -> None:
-    """Run ``farspan convert``.
-
-    Raises:
-        FarspanError: as ``convert``.
-    """
+    """Run ``farspan convert``."""
     model = convert(Path(options.source), Path(options.output), options.conversion)
     numbers = sum(tensor.numel() for tensor in model.state.values())
     print(f"{options.output}: {numbers:,} parameters, {model.vocabulary.size:,} rows of tokens")

@@ -174,14 +174,9 @@ def _padding_mask(lengths: np.ndarray, width: int) -> np.ndarray:
 
 
 def _pad(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift: int = 0) -> np.ndarray:
-    """Copy the first ``lengths`` columns of each row to column ``shift``, followed by ``filler``.
+    """Copy the first ``lengths`` ``(B,)`` columns of ``ids`` ``(B, N)`` from column ``shift`` on, then ``filler``.
 
-    Args:
-        ids: ``(B, N)``.
-        lengths: ``(B,)``.
-
-    Returns:
-        ``(B, width)`` int32.
+    Returns ``(B, width)`` int32.
     """
     out = np.empty((len(ids), width), np.int32)
     kept = min(ids.shape[1], width - shift)

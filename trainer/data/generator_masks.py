@@ -51,9 +51,8 @@ class GeneratorMaskedCorpus(MaskedCorpus):
     def chosen(self, indices: np.ndarray, losses: np.ndarray | None, epochs: np.ndarray | None = None) -> Examples:
         """The rows view with the hardest candidates hidden, and a target.
 
-        Args:
-            losses: ``(n, C)`` float, the generator's loss at each position of ``candidates(indices, epochs)``, perhaps
-                padded to a greater C; None for equal losses.
+        ``losses`` are the generator's at each position of ``candidates(indices, epochs)``, ``(n, C)`` float, perhaps
+        padded to a greater C; None for equal losses.
         """
         batch = self.corpus.take(indices)
         masks = self._drawing.masks(self._model_based.candidates, batch, epochs)

@@ -49,19 +49,12 @@ class Places(NamedTuple):
 
 
 def permute(positions: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """Evaluate a pseudo-random permutation of ``range(size)`` at ``positions``.
+    """Evaluate a pseudo-random permutation of ``range(size)`` at ``positions``, ``(n,)`` integers; ``(n,)`` int64.
 
     A Feistel network over the smallest power of two that holds ``size``, applied repeatedly until the result is below
     ``size`` (cycle walking: Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). At most half of the
-    domain is skipped, so two evaluations per position suffice on average.
-
-    Args:
-        positions: ``(n,)`` integers in ``[0, size)``.
-        size: size of the permuted range.
-        key: at least 16 bytes; different keys give different permutations.
-
-    Returns:
-        ``(n,)`` int64.
+    domain is skipped, so two evaluations per position suffice on average. Different keys, of at least 16 bytes, give
+    different permutations.
     """
     bits = max(int(size) - 1, 1).bit_length()
     keys = id_keys(key, [str(number) for number in range(_ROUNDS)])[:, 0]
@@ -104,12 +97,7 @@ def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.n
     the rest in the same way, in descending order of weight. For any n, the number of samples of a source differs from
     ``n * weight`` by at most 1/2 with two sources, 1 with three, and ``(2 + 1/2 + ... + 1/(k - 2)) / 2`` with k.
 
-    Args:
-        samples: ``(n,)`` sample numbers, counted from 0.
-        weights: weights of the sources, above 0.
-
-    Returns:
-        ``(n,)`` int64 sources, and ``(n,)`` int64 numbers of the samples within their source.
+    Returns, for ``(n,)`` sample numbers, ``(n,)`` int64 sources and ``(n,)`` int64 numbers within their source.
     """
     scaled = np.asarray(weights, np.float64) / np.sum(weights)
     parts = np.maximum(np.rint(scaled * _UNIT), 1).astype(np.int64)
@@ -132,12 +120,9 @@ def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
 
 
 def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Places:
-    """Compute source, epoch and sequence of samples; every epoch of every source has its own permutation.
+    """Compute source, epoch and sequence of ``(n,)`` samples, counted from 0 over the run with ``seed``.
 
-    Args:
-        samples: ``(n,)`` sample numbers, counted from 0 over the whole run.
-        shares: the sources.
-        seed: seed of the run.
+    Every epoch of every source has its own permutation.
     """
     sources, numbers = mix(samples, [share.weight for share in shares])
     epochs, positions = np.divmod(numbers, np.array([share.size for share in shares], np.int64)[sources])

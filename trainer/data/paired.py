@@ -138,8 +138,7 @@ class PairedSource:
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """Render the samples at ``(n,)`` int64 ``indices``, in that order.
 
-        Args:
-            epochs: ``(n,)`` int64, which determine the targets of a task that samples them; None for 0.
+        Their ``(n,)`` int64 ``epochs``, None for 0, determine the targets of a task that samples them.
         """
         return self.rendered(indices, epochs).examples
 

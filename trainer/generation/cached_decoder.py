@@ -58,15 +58,10 @@ class CachedDecoder:
                 self._prefill(sample, prefix[:-1])
 
     def step(self, tokens: Tensor, positions: Tensor, last: int) -> Tensor:
-        """Append a token to every text.
+        """Append a token to every text; returns ``(n * beams, V)`` logits of the next token.
 
-        Args:
-            tokens: ``(n * beams,)`` int64.
-            positions: ``(n * beams,)`` int64, position of each token; the start id has position 0.
-            last: largest position.
-
-        Returns:
-            ``(n * beams, V)`` logits of the next token.
+        ``tokens`` and their ``positions`` are ``(n * beams,)`` int64; the start id has position 0, the largest is
+        ``last``.
         """
         spare = self.cache.shape[2] - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
@@ -75,12 +70,9 @@ class CachedDecoder:
         return _step(self, tokens, positions, -(-(last + 1) // GRAIN) * GRAIN)[: len(tokens) - spare]
 
     def reorder(self, parents: Tensor, first: int, last: int) -> None:
-        """Let text i continue text ``parents[i]`` in the columns from ``first`` up to ``last``.
+        """Let text i continue text ``parents[i]``, of the same sample, in the columns from ``first`` up to ``last``.
 
-        Args:
-            parents: ``(n * beams,)`` int64, texts of the same sample.
-            first: first column that may differ between texts of a sample.
-            last: last column in use.
+        ``parents`` is ``(n * beams,)`` int64; columns before ``first`` are equal in all texts of a sample.
         """
         part = self.cache[:, :, : len(parents), first : last + 1]
         part.copy_(part.index_select(2, parents))

@@ -32,14 +32,9 @@ def on_grid(logits: Tensor) -> Tensor:
 
 
 def best_tokens(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` best tokens of every row, the lowest id first among equals.
+    """The ``count`` best tokens of each row of ``log_probs``, ``(R, V)`` on the grid; the lowest id first among equals.
 
-    Args:
-        log_probs: ``(R, V)``, on the grid.
-        count: number of tokens, at most V.
-
-    Returns:
-        Values and ids, ``(R, count)``, in descending order.
+    Returns values and ids, ``(R, count)``, in descending order.
     """
     vocabulary = log_probs.shape[1]
     # exact, because 2^7 * 2^22 steps and ids below 2^20 fit into the 53 bits of a float64
@@ -49,15 +44,10 @@ def best_tokens(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def best_candidates(log_probs: Tensor, live: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best continuations of a sample's texts; among equals the lowest beam, then the lowest id.
+    """The ``count`` best continuations of a sample's texts; among equals the lowest beam, then the lowest id.
 
-    Args:
-        log_probs: ``(n * K, V)``, on the grid.
-        live: ``(n, K)`` float64, log-probabilities of the texts.
-        count: number of candidates, at most K * V.
-
-    Returns:
-        Log-probabilities, beams and ids, each ``(n, count)``, in descending order.
+    Given ``log_probs``, ``(n * K, V)`` on the grid, and those of the texts so far, ``live``, ``(n, K)`` float64,
+    returns log-probabilities, beams and ids, each ``(n, count)``, in descending order.
     """
     samples, beams = live.shape
     values, ids = best_tokens(log_probs, min(count, log_probs.shape[1]))
@@ -80,15 +70,10 @@ def uniforms(seeds: np.ndarray, config: GenerationConfig) -> np.ndarray:
 
 
 def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor:
-    """Draw one token for each row, by inverting the cumulative distribution in the order of ids.
+    """Draw one token for each row, by inverting the cumulative distribution in the order of ids; ``(R,)`` int64.
 
-    Args:
-        log_probs: ``(R, V)`` float64, minus infinity for forbidden tokens.
-        uniform: ``(R,)`` float64 in [0, 1).
-        config: temperature, top_k and top_p, applied in this order.
-
-    Returns:
-        ``(R,)`` int64.
+    ``log_probs``, ``(R, V)`` float64, are minus infinity for forbidden tokens; ``uniform`` is ``(R,)`` float64 in [0,
+    1). Temperature, top_k and top_p of ``config`` are applied in this order.
     """
     # the best token is at 0, so that a low temperature cannot take all of them to minus infinity
     scaled = (log_probs - log_probs.amax(1, keepdim=True)) / config.temperature
@@ -111,18 +96,10 @@ _NEVER = float("-inf")
 def constrain(
     log_probs: Tensor, history: Tensor, positions: Tensor, step: int, config: GenerationConfig, ids: DecoderIds
 ) -> Tensor:
-    """Set the log-probabilities of forbidden tokens to minus infinity; all others keep their value.
+    """Set the log-probabilities ``(R, V)`` of forbidden tokens to minus infinity; all others keep their value.
 
-    Args:
-        log_probs: ``(R, V)``.
-        history: ``(R, P)`` int64, decoder ids so far with the start; arbitrary after the position.
-        positions: ``(R,)`` int64, the position of each text's last token.
-        step: number of tokens generated so far.
-        config: the constraints.
-        ids: ids of the end and the padding.
-
-    Returns:
-        ``(R, V)``. If no token is allowed, the end is.
+    ``history``, ``(R, P)`` int64, has the decoder ids with the start, arbitrary after ``positions``, ``(R,)`` int64, of
+    each text's last token; ``step`` tokens were generated so far. If no token is allowed, the end is.
     """
     forced = config.first_tokens[step] if step < len(config.first_tokens) else None
     if step >= config.max_tokens:

@@ -152,13 +152,7 @@ class CrossCache:
     """Cross-attention of all unfinished texts to their encoder rows."""
 
     def __init__(self, groups: list[RowGroup], rows: np.ndarray, beams: int, device: torch.device) -> None:
-        """
-        Args:
-            groups: encoded rows.
-            rows: ``(n,)`` int64, encoder row of each sample.
-            beams: number of texts of each sample.
-            device: device of the keys.
-        """
+        """Cache the keys of ``groups`` of encoded rows; sample i reads row ``rows[i]``, ``(n,)`` int64."""
         self.beams, self.device = beams, device
         self._arrange(groups, rows)
 

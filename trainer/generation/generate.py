@@ -18,20 +18,10 @@ from trainer.model.seq2seq import Seq2Seq
 def generate(
     model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds, *, compiled: bool = False
 ) -> Generated:
-    """Generate one text for each sample.
+    """Generate one text for each sample; ``model`` is in evaluation mode meanwhile.
 
     A sample's text does not depend on the other samples: exactly on one CPU thread in float32, otherwise up to rounding
-    (docs/generation.md).
-
-    Args:
-        model: model on its device; put into evaluation mode during generation.
-        sources: encoder rows and samples.
-        config: options of generation.
-        ids: ids of start, end and padding.
-        compiled: compile the decoder's step, which takes a minute for each new shape of a batch.
-
-    Raises:
-        FarspanError: more positions than the decoder has, sampling without seeds, logits that are not finite.
+    (docs/generation.md). ``compiled`` compiles the decoder's step, which takes a minute for each new shape of a batch.
     """
     _check(model, sources, config, ids)
     if not len(sources):

@@ -35,13 +35,9 @@ class Texts:
         uniforms: np.ndarray | None,
         device: torch.device,
     ) -> None:
-        """
-        Args:
-            prefixes: the first decoder ids of each sample.
-            config: options of generation.
-            ids: ids of end and padding.
-            uniforms: ``(n, max_tokens + 1)`` draws in [0, 1); None without sampling.
-            device: device of all tensors.
+        """Start the texts with the ``prefixes`` of the decoder ids of each sample, on ``device``.
+
+        ``uniforms`` are ``(n, max_tokens + 1)`` draws in [0, 1); None without sampling.
         """
         samples, beams = len(prefixes), config.beams
         self.config, self.ids, self.step = config, ids, 0
@@ -84,13 +80,9 @@ class Texts:
         return int(same.long().cumprod(1).sum(1).min())
 
     def advance(self, logits: Tensor) -> Tensor:
-        """Append the best or the drawn tokens.
+        """Append the best or the drawn tokens, given the ``logits`` of every text's next token, ``(n * K, V)``.
 
-        Args:
-            logits: ``(n * K, V)``, logits of the next token of every text.
-
-        Returns:
-            ``(n * K,)`` int64, the text that each new text continues.
+        Returns ``(n * K,)`` int64, the text that each new text continues.
         """
         samples, beams = self.live.shape
         log_probs = constrain(

@@ -113,10 +113,8 @@ def make_context(
 ) -> Context:
     """Make a context without positional terms, which the encoder or decoder adds.
 
-    Args:
-        padding_mask: ``(B, L)`` bool, False at padding.
-        segments: ``(B, L)`` int, as in ``Context``.
-        global_positions: ``(B, L)`` bool, True at positions with global attention.
+    Arguments are ``(B, L)``: ``padding_mask`` is False at padding, ``segments`` as in ``Context``, ``global_positions``
+    True at positions with global attention.
     """
     documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
     return Context(

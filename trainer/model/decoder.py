@@ -104,15 +104,7 @@ class Decoder(nn.Module):
         self.norm = make_last_norm(config.width, config.norm)
 
     def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:
-        """Decode.
-
-        Args:
-            tokens: ``(B, T, d)`` vectors of the decoder's input, with padding on the right only.
-            encoder_output: encoder output for the source.
-
-        Returns:
-            Hidden states, ``(B, T, d)``.
-        """
+        """Decode ``tokens``, ``(B, T, d)`` with padding on the right only, to hidden states, ``(B, T, d)``."""
         x, length, context = self.embedded(tokens), tokens.shape[1], Context()
         if self.bias is not None:
             (offsets,) = Causal().offsets(length)

@@ -61,15 +61,10 @@ class Encoder(nn.Module):
         self.norm = make_last_norm(config.width, config.norm)
 
     def forward(self, tokens: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-        """Encode.
+        """Encode ``tokens``, ``(B, S, d)``, S >= 1, with the context of the S positions from ``make_context``.
 
-        Args:
-            tokens: ``(B, S, d)`` token vectors; S >= 1, up to the limit of the positions.
-            context: context of the S positions, from ``make_context``.
-
-        Returns:
-            States of the positions, ``(B, S, d)``, finite but arbitrary at padding, and of the pattern's learned
-            tokens, ``(B, G, d)``; G may be 0.
+        Returns states of the positions, ``(B, S, d)``, finite but arbitrary at padding, and of the pattern's learned
+        tokens, ``(B, G, d)``; G may be 0.
         """
         x, length, extra = self.embedded(tokens), tokens.shape[1], 0
         if self.pattern.extra_tokens:

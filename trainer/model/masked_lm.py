@@ -43,15 +43,9 @@ class MaskedLM(nn.Module):
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
     ) -> Losses:
-        """Compute the summed cross-entropy.
+        """Compute the summed cross-entropy of the ``labels``, ``(B, S)`` int, ``IGNORED`` where there is no target.
 
-        Args:
-            source_ids, source_padding_mask, segment_ids, global_positions: ``(B, S)``, as in ``Seq2Seq``.
-            labels: ``(B, S)`` int32 or int64, ``IGNORED`` where there is no target.
-            loss: loss function.
-
-        Returns:
-            Sums; divide by the number of target tokens of the whole step.
+        The other inputs are ``(B, S)``, as in ``Seq2Seq``. Divide the sums by the target tokens of the whole step.
         """
         # The head and its V logits are computed only for positions with a target, which are few.
         targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)

@@ -143,18 +143,10 @@ def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
 
 
 def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, precision: Precision) -> nn.Module:
-    """Distribute ``model`` over all ranks; apply activation checkpointing and compilation before.
+    """Distribute ``model`` over all ranks, and return the module to call; checkpoint and compile layers before.
 
-    Every rank must have the same weights. Gradients are the *mean* over ranks.
-
-    Args:
-        model: model on this rank's device; ``fsdp`` and ``hybrid`` change it in place.
-        config: mode of distribution.
-        world: all processes of the run.
-        precision: with ``bf16``, FSDP gathers and computes in bfloat16, and stores and reduces in float32.
-
-    Returns:
-        The module to call instead of the model.
+    Every rank must have the same weights. Gradients are the *mean* over ranks. ``fsdp`` and ``hybrid`` change the model
+    in place; with ``bf16`` they gather and compute in bfloat16, and store and reduce in float32.
     """
     if world.size == 1:
         return model

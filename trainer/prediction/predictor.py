@@ -60,16 +60,11 @@ class GenerationBatch:
 def make_batches(
     source_lengths: np.ndarray, shared: np.ndarray, decoder_positions: np.ndarray, most_positions: int
 ) -> Iterator[GenerationBatch]:
-    """Divide pairs into batches, long sources first; each batch has at least one pair.
+    """Divide n pairs into batches, long sources first; each batch has at least one pair.
 
     A batch's memory grows with the positions of its encoder rows, padded to the longest, and with the decoder positions
-    that its texts may take, one for each beam.
-
-    Args:
-        source_lengths: ``(n,)``, length of each pair's source.
-        shared: ``(n,)`` int64; pairs with equal numbers have the same source, which is encoded once per batch.
-        decoder_positions: ``(n,)``, decoder positions that all texts of each pair take together.
-        most_positions: maximum number of positions in a batch.
+    that its texts may take, one for each beam; the sum is at most ``most_positions``, unless one pair takes more. All
+    arrays are ``(n,)``; pairs with equal numbers in ``shared`` have the same source, which is encoded once per batch.
     """
     first = np.unique(shared, return_index=True)[1]  # the first pair of each source
     order = first[np.lexsort((first, -source_lengths[first].astype(np.int64)))]

@@ -60,15 +60,10 @@ def make_predictor(
 
 
 def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positions: int | None) -> None:
-    """Check that the decoder has room for the prompt of each pair, and for the text after it.
+    """Check that a decoder of so many ``positions`` has room for each pair's prompt, and for the text after it.
 
-    Only the lengths of queries are read. A task that computes no lengths is checked in each batch of generation.
-
-    Args:
-        predictor: predictor of the pairs.
-        pairs: all pairs.
-        rows: ``(n,)`` int64, the pairs to be predicted.
-        positions: positions of the decoder; None for no limit.
+    Only the lengths of the queries at ``(n,)`` int64 ``rows`` are read. A task that computes no lengths is checked in
+    each batch of generation.
     """
     measure = getattr(predictor.task, "lengths", None)
     if measure is None or positions is None or not len(rows):

@@ -56,15 +56,10 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure the loss without dropout; the same for any number of ranks, up to the rounding of float64 sums.
 
-    Args:
-        model: model that ``loss`` calls; its mode is restored.
-        loss: cross-entropy of a batch without label smoothing, summed over its target tokens.
-        held_out: data with unique names.
-        world: all processes of the run; all call this together.
-
-    Returns:
-        ``held_out_loss`` and ``held_out_perplexity``, means over the target tokens of all sources; with several
-        sources, also ``held_out_loss/NAME`` of each. Values that are not finite are None.
+    All ranks call this together. ``loss`` calls ``model`` and sums the cross-entropy of a batch, without label
+    smoothing, over its target tokens. Returns ``held_out_loss`` and ``held_out_perplexity``, means over the target
+    tokens of all sources; with several sources, also ``held_out_loss/NAME`` of each. Values that are not finite are
+    None.
     """
     training = model.training
     model.eval()

@@ -107,18 +107,9 @@ def train(
     On SIGINT (Ctrl-C) or SIGTERM to any of them, the update in progress is finished, a checkpoint is written, and all
     return; a second signal some seconds later ends its process at once.
 
-    Args:
-        recipe: configuration of the run.
-        source: training data; None opens the data that the recipe names.
-        held_out: data of the recipe's evaluation section; None opens the data that it names.
-        until: stop after this update, with a checkpoint, before the recipe's last one.
-        console: console for progress on rank 0; None for standard output.
-        world: all processes of the run; None reads them from the environment.
-        name: name of the recipe, for lists of runs.
-
-    Raises:
-        FarspanError: data that cannot be read or does not suit the model, a directory that holds another run, too
-            little memory, too many updates that are not finite, a lost process.
+    Data that the recipe names is opened unless ``source`` and ``held_out`` are given. ``until`` stops after an update
+    before the recipe's last one, with a checkpoint. ``world`` None is read from the environment; ``name`` is that of
+    the recipe, for lists of runs.
     """
     joined = world or World.from_environment(recipe.run.device)
     with explained(joined), Interruption() as stop:

@@ -21,13 +21,9 @@ def choose_device(kind: str) -> torch.device:
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Batch rows of similar length, longest first; yields arrays of row indices.
+    """Batch rows of similar ``lengths``, ``(n,)`` int, longest first; yields arrays of row indices.
 
-    A row longer than ``tokens`` is a batch by itself; rows of length 0 are in no batch.
-
-    Args:
-        lengths: ``(n,)`` int, length of each row.
-        tokens: maximum number of tokens of a batch after padding.
+    A batch has at most ``tokens`` tokens after padding, or is one longer row; rows of length 0 are in no batch.
     """
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
     start = 0

@@ -118,10 +118,8 @@ class MaskedLMScorer:
     def _score(self, text: np.ndarray, sizes: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Compute the losses of the masked tokens of n windows, in order, ``(masked,)`` float32.
 
-        Args:
-            text: ``(n, longest)`` int32, ids of the windows.
-            sizes: ``(n,)`` int64, number of ids of each window.
-            targets: ``(n, longest)`` int32, the masked tokens, ``IGNORED`` elsewhere.
+        ``text`` has the ``sizes``, ``(n,)``, first ids of each window, ``targets`` the masked tokens, ``IGNORED``
+        elsewhere; both are ``(n, longest)`` int32.
         """
         longest, first = text.shape[1], int(self._begin is not None)
         places = np.arange(longest + self._ends)
@@ -151,12 +149,9 @@ def load_scorer(
 ) -> MaskedLMScorer:
     """Find and validate a scorer without loading its weights, once per process.
 
-    Args:
-        path: run of ``farspan train`` with an encoder-only model or one of its checkpoints, or folder or hub name of a
-            masked language model of Hugging Face.
-        device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available.
-        precision: precision of the arithmetic: ``float32``, ``bfloat16``, or ``auto`` (bfloat16 on CUDA, else float32).
-        threads: number of threads on the processor; None for torch's default.
+    ``path`` is a run of ``farspan train`` with an encoder-only model, one of its checkpoints, or the folder or hub name
+    of a masked language model of Hugging Face. ``auto`` is CUDA if available, and bfloat16 there; ``threads`` None is
+    torch's default on the processor.
     """
     for option, value, choices in (("device", device, ("auto", "cpu", "cuda")), ("precision", precision, PRECISIONS)):
         if value not in choices:

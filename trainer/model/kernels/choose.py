@@ -67,14 +67,8 @@ def attend_across(
 ) -> Tensor | None:
     """Attend from every query to the keys of its own document, without padding: cross- and pooled attention.
 
-    Args:
-        q: ``(B, Lq, H, D)``.
-        k, v: ``(B, Lk, H, D)``.
-        queries: context of the Lq positions.
-        keys: context of the Lk positions; it has segments if and only if ``queries`` has them.
-
-    Returns:
-        ``(B, Lq, H, D)``, or None if the caller must use ``attention.attend``.
+    ``q`` is ``(B, Lq, H, D)``, ``k`` and ``v`` ``(B, Lk, H, D)``; the contexts of the Lq and the Lk positions both have
+    segments, or neither has. Returns ``(B, Lq, H, D)``, or None if the caller must use ``attention.attend``.
     """
     if (keys.padding_mask is None and keys.segments is None) or not fused(q, dropout) or not varlen.AVAILABLE:
         return None

@@ -50,14 +50,10 @@ class Places(NamedTuple):
 
 
 def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, scale: float | None = None) -> Tensor:
-    """Compute ``pattern.attend`` without dropout; zeros at padding.
+    """Compute ``pattern.attend`` without dropout, for a pattern with ``uses_flex``; zeros at padding.
 
-    Args:
-        pattern: pattern with ``uses_flex``.
-        q: ``(B, L, H, D)``.
-        k, v: ``(B, L + G, H, D)``, the pattern's G side keys last.
-        context: context of the L positions.
-        scale: factor of the scores; None is 1 / sqrt(D).
+    ``q`` is ``(B, L, H, D)``, ``k`` and ``v`` ``(B, L + G, H, D)`` with the pattern's G side keys last; ``scale`` None
+    is 1 / sqrt(D).
     """
     length, sides = q.shape[1], k.shape[1] - q.shape[1]
     wide, wide_sides = rounded(length), _tiles(sides) * TILE if sides else 0

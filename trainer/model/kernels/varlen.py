@@ -204,17 +204,10 @@ def pack(queries: Side, keys: Side, groups: int) -> Plan:
 def attend(
     plan: Plan, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, kernel: Kernel | None = None
 ) -> Tensor:
-    """Attend within the groups of a plan.
+    """Attend within the groups of a plan for these lengths; zeros for queries in no group.
 
-    Args:
-        plan: plan for these lengths.
-        q: ``(B, Lq, H, D)``, float16 or bfloat16.
-        k, v: ``(B, Lk, H, D)``.
-        scale: factor of the scores; None is 1 / sqrt(D).
-        kernel: function with the arguments of ``varlen_attn``, the default.
-
-    Returns:
-        ``(B, Lq, H, D)``; zeros for queries in no group.
+    ``q`` is ``(B, Lq, H, D)``, float16 or bfloat16, ``k`` and ``v`` ``(B, Lk, H, D)``; ``scale`` None is 1 / sqrt(D).
+    ``kernel`` has the arguments of ``varlen_attn``, the default.
     """
     rows = q.flatten(0, 1)  # (B Lq, H, D); a view of packed projections
     if plan.queries is not None and not len(plan.queries):

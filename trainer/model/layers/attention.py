@@ -63,12 +63,9 @@ def attend(
 def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segments: Tensor | None) -> Tensor | None:
     """Make the mask of ``attend``: keys of the query's own document, without padding.
 
-    Args:
-        padding_mask: ``(N, Lk)`` bool, False at padding; None without padding.
-        query_segments, key_segments: ``(N, Lq)`` and ``(N, Lk)`` int; None if documents attend to each other.
-
-    Returns:
-        ``(N, 1 or Lq, Lk)`` bool, or None if every query attends to every key.
+    ``padding_mask`` is ``(N, Lk)`` bool, ``query_segments`` and ``key_segments`` are ``(N, Lq)`` and ``(N, Lk)`` int,
+    None if documents attend to each other. Returns ``(N, 1 or Lq, Lk)`` bool, or None if every query attends to every
+    key.
     """
     keys = None if padding_mask is None else padding_mask[:, None, :]
     if query_segments is None or key_segments is None:
