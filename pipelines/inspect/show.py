@@ -14,8 +14,9 @@ from corpora.reporting import result
 from corpora.storage.manifest_file import read_manifest
 from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.print_page import page_options, print_page, print_places, recording_console, save_figure
+from pipelines.pages.options import Selection
 from pipelines.pages.page import Subject
-from pipelines.pages.subjects import Selection, names_update, open_subjects
+from pipelines.pages.subjects import names_update, open_subjects
 
 if TYPE_CHECKING:
     from pipelines.pages.update import UpdateRows
@@ -62,8 +63,8 @@ def _open(options: Show) -> Subject:
     _check(options, format)
     (subject,) = open_subjects(
         Selection(
-            folders=[folder],
-            objectives=[choice.objective] if choice.objective else [],
+            artefact=(folder,),
+            objective=(choice.objective,) if choice.objective else (),
             task=choice.task,
             preset=choice.preset,
             options=choice.options,

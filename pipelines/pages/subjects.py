@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,44 +14,13 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
+from pipelines.pages.options import Selection
 from pipelines.pages.page import Subject
 from trainer.checkpoint.run_files import RECIPE
 
 Rows = TypeVar("Rows", bound=ShardedRows)
 
 _FORMATS = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pairs", "farspan.predictions")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Artefacts and updates to show, and what to lay beside their rows.
-
-    Attributes:
-        folders: folders of artefacts or runs.
-        masks: mask sets to lay beside their corpus; those among the folders count, too.
-        objectives: objectives or presets whose masks are drawn and laid beside each corpus.
-        task: task or preset that renders pairs.
-        preset, options: preset and options of the objectives or the task; the options also adjust mask sets.
-        scorer, seed: model and seed of the objectives.
-        corpus, documents, neighbours: folders of parents that have moved.
-        links: show how the documents of linked rows are related.
-        step, rank: update and process of runs.
-    """
-
-    folders: Sequence[str]
-    masks: Sequence[str] = ()
-    objectives: Sequence[str] = ()
-    task: str | None = None
-    preset: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    scorer: str | None = None
-    seed: int = 0
-    corpus: str | None = None
-    documents: str | None = None
-    neighbours: str | None = None
-    links: bool = True
-    step: int | None = None
-    rank: int | None = None
 
 
 def is_run(folder: str) -> bool:
@@ -77,8 +45,8 @@ def names_update(folder: str, step: int | None, rank: int | None) -> bool:
 def open_subjects(selection: Selection) -> list[Subject]:
     """Open updates of runs, corpora, documents, pairs, then predictions."""
     folders: dict[str, list[str]] = {format: [] for format in _FORMATS}
-    runs = [folder for folder in selection.folders if names_update(folder, selection.step, selection.rank)]
-    for folder in (*selection.folders, *selection.masks):
+    runs = [folder for folder in selection.artefact if names_update(folder, selection.step, selection.rank)]
+    for folder in (*selection.artefact, *selection.masks):
         if folder in runs:
             continue
         format = read_manifest(folder).format
@@ -102,7 +70,7 @@ def _check_selection(selection: Selection, folders: Mapping[str, Sequence[str]])
     sequences = [*folders["farspan.corpus"], *folders["farspan.masks"]]
     pairs = [*folders["farspan.pairs"], *folders["farspan.predictions"]]
     for flag, value, folders_of_kind, what in (
-        ("--objective", selection.objectives, sequences, "corpus"),
+        ("--objective", selection.objective, sequences, "corpus"),
         ("--corpus", selection.corpus, folders["farspan.masks"], "mask set"),
         ("--neighbours", selection.neighbours, sequences, "corpus"),
         ("--task", selection.task, pairs, "pairs"),
@@ -147,7 +115,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
     documents = None if of_pairs else selection.documents
     choice = (selection.preset, selection.options, selection.scorer, selection.seed)
     for digest, corpus in corpora.items():
-        maskers[digest] += [Masker.from_objective(corpus, name, *choice) for name in selection.objectives]
+        maskers[digest] += [Masker.from_objective(corpus, name, *choice) for name in selection.objective]
         links = None
         if selection.links and corpus.manifest.config.get("neighbours"):
             links = Links(corpus.folder, corpus.manifest, selection.neighbours)

@@ -12,7 +12,7 @@ from corpora.printing import format_count
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.pages.page import PageOptions, Subject
-from pipelines.pages.subjects import Selection, open_subjects
+from pipelines.pages.subjects import open_subjects
 from pipelines.view.options import View
 
 _SAVED = 10  # rows, unless --count is given
@@ -34,20 +34,7 @@ def command(options: View) -> None:
 
 def open_artefacts(options: View) -> list[Subject]:
     """Open what the options name, and check that it has the rows that they name."""
-    subjects = open_subjects(
-        Selection(
-            folders=options.artefact,
-            masks=options.masks,
-            objectives=options.objective,
-            seed=options.seed,
-            task=options.task,
-            corpus=options.corpus,
-            documents=options.documents,
-            neighbours=options.neighbours,
-            step=options.step,
-            rank=options.rank,
-        )
-    )
+    subjects = open_subjects(options)
     for subject in subjects:
         if not len(subject):
             raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")

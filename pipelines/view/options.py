@@ -8,29 +8,17 @@ from typing import Annotated
 from corpora.errors import FarspanError
 from corpora.options import Flag
 from corpora.printing import row_numbers
-
-_DIR = "DIR"
+from pipelines.pages.options import Selection
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class View(Selection):
     """Options of ``farspan view``.
 
     Serves pages about the rows of artefacts to browsers on this machine, at an address that is printed; Ctrl-C ends it.
     Mask sets are laid beside their corpus, predictions beside their references. Needs `pip install 'farspan[view]'`.
 
     Attributes:
-        artefact: folders of corpora, mask sets, documents, pairs or predictions; or a run of `farspan train`, with
-            --step.
-        masks: mask sets to lay beside their corpus; those among the artefacts count, too.
-        objective: an objective, or one of the presets, whose masks are drawn and laid beside each corpus; repeatable.
-        seed: seed of drawn masks.
-        task: for pairs: also the source and target that this task, or one of the presets, makes of them.
-        corpus: folder of the mask sets' corpus (default: the one they were made from).
-        documents: folder of the documents of pairs, or of a corpus with titles (default: those they were made from).
-        neighbours: folder of the neighbours of a linked corpus (default: those it was made from).
-        step: of a run: the rows that this update saw, as the model saw them.
-        rank: of a run: only the rows of this process.
         row: number of the first row to show.
         rows: numbers of rows, as in 3,17,204: only these are shown.
         port: number of the port; 0 for a free one.
@@ -45,16 +33,6 @@ class View:
         farspan view run --step 1200
     """
 
-    artefact: Annotated[tuple[str, ...], Flag(positional=True)]
-    masks: Annotated[tuple[str, ...], Flag(metavar=_DIR, several=True)] = ()
-    objective: Annotated[tuple[str, ...], Flag(metavar="NAME")] = ()
-    seed: int = 0
-    task: Annotated[str | None, Flag(metavar="NAME")] = None
-    corpus: Annotated[str | None, Flag(metavar=_DIR)] = None
-    documents: Annotated[str | None, Flag(metavar=_DIR)] = None
-    neighbours: Annotated[str | None, Flag(metavar=_DIR)] = None
-    step: Annotated[int | None, Flag(metavar="N")] = None
-    rank: Annotated[int | None, Flag(metavar="R")] = None
     row: Annotated[int, Flag(least=0)] = 0
     rows: Annotated[str | None, Flag(metavar="N,N,...")] = None
     port: Annotated[int, Flag(least=0, most=65_535)] = 0
