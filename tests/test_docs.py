@@ -1,22 +1,152 @@
-"""The site: every page has its place, links lead somewhere, generated pages are complete, quoted errors exist."""
+"""The documentation: commands parse, examples work, figures are true, links lead somewhere, quoted errors exist."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+
+from corpora.keyed import make_key
+from objectives.api.laws import LAWS
+from objectives.api.protocol import CorpusFacts, Objective, installed
+from objectives.api.trial import Trial
+from objectives.tasks.presets import PRESETS
+from objectives.tasks.protocol import Task, load_task
+from objectives.tasks.text_to_text import TextToText
+from pipelines.commands import build_parser
+from pipelines.commands.table import COMMANDS
+from tests.factories import OWNED, VOCAB, make_sequences
+from tests.objectives.tasks.pairs import BOS, EOS, FACTS, SEPARATOR, pair_batch, sources
+from trainer.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WRITTEN = sorted(path for path in DOCS.rglob("*.md") if not {"generated", "_build"} & set(path.parts))
+PAGES = [ROOT / "README.md", *WRITTEN]
+BESIDE = ("finetuning.md", "evaluation.md", "datasets.md")  # run by tests of their own
 NOTEBOOK = json.loads((DOCS / "tutorial.ipynb").read_text("utf-8"))
+OBJECTIVES, TASKS = ((DOCS / f"{name}.md").read_text("utf-8") for name in ("objectives", "tasks"))
+NAMES = {BOS: "<bos>", EOS: "<eos>", SEPARATOR: "<doc-sep>", 100: "a", 200: "b", 300: "c"}
+FIGURES = re.findall(r"^documents = (\w+)(?: leftover=(\w+))? +(<bos>.*)$", TASKS, re.MULTILINE)
+
+
+def shell_lines(page: Path) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def commands(*pages: Path) -> list[str]:
+    return sorted({line for page in pages for line in shell_lines(page) if line.startswith("farspan ")})
+
+
+def example(page: str, number: int, name: str) -> Any:
+    """A class of a page."""
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[number]
+    scope: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
+    exec(block, scope)
+    return scope[name]
+
+
+def test_every_command_is_shown():
+    text = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", DOCS / "demo.md", DOCS / "install.md"))
+    assert [command.name for command in COMMANDS if f"farspan {command.name}" not in text] == []
+    kinds = {tuple(line.split()[1:3]) for line in commands(ROOT / "README.md", DOCS / "demo.md")}
+    assert kinds >= {("tokenizer", "train"), *(("corpus", kind) for kind in ("random", "linked", "long", "related"))}
+
+
+@pytest.mark.parametrize("command", commands(*(page for page in PAGES if page.name not in BESIDE)))
+def test_the_parser_takes(command: str):
+    parser = build_parser()
+    if "--options" in command or "--version" in command:  # explains something and stops
+        with pytest.raises(SystemExit, match=r"^0$"):
+            parser.parse_args(shlex.split(command)[1:])
+        return
+    options = parser.parse_args(shlex.split(command.partition(" > ")[0], comments=True)[1:])
+    if options.command == "train":
+        load_recipe(options.recipe, options.set)
+
+
+def test_make_knows_its_targets():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = [line.split()[1] for line in shell_lines(ROOT / "README.md") if line.startswith("make ")]
+    assert targets == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert "make test" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_pictures_are_there():
+    pictures = {
+        page.parent / picture
+        for page in PAGES
+        for picture in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text("utf-8"))
+    }
+    assert len(pictures) > 10
+    assert [picture for picture in pictures if picture.stat().st_size < 1_000] == []
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize(("number", "name"), [(0, "RandomSentences"), (1, "LastSentences")])
+def test_the_examples_obey_the_laws(number, name, law):
+    kind = example(OBJECTIVES, number, name)
+    batch = make_sequences([200, 60, 5, 2], 3, mean_sentence=6)
+    facts = CorpusFacts(VOCAB, OWNED, 210, 200, 3)
+    assert list(law(Trial(lambda options: kind(**(options or {})), batch, facts))) == []
+
+
+def test_the_example_of_an_own_objective_works():
+    objective = example(OBJECTIVES, 1, "LastSentences")(sentences=3)
+    assert isinstance(objective, Objective)
+    batch = make_sequences([200, 60, 5, 0], 3)
+    special = objective.validate(CorpusFacts(VOCAB, OWNED, 210, 200, 3))
+    masks = objective.mask(batch, make_key(0, "mask"))
+    examples = objective.render(batch, masks, special)
+    assert np.array_equal(examples.source_lengths, masks.source_lengths)
+    assert np.array_equal(examples.target_lengths, masks.target_lengths)
+    assert masks.span_starts.lengths[0] >= 1
+    for row in range(4):
+        borders = [*batch.document_starts[row][1:], batch.tokens.lengths[row]]
+        ends = masks.span_starts[row] + masks.span_lengths[row]
+        assert set(ends.tolist()) <= set(borders)
+        for start in masks.span_starts[row]:
+            assert start in batch.sentence_starts[row]
+
+
+def test_every_objective_and_preset_is_named():
+    for name, entry in installed().items():
+        if entry.value.startswith("objectives."):
+            for word in (name, *entry.load().presets):
+                assert f"`{word}`" in OBJECTIVES, word
+
+
+def test_the_example_of_an_own_task_works():
+    task = example(TASKS, 0, "ShortFirst")(source_length=12)
+    assert isinstance(task, Task)
+    assert sources(task, pair_batch([[[9] * 5, [8], [7, 7]]])) == [[BOS, 8, SEPARATOR, 7, 7, SEPARATOR, *[9] * 5, EOS]]
+    special = task.validate(FACTS)
+    assert task.render(pair_batch([[[9]]]), np.array([0]), special).examples.target_ids.tolist() == [[7, EOS]]
+
+
+@pytest.mark.parametrize(("documents", "leftover", "shown"), FIGURES)
+def test_the_figure_of_documents_is_true(documents, leftover, shown):
+    options = {"documents": documents, "leftover": leftover or "lost", "source_length": 15, "query": "none"}
+    (found,) = sources(load_task("text_to_text", None, options), pair_batch([[[100] * 9, [200] * 2, [300] * 5]]))
+    assert " ".join(NAMES[token] for token in found) == shown
+
+
+def test_every_option_and_preset_of_tasks_is_named():
+    assert len(FIGURES) == 3
+    for word in (*PRESETS, *TextToText().options):
+        assert f"`{word}`" in TASKS, word
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +179,7 @@ def links(text: str) -> list[str]:
     return [link for link in re.findall(r"\]\(([^)\s]+)\)", plain) if not re.match(r"https?://|mailto:", link)]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *WRITTEN], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_to_files_and_headings(page: Path, generated):
     for link in links(page.read_text("utf-8")):
         name, _, anchor = link.partition("#")
@@ -92,8 +222,6 @@ def test_every_page_is_in_one_table_of_contents():
 
 
 def test_the_command_reference_has_every_command_and_flag(generated):
-    from pipelines.commands.table import COMMANDS
-
     headings = re.findall(r"^## farspan (.+)$", generated["commands.md"], re.MULTILINE)
     assert sorted(headings) == sorted(command.name for command in COMMANDS)
     documents = generated["commands.md"].split("## farspan documents\n")[1].split("\n## ")[0]
