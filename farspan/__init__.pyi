@@ -134,7 +134,7 @@ def corpus_random(
     sequence_length: int,
     room_per_sequence: int = 2,
     room_per_document: int = 1,
-    whole_documents: bool = False,
+    packing: Literal["concatenate", "whole-documents", "best-fit", "powers-of-two"] = "concatenate",
     drop_ragged_tail: bool = False,
     min_document_tokens: int = 1,
     seed: int = 0,

@@ -16,7 +16,7 @@ import pytest
 
 from corpora import keyed
 from corpora.compiled import Intrinsic, Kernel
-from corpora.packing import assemble, concatenate
+from corpora.packing import assemble, best_fit, concatenate
 from corpora.schemas import corpus
 from corpora.storage import gather, ragged
 from corpora.storage.ragged import read_only
@@ -116,6 +116,32 @@ def _blocks(rng):
         for first in (1, UINT64 - 2):  # the counter wraps around
             yield key, ~key, np.uint64(first), np.empty((5, 4), np.uint64)
     yield np.uint64(0), np.uint64(0), np.uint64(1), np.empty((0, 4), np.uint64)
+
+
+@cases_of(best_fit._lowest_bit)
+def _words(rng):
+    for word in [*wide(rng, 20)[1:], *(np.uint64(1) << np.arange(64, dtype=np.uint64))]:
+        yield (word,)
+
+
+@cases_of(best_fit.best_fit_parts)
+def _pieces_to_fit(rng):
+    for capacity in (3, 63, 64, 5000):
+        for reserved in (0, 2):
+            for count in (0, 1, 200):
+                yield rng.integers(1, capacity - reserved + 1, count), capacity, reserved
+
+
+@cases_of(best_fit._longest_first)
+def _pieces_to_sort(rng):
+    for count in (0, 1, 200):
+        yield rng.integers(1, 51, count), 50
+
+
+@cases_of(best_fit._by_row)
+def _placed_pieces(rng):
+    for count in (0, 1, 200):
+        yield rng.integers(1, 51, count), rng.integers(0, 9, count), 9
 
 
 @cases_of(compositions._composition)

@@ -163,7 +163,7 @@ def _walk_rows(
     kept = packing.keeps(lengths)
     path, steps = document_path(graph.neighbours, graph.similarities, families, kept, ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
-        lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
+        lengths[path], packing.capacity, packing.room_per_document, packing.packing != "whole-documents"
     )
     documents = Ragged.from_lengths(path[places], np.bincount(rows))
     similarities = np.where(offsets == 0, steps[places], np.float32(np.nan))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.compiled import compiled
+from corpora.keyed import id_keys
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.storage.ragged import Ragged
 
@@ -35,6 +36,19 @@ class Cuts:
         parts = Ragged(np.arange(len(self.documents)), self.row_offsets).take(rows)
         chosen = parts.values
         return Cuts(parts.offsets, self.documents[chosen], self.offsets[chosen], self.sizes[chosen], self.uses[chosen])
+
+    def shuffled(self, key: bytes, ids: list[str]) -> Cuts:
+        """Order the rows by a keyed hash of their first parts, which are distinct; ``ids`` are those of documents."""
+        heads = self.row_offsets[:-1]
+        columns = (self.documents[heads], self.offsets[heads], self.uses[heads])
+        keys = id_keys(
+            key,
+            [
+                f"{ids[document]}\0{offset}\0{use}"
+                for document, offset, use in zip(*(column.tolist() for column in columns), strict=True)
+            ],
+        )
+        return self.take(np.lexsort((keys[:, 1], keys[:, 0])))
 
 
 def assemble_cuts(

@@ -40,7 +40,7 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
     """
     tokens, sentence_starts = tokens.compact(), sentence_starts.compact()
     lengths = tokens.lengths
-    parts = greedy_parts(lengths, packing.capacity, packing.room_per_document, packing.split_documents)
+    parts = greedy_parts(lengths, packing.capacity, packing.room_per_document, packing.packing != "whole-documents")
     rows, documents, offsets, sizes = parts  # (parts,) int64 each
     if packing.drop_ragged_tail and len(rows):
         last = rows == rows[-1]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from corpora.errors import FarspanError
-from corpora.options import Flag
 
 if TYPE_CHECKING:
     import numpy as np
 
     from corpora.schemas.sequences import SequenceBatch
 
+PackingPolicy = Literal["concatenate", "whole-documents", "best-fit", "powers-of-two"]
 LEAST_ROOM = 128  # positions per document; with max_documents = 0, a cluster gets another row below that
 
 
@@ -24,16 +24,20 @@ class Packing:
         sequence_length: encoder positions of a rendered sequence, including the tokens that rendering adds.
         room_per_sequence: positions reserved in each sequence for its begin and end tokens.
         room_per_document: positions reserved for the separator of each part of a document.
-        split_documents: cut a document where the sequence ends and continue it in the next one. Otherwise a document
-            that does not fit starts a new sequence, and one longer than any sequence is left out and counted.
+        packing: ``concatenate`` cuts a document where the sequence ends and continues it in the next one.
+            ``whole-documents`` never cuts: a document that does not fit starts a new sequence, and one longer than any
+            sequence is left out and counted. ``best-fit`` cuts documents longer than a sequence only, and places each
+            remainder and each other document in the fullest sequence that has room for it. ``powers-of-two`` cuts
+            each document into sequences of its own, whose positions are powers of two up to ``sequence_length``.
         drop_ragged_tail: leave out a shard's last sequence when it is not full.
-        min_document_tokens: documents with fewer tokens are left out and counted.
+        min_document_tokens: documents with fewer tokens are left out and counted; with ``powers-of-two``, so are ends
+            of documents.
     """
 
     sequence_length: int
     room_per_sequence: int = 2
     room_per_document: int = 1
-    split_documents: Annotated[bool, Flag(name="whole-documents", help="never split a document")] = True
+    packing: PackingPolicy = "concatenate"
     drop_ragged_tail: bool = False
     min_document_tokens: int = 1
 
@@ -46,6 +50,21 @@ class Packing:
                 f"sequence_length {self.sequence_length} leaves no room for text beside {self.room_per_sequence} "
                 f"positions a sequence and {self.room_per_document} a document; raise it"
             )
+        if self.drop_ragged_tail and self.packing in ("best-fit", "powers-of-two"):
+            raise FarspanError(
+                f"drop_ragged_tail has no effect with packing {self.packing!r}; leave out one of the two"
+            )
+        if self.packing == "powers-of-two" and self.sequence_length & (self.sequence_length - 1):
+            raise FarspanError(
+                f"sequence_length {self.sequence_length}: packing 'powers-of-two' needs a power of two, such as "
+                f"{1 << (self.sequence_length.bit_length() - 1)}"
+            )
+        if self.packing in ("whole-documents", "powers-of-two") and self.min_document_tokens > self.room:
+            raise FarspanError(
+                f"min_document_tokens {self.min_document_tokens} with packing {self.packing!r} leaves out everything: "
+                f"a sequence of {self.sequence_length} positions has room for {self.room} tokens of a document; lower "
+                "min_document_tokens, or raise sequence_length"
+            )
         if self.sequence_length > 2**31 - 1:
             raise FarspanError(f"sequence_length {self.sequence_length}: positions are 32 bit, lower it")
 
@@ -54,15 +73,31 @@ class Packing:
         """Positions for text and separators."""
         return self.sequence_length - self.room_per_sequence
 
+    @property
+    def room(self) -> int:
+        """Tokens of one document that fit into a sequence."""
+        return self.capacity - self.room_per_document
+
+    @property
+    def power_sizes(self) -> list[int]:
+        """Tokens in sequences of each power of two of positions, falling, down to ``min_document_tokens``."""
+        powers = (1 << exponent for exponent in range(self.sequence_length.bit_length() - 1, -1, -1))
+        sizes = (power - self.room_per_sequence - self.room_per_document for power in powers)
+        return [size for size in sizes if size >= self.min_document_tokens]
+
     def padding(self, rows: SequenceBatch) -> int:
         """Number of positions that stay empty, summed over all rows."""
+        if self.packing == "powers-of-two":
+            return 0
         parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
         return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
 
     def keeps(self, lengths: np.ndarray) -> np.ndarray:
         """Return ``(n,)`` bool: True for documents that are packed, given their token counts ``(n,)``."""
+        if self.packing == "powers-of-two":
+            return lengths >= self.power_sizes[-1]
         kept = lengths >= max(self.min_document_tokens, 1)
-        return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
+        return kept & (lengths <= self.room) if self.packing == "whole-documents" else kept
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.packing.assemble import Cuts
+from corpora.packing.best_fit import best_fit_parts
 from corpora.packing.concatenate import greedy_parts
 from corpora.packing.options import Packing
 
@@ -82,6 +83,11 @@ class Taken:
     passes: np.ndarray
     sizes: np.ndarray
 
+    @classmethod
+    def all(cls, lengths: np.ndarray) -> Taken:
+        """Take every document once; ``lengths``: ``(n,)`` tokens."""
+        return cls(np.arange(len(lengths)), np.zeros(len(lengths), np.int64), np.asarray(lengths, np.int64))
+
 
 def take(
     lengths: np.ndarray,
@@ -136,12 +142,12 @@ def _one_pass(
 
 
 def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Windows, across: bool = False) -> Cuts:
-    """Arrange taken documents in rows: full windows, and concatenations of shorter pieces in the order of ``taken``.
+    """Arrange taken documents in rows: full windows, and rows of shorter pieces, filled as ``packing.packing`` says.
 
-    A row has pieces of one pass only, so that no row contains a text twice.
+    A row has pieces of one pass only, so that no row contains a text twice. Its pieces are in the order of ``taken``.
 
-    ``sources``: ``(n,)`` number of the source of each of the shard's documents. ``across``: True to concatenate pieces
-    of all sources; False to concatenate those of one source.
+    ``sources``: ``(n,)`` number of the source of each of the shard's documents. ``across``: True if a row may have
+    pieces of several sources.
     """
     which, offsets, sizes = windows.cut(taken.sizes)
     documents, passes = taken.documents[which], taken.passes[which]  # (pieces,)
@@ -153,12 +159,39 @@ def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Window
     rows = len(full)
     for group in np.unique(groups[~whole]):
         short = np.flatnonzero(~whole & (groups == group))
-        filled = greedy_parts(sizes[short], packing.capacity, packing.room_per_document, True)
+        filled = _fill(sizes[short], packing)
         filled[0] += rows
         filled[1] = short[filled[1]]
-        rows = int(filled[0, -1]) + 1
+        rows = int(filled[0, -1]) + 1 if filled.size else rows
         parts.append(filled)
     row, piece, start, size = np.concatenate(parts, axis=1)
     return Cuts(
         np.searchsorted(row, np.arange(rows + 1)), documents[piece], offsets[piece] + start, size, passes[piece]
     )
+
+
+def _fill(lengths: np.ndarray, packing: Packing) -> np.ndarray:
+    """Fill rows with pieces shorter than a row; return row, piece, offset and size of every part, ``(4, parts)``."""
+    if packing.packing == "best-fit":
+        return best_fit_parts(lengths, packing.capacity, packing.room_per_document)
+    if packing.packing == "powers-of-two":
+        return _power_parts(lengths, packing.power_sizes)
+    return greedy_parts(lengths, packing.capacity, packing.room_per_document, True)
+
+
+def _power_parts(lengths: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Cut each piece into rows of its own, of the given sizes, the largest first; an end below all of them is lost.
+
+    Source: Pouransari et al. 2024, "Dataset decomposition" (arXiv 2405.13226), section 2.
+    """
+    left = lengths
+    parts = []
+    for size in sizes:
+        counts, rest = np.divmod(left, size)
+        pieces = np.repeat(np.arange(len(lengths)), counts)
+        earlier = np.arange(len(pieces)) - np.repeat(np.cumsum(counts) - counts, counts)  # of this size
+        parts.append(np.stack([pieces, pieces, (lengths - left)[pieces] + earlier * size, np.full(len(pieces), size)]))
+        left = rest
+    cut = np.concatenate(parts, axis=1)
+    cut[0] = np.arange(cut.shape[1])  # each part is a row
+    return cut

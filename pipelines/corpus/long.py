@@ -18,7 +18,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys, make_key
 from corpora.options import record_options
-from corpora.packing.assemble import Cuts, assemble_cuts
+from corpora.packing.assemble import assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
@@ -91,7 +91,7 @@ def plan(options: LongCorpus) -> Job:
     documents = Parent.read(_documents_folder(options, settings), "farspan.documents")
     read = {name: _tokens(options, documents, name) for name in settings.sources}
     mixture = _mixture(options, settings, documents, read)
-    packing, windows = settings.packing, settings.windows
+    packing, windows = settings.rows, settings.windows
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
         "builder": "long",
@@ -250,22 +250,9 @@ class PackLong:
             self.windows,
         )
         cuts = arrange(taken, sources, self.packing, self.windows, self.across)
-        cuts = cuts.take(self._order(cuts, ids))
+        cuts = cuts.shuffled(self._key("rows", 0), ids)
         rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
         return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
-
-    def _order(self, cuts: Cuts, ids: list[str]) -> np.ndarray:
-        """Order of the rows by a keyed hash of their first parts, which are distinct; ``(rows,)``."""
-        heads = cuts.row_offsets[:-1]
-        columns = (cuts.documents[heads], cuts.offsets[heads], cuts.uses[heads])
-        keys = id_keys(
-            self._key("rows", 0),
-            [
-                f"{ids[document]}\0{offset}\0{use}"
-                for document, offset, use in zip(*(column.tolist() for column in columns), strict=True)
-            ],
-        )
-        return np.lexsort((keys[:, 1], keys[:, 0]))
 
     def _key(self, purpose: str, number: int) -> bytes:
         return make_key(number, purpose, {"mixture": self.key.hex()})

@@ -49,7 +49,9 @@ class MixtureFile:
         tokens: budget (default: as many as the epochs allow).
         temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
         on_cap: ``stop`` when the first source reaches its ``epochs``, or ``redistribute`` to the others.
-        short_documents: concatenated ``within`` their source or ``across`` sources.
+        packing: ``concatenate`` or ``best-fit``, which cuts no document that fits, as ``farspan corpus random
+            --packing``.
+        short_documents: share a sequence ``within`` their source or ``across`` sources.
         stride: tokens from one window of a long document to the next; 0 for no overlap. Budget and weights
             count a token once for each window that holds it.
         room_per_sequence, room_per_document: positions reserved for tokens that rendering adds.
@@ -64,25 +66,28 @@ class MixtureFile:
     tokens: int | None = None
     temperature: float | None = None
     on_cap: Literal["stop", "redistribute"] = "stop"
+    packing: Literal["concatenate", "best-fit"] = "concatenate"
     short_documents: Literal["within", "across"] = "within"
     stride: int = 0
     room_per_sequence: int = 2
     room_per_document: int = 1
 
     def __post_init__(self) -> None:
-        Windows.of(self.packing, self.stride)  # refuses a stride that leaves gaps
+        Windows.of(self.rows, self.stride)  # refuses a stride that leaves gaps
 
     @property
-    def packing(self) -> Packing:
+    def rows(self) -> Packing:
+        """The capacity of a sequence, and how it is filled."""
         return Packing(
             sequence_length=self.sequence_length,
+            packing=self.packing,
             room_per_sequence=self.room_per_sequence,
             room_per_document=self.room_per_document,
         )
 
     @property
     def windows(self) -> Windows:
-        return Windows.of(self.packing, self.stride)
+        return Windows.of(self.rows, self.stride)
 
     def inputs(self, file: str) -> tuple[Input, ...]:
         """The raw files of all sources; none if the mixture takes finished documents."""

@@ -23,7 +23,7 @@ from pipelines.options import (
 from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
 # for kinds of corpus with their own rules for cutting documents
-_ROOM = Flag(without=("split_documents", "drop_ragged_tail", "min_document_tokens"))
+_ROOM = Flag(without=("packing", "drop_ragged_tail", "min_document_tokens"))
 
 
 @dataclass(frozen=True, kw_only=True)

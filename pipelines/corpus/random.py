@@ -1,4 +1,4 @@
-"""``farspan corpus random``: shuffle all documents and concatenate them into sequences.
+"""``farspan corpus random``: shuffle all documents and pack them into sequences.
 
 Stage *spill* partitions each documents shard into buckets; stage *pack* reads one bucket from all spill files, sorts it
 by keyed hash and fills sequences. One bucket becomes one shard, so a worker needs memory for one shard.
@@ -6,15 +6,17 @@ by keyed hash and fills sequences. One bucket becomes one shard, so a worker nee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
 from corpora.options import record_options
+from corpora.packing.assemble import assemble_cuts
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
+from corpora.packing.windows import Taken, Windows, arrange
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
@@ -36,16 +38,19 @@ def plan(options: RandomCorpus) -> Job:
     key = make_key(options.seed, "shuffle", {"split": options.split})
     place = Shuffle(key, shards, options.split == "held-out", options.packing)
     stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    work = Pack(spills, options.packing, documents.vocab_size, options.compression)
+    row_key = make_key(options.seed, "rows", {"split": options.split})
+    work = Pack(spills, options.packing, row_key, documents.vocab_size, options.compression)
     stages.append(pack_stage(output, shards, tokens, work))
     use = _document_use(options.packing)
     return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
 
 
 def _document_use(packing: Packing) -> DocumentUse:
-    uses_all = packing.split_documents and not packing.drop_ragged_tail and packing.min_document_tokens <= 1
+    cuts = packing.packing == "powers-of-two" and packing.power_sizes[-1] > 1
+    uses_all = packing.keeps(np.array([1, 2**31 - 1])).all() and not packing.drop_ragged_tail
     return DocumentUse(
-        truncated=packing.drop_ragged_tail, left_out=None if uses_all else "too short, too long, or in a dropped tail"
+        truncated=packing.drop_ragged_tail or cuts,
+        left_out=None if uses_all else "too short, too long, or in a dropped tail",
     )
 
 
@@ -68,17 +73,32 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Pack:
-    """Read one bucket, concatenate its documents, write one shard."""
+    """Read one bucket, pack its documents, write one shard.
+
+    Attributes:
+        row_key: key of the order of rows, where packing has sorted them by length.
+    """
 
     spills: tuple[str, ...]
     packing: Packing
+    row_key: bytes
     vocab_size: int
     compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         bucket = read_bucket(self.spills, task.payload["bucket"])
         refuse_repeated(bucket)
-        packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
-        return write_corpus_shard(
-            task, packed.sequences, bucket, packed.documents, self.packing, self.vocab_size, self.compression
-        )
+        if self.packing.packing in ("concatenate", "whole-documents"):
+            packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
+            rows, documents = packed.sequences, packed.documents
+        else:
+            sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
+            cuts = arrange(Taken.all(bucket.lengths), sources, self.packing, Windows.of(self.packing))
+            cuts = cuts.shuffled(self.row_key, bucket.document_ids.to_pylist())
+            rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
+            documents = cuts.documents
+        receipt = write_corpus_shard(task, rows, bucket, documents, self.packing, self.vocab_size, self.compression)
+        if self.packing.packing == "powers-of-two":
+            lost = int(bucket.lengths.sum()) - receipt.totals["tokens"]
+            receipt = replace(receipt, totals={**receipt.totals, "left_out_tokens": lost})
+        return receipt

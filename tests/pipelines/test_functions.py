@@ -48,7 +48,7 @@ def test_keywords_are_the_flags_of_the_command():
     assert signature.parameters["sequence_length"].annotation is int
     assert signature.return_annotation is Manifest
     assert signature.parameters["split"].annotation == Literal["train", "held-out"]
-    assert signature.parameters["whole_documents"].default is False
+    assert signature.parameters["packing"].default == "concatenate"
     objective, *others = inspect.signature(functions.mask).parameters.values()
     assert (objective.name, objective.kind) == ("objective", objective.POSITIONAL_OR_KEYWORD)
     assert {other.kind for other in others} == {objective.KEYWORD_ONLY}
@@ -57,9 +57,18 @@ def test_keywords_are_the_flags_of_the_command():
 def test_a_call_makes_what_the_command_makes(tmp_path: Path, run):
     folder = make_documents(str(tmp_path / "documents"))
     manifest = functions.corpus_random(
-        documents=Path(folder), sequence_length=256, whole_documents=True, output=tmp_path / "called"
+        documents=Path(folder), sequence_length=256, packing="whole-documents", output=tmp_path / "called"
     )
-    flags = ("--documents", folder, "--sequence-length", 256, "--whole-documents", "--output", tmp_path / "typed")
+    flags = (
+        "--documents",
+        folder,
+        "--sequence-length",
+        256,
+        "--packing",
+        "whole-documents",
+        "--output",
+        tmp_path / "typed",
+    )
     assert run("corpus", "random", *flags)[0] == 0
     assert [shard.sha256 for shard in manifest.shards] == digests(tmp_path / "typed")
     assert digests(tmp_path / "called") == digests(tmp_path / "typed")
@@ -96,7 +105,7 @@ def test_wrong_keywords_and_values(tmp_path: Path):
             {"split": "held_out"},
             r"split is 'held_out' \(did you mean 'held-out'\?\); choose one of 'train', 'held-out'",
         ),
-        ({"whole_documents": "no"}, "whole_documents is 'no'; a value of type bool is needed"),
+        ({"drop_ragged_tail": "no"}, "drop_ragged_tail is 'no'; a value of type bool is needed"),
         ({"workers": "2"}, "workers is '2'; a value of type int is needed"),
         ({"log_format": "xml"}, "log_format is 'xml'; choose one of 'text', 'json'"),
     ],

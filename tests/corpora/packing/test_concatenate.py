@@ -22,9 +22,9 @@ packings = st.builds(
     sequence_length=st.integers(12, 70),
     room_per_sequence=st.integers(0, 3),
     room_per_document=st.integers(0, 2),
-    split_documents=st.booleans(),
+    packing=st.sampled_from(["concatenate", "whole-documents"]),
     drop_ragged_tail=st.booleans(),
-    min_document_tokens=st.integers(1, 10),
+    min_document_tokens=st.integers(1, 7),
 )
 
 
@@ -77,7 +77,7 @@ def test_parts_say_where_they_come_from(sizes, packing):
                 rows.tokens[row][edges[part] : edges[part + 1]], tokens[document][offset : offset + size]
             )
             assert rows.document_lengths[row][part] == sizes[document]
-            if not packing.split_documents:
+            if packing.packing == "whole-documents":
                 assert size == sizes[document]
             documents_of_parts.append(document)
             begins = {edges[part] + s - offset for s in sentences[document] if offset <= s < offset + size} | {
@@ -152,8 +152,8 @@ def test_a_row_that_repeats_another_has_an_id_of_its_own():
 
 def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split():
     assert Packing(sequence_length=20).keeps(np.array([100]))[0]
-    assert not Packing(sequence_length=20, split_documents=False).keeps(np.array([100]))[0]
-    assert Packing(sequence_length=20, split_documents=False).keeps(np.array([17]))[0]
+    assert not Packing(sequence_length=20, packing="whole-documents").keeps(np.array([100]))[0]
+    assert Packing(sequence_length=20, packing="whole-documents").keeps(np.array([17]))[0]
 
 
 @pytest.mark.parametrize(

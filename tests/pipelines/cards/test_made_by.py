@@ -49,15 +49,15 @@ def test_documents():
 
 
 def test_a_corpus_with_its_flags_of_other_names():
-    config = {"builder": "random", "sequence_length": 512, "split_documents": False, "drop_ragged_tail": True,
+    config = {"builder": "random", "sequence_length": 512, "packing": "whole-documents", "drop_ragged_tail": True,
               "split": "train", "shards": 3, "room_per_sequence": 2}  # fmt: skip
     command = made("farspan.corpus", config, seed=5)
     assert command == (
-        "farspan corpus random --documents DOCUMENTS --output CORPUS --sequence-length 512 --whole-documents "
-        "--drop-ragged-tail --seed 5 --shards 3"
+        "farspan corpus random --documents DOCUMENTS --output CORPUS --sequence-length 512 "
+        "--packing whole-documents --drop-ragged-tail --seed 5 --shards 3"
     )
     (found,) = options(command)
-    assert (found.packing.split_documents, found.packing.drop_ragged_tail, found.shards) == (False, True, 3)
+    assert (found.packing.packing, found.packing.drop_ragged_tail, found.shards) == ("whole-documents", True, 3)
 
 
 @pytest.mark.parametrize("builder", ["related", "linked", "long"])

@@ -158,5 +158,5 @@ def test_an_objective_is_explained_with_options_and_presets(run):
 def test_completion_knows_commands_flags_and_choices(run, shell):
     status, out, _ = run("completion", shell)
     assert status == 0
-    for word in ("check-objective", "whole-documents", "held-out"):
+    for word in ("check-objective", "best-fit", "held-out"):
         assert word in out

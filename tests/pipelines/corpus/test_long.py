@@ -225,6 +225,17 @@ def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
     assert mixture["sources"]["news"]["tokens"] == mixture["sources"]["books"]["tokens"]
 
 
+def test_best_fit_keeps_the_shares_and_cuts_no_piece_that_fits(documents, reference, tmp_path):
+    recipe = write_mixture_file(tmp_path, documents, 'packing = "best-fit"', **shares_of(documents))
+    manifest = build(recipe, tmp_path / "best")
+    assert verify(str(tmp_path / "best")) == []
+    assert manifest.config["packing"] == "best-fit"
+    assert manifest.totals["tokens"] == read_manifest(reference).totals["tokens"]
+    for row in parts_of(str(tmp_path / "best")):
+        assert all(offset % 253 == 0 for _, offset, _ in row)
+        assert len({name for name, _, _ in row}) == len(row)
+
+
 @pytest.mark.slow
 def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path):
     build(recipe, tmp_path / "two", Engine(workers=2))

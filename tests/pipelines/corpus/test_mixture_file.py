@@ -41,7 +41,7 @@ def test_a_recipe_is_read_with_its_defaults(recipe):
         "books": (0.75, 1.0),
         "news": (0.25, 2),
     }
-    assert (found.packing.capacity, found.windows.overlap) == (126, 0)
+    assert (found.rows.capacity, found.windows.overlap) == (126, 0)
     assert found.inputs("mixture.toml") == ()
 
 

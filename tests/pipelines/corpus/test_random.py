@@ -94,6 +94,40 @@ def test_another_seed_is_another_order(documents, reference, tmp_path):
     assert digests(tmp_path / "other") != digests(reference)
 
 
+def test_best_fit_cuts_no_document_that_fits_and_fills_rows(documents, reference, tmp_path):
+    packing = Packing(sequence_length=256, packing="best-fit")
+    options = RandomCorpus(documents=documents, output=str(tmp_path / "best"), packing=packing, shards=SHARDS)
+    manifest = run_job(plan(options), Engine(workers=1))
+    assert verify(str(tmp_path / "best")) == []
+    assert manifest.totals["tokens"] == read_manifest(reference).totals["tokens"]
+    rows = all_rows(tmp_path / "best", "farspan.corpus")
+    parts = [len(row["document_ids"]) for row in rows]
+    for row in rows:
+        sizes = np.diff([*row["document_starts"], len(row["tokens"])])
+        for size, offset, length in zip(sizes, row["document_offsets"], row["document_lengths"], strict=True):
+            assert size == min(packing.room, length - offset)
+            assert offset % packing.room == 0
+    assert parts != sorted(parts)
+    merged = plan(replace(options, output=str(tmp_path / "merged"), fan_in=3))
+    run_job(merged, Engine(workers=1))
+    assert digests(tmp_path / "merged") == digests(tmp_path / "best")
+
+
+def test_powers_of_two_count_the_ends_of_documents(documents, reference, tmp_path):
+    packing = Packing(sequence_length=64, packing="powers-of-two", min_document_tokens=10)
+    output = str(tmp_path / "powers")
+    manifest = run_job(
+        plan(RandomCorpus(documents=documents, output=output, packing=packing, shards=SHARDS)), Engine(workers=1)
+    )
+    assert verify(output) == []
+    rows = all_rows(output, "farspan.corpus")
+    assert {len(row["tokens"]) + 3 for row in rows} == {16, 32, 64}
+    assert {len(row["document_ids"]) for row in rows} == {1}
+    kept = sum(len(row["tokens"]) for row in all_rows(documents) if not row["held_out"] and len(row["tokens"]) >= 13)
+    assert manifest.totals["tokens"] + manifest.totals["left_out_tokens"] == kept
+    assert manifest.totals["padding"] == 0
+
+
 def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
     planned = job(documents, tmp_path / "merged", fan_in=3)
     assert {stage.name: len(stage.tasks) for stage in planned.stages} == {"spill": 4, "merge": 2, "pack": SHARDS}
@@ -290,7 +324,7 @@ def test_the_input_is_never_the_output(documents):
 
 
 def test_what_was_left_out_is_said(documents, tmp_path):
-    packing = Packing(sequence_length=40, split_documents=False)
+    packing = Packing(sequence_length=40, packing="whole-documents")
     manifest = run_job(
         plan(RandomCorpus(documents=documents, output=str(tmp_path / "corpus"), packing=packing)), Engine(workers=1)
     )
