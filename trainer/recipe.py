@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from corpora.settings import override, parse
 from trainer.checkpoint.run_files import RECIPE, DamagedError, read_sealed
 from trainer.checkpoint.selection import CheckpointConfig
-from trainer.data.config import DataConfig
+from trainer.data.config import SOURCE_KEYS, DataConfig
 from trainer.data.curriculum import Stage, StageConfig
 from trainer.data.prefetch import LoadingConfig
 from trainer.generator_config import GeneratorConfig, with_scorer
@@ -148,6 +148,11 @@ class Recipe:
         steps = math.ceil(run.epochs * samples / run.batch_size)
         return replace(self, run=replace(run, steps=steps, epochs=None))
 
+    @property
+    def patience(self) -> int | None:
+        """``evaluation.patience``; None without evaluations."""
+        return self.evaluation.patience if self.evaluation else None
+
     @cached_property
     def held_out_data(self) -> DataConfig | None:
         """Data section of evaluation: the sources of ``evaluation`` with the widths of ``data``; else None."""
@@ -239,28 +244,13 @@ def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     return parse(Recipe, values, " over ".join(read))
 
 
-_SOURCES = (
-    "corpus",
-    "masks",
-    "objective",
-    "masks_options",
-    "pairs",
-    "documents",
-    "split",
-    "task",
-    "examples",
-    "examples_seed",
-    "mixture",
-)
-
-
 def _complete(stage: Any, data: dict[str, Any]) -> Any:
     """Complete a stage's data section from the recipe's; sources are replaced as a whole."""
     if not isinstance(stage, dict) or not isinstance(stage.get("data"), dict):
         return stage
     own = stage["data"]
     if any(name in own for name in ("corpus", "pairs", "mixture")):
-        data = {name: value for name, value in data.items() if name not in _SOURCES}
+        data = {name: value for name, value in data.items() if name not in (*SOURCE_KEYS, "mixture")}
     return {**stage, "data": merge(data, own)}
 
 

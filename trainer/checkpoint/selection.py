@@ -84,6 +84,10 @@ class Selection:
             return replace(now, since=self.since + 1)
         return replace(now, step=step, value=float(value), since=0)
 
+    def ends_run(self, patience: int | None) -> bool:
+        """True if ``patience`` values in a row, if it is set, were no better than the best."""
+        return patience is not None and self.since >= patience
+
     def _is_better(self, value: float) -> bool:
         if self.value is None:
             return True

@@ -23,7 +23,7 @@ from trainer.checkpoint.files import (
 )
 from trainer.checkpoint.run_files import DamagedError
 from trainer.checkpoint.state import Tensors, load_tensors
-from trainer.model.config import ModelConfig
+from trainer.model.config import ModelConfig, as_table
 from trainer.model.masked_lm import GENERATOR
 
 
@@ -132,15 +132,8 @@ def _describe(
     known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
     return TrainedModel(
         checkpoint,
-        parse(ModelConfig, _without_none(config), str(checkpoint / MANIFEST), section),
+        parse(ModelConfig, as_table(config), str(checkpoint / MANIFEST), section),
         vocabulary["tokenizer_fingerprint"],
         SpecialTokens(known, vocabulary["size"]),
         {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
     )
-
-
-def _without_none(section: Any) -> Any:
-    """A section as in a recipe, without values that are None."""
-    if not isinstance(section, Mapping):
-        return section
-    return {name: _without_none(value) for name, value in section.items() if value is not None}

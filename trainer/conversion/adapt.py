@@ -7,7 +7,6 @@ the same logits. Learned global tokens are an exception: see ``sample_globals``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -37,18 +36,9 @@ def differences(
     ]
 
 
-def given(section: Any) -> Any:
-    """Convert a configuration to a recipe's form: dataclasses as tables, tuples as lists, without None values."""
-    if isinstance(section, ModelConfig):
-        return given(asdict(section))
-    if isinstance(section, Mapping):
-        return {name: given(value) for name, value in section.items() if value is not None}
-    return list(section) if isinstance(section, tuple) else section
-
-
 def flat(config: ModelConfig) -> dict[str, Any]:
     """Map dotted fields to values, without None values but always with the width of heads."""
-    return dict(_leaves(given(config), "")) | {"heads.width": config.head_width}
+    return dict(_leaves(config.as_table(), "")) | {"heads.width": config.head_width}
 
 
 def _leaves(section: Mapping[str, Any], prefix: str) -> Any:

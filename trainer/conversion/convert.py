@@ -16,7 +16,7 @@ from trainer.checkpoint.files import checkpoints_in, read_manifest
 from trainer.checkpoint.run_files import RECIPE, read_tokenizer
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.checkpoint.trained_model import TrainedModel, find_trained
-from trainer.conversion.adapt import TRAINING, adapt, differences, given
+from trainer.conversion.adapt import TRAINING, adapt, differences
 from trainer.conversion.export.files import training_section
 from trainer.conversion.hugging_face import (
     hugging_face_sha256,
@@ -179,7 +179,7 @@ def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: t
 def _target(config: ModelConfig, conversion: Conversion) -> ModelConfig:
     if conversion.recipe is not None:
         return load_recipe(conversion.recipe, conversion.assignments).model
-    values = override({"model": given(config)}, conversion.assignments)
+    values = override({"model": config.as_table()}, conversion.assignments)
     if stray := [name for name in values if name != "model"]:
         raise FarspanError(f"--set {stray[0]}...: without --recipe only fields of model can be set, e.g. model.width")
     return parse(ModelConfig, values["model"], "--set", "model")

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import file_digest
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -24,9 +23,8 @@ from corpora.settings import parse
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.stores.local_disk import temporary_name
 from corpora.storage.strict_json import StructureError, decode, parse_json
-from trainer.checkpoint.files import Facts, check_file
+from trainer.checkpoint.files import Facts, check_file, file_facts
 from trainer.checkpoint.run_files import DamagedError
-from trainer.conversion.adapt import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
@@ -92,11 +90,11 @@ def write_model_folder(model: Model, path: Path) -> None:
     manifest = {
         "format": FORMAT,
         "format_version": VERSION,
-        "config": given(model.config),
+        "config": model.config.as_table(),
         "vocabulary": model.vocabulary.to_json(),
         "parent": dict(model.parent),
         "generation": dict(model.generation),
-        "files": {name: _facts(temporary / name) for name in names},
+        "files": {name: file_facts(temporary / name) for name in names},
     }
     write_bytes(str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
     make_readable(temporary)
@@ -195,8 +193,3 @@ def _line(error: Exception) -> str:
 
 def _shape(shape: Any) -> str:
     return "none" if shape is None else str(tuple(shape))
-
-
-def _facts(file: Path) -> dict[str, Any]:
-    with file.open("rb") as opened:
-        return {"bytes": file.stat().st_size, "sha256": file_digest(opened, "sha256").hexdigest()}

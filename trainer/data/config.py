@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -149,6 +149,10 @@ class SourceConfig:
         return self.pairs or self.corpus
 
 
+SOURCE_KEYS = tuple(field.name for field in fields(SourceConfig) if field.name not in ("name", "weight"))
+"""Keys that name a source, in the data section as in each source of its mixture."""
+
+
 def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
     """Check that the sources of ``section``.mixture have unique names."""
     names = [source.name for source in mixture]
@@ -238,20 +242,7 @@ class DataConfig:
         """The sources of the mixture, or the single one, named ``data``."""
         if self.mixture:
             return self.mixture
-        single = SourceConfig(
-            name="data",
-            corpus=self.corpus,
-            masks=self.masks,
-            objective=self.objective,
-            masks_options=self.masks_options,
-            pairs=self.pairs,
-            documents=self.documents,
-            split=self.split,
-            task=self.task,
-            examples=self.examples,
-            examples_seed=self.examples_seed,
-        )
-        return (single,)
+        return (SourceConfig(name="data", **{name: getattr(self, name) for name in SOURCE_KEYS}),)
 
 
 @contextmanager

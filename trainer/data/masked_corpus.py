@@ -91,9 +91,9 @@ class MaskedCorpus:
         self.special = special
         self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
         self.tokenizer_size: int = corpus.manifest.tokenizer["vocab_size"]
-        identity = masks.identity if isinstance(masks, Drawing) else _checksums(masks)
+        identity = masks.identity if isinstance(masks, Drawing) else checksums(masks)
         tools = dict(getattr(objective, "tools", {}))
-        facts = [_checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
+        facts = [checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
         self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
 
     @classmethod
@@ -162,12 +162,7 @@ class MaskedCorpus:
         return type(self)(self.corpus, self.objective, special, self._masks, bool(self._rendering))
 
     def _require_tokens(self, special: SpecialTokens) -> None:
-        lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
-        if lacking:
-            raise FarspanError(
-                f"{self.corpus.folder}: objective {self.objective.name} needs special tokens {', '.join(lacking)}, "
-                "which the model does not know; use the objectives of its training"
-            )
+        require_tokens(self.special, special, f"{self.corpus.folder}: objective {self.objective.name}", "objectives")
 
     @property
     def is_stored(self) -> bool:
@@ -244,5 +239,16 @@ class MaskedCorpus:
         return f"{self.corpus.path(shard)} row {index - self.corpus.starts[shard]}"
 
 
-def _checksums(rows: ShardedRows) -> list[str]:
+def checksums(rows: ShardedRows) -> list[str]:
+    """Return the checksums of an artefact's shards."""
     return [shard.sha256 for shard in rows.manifest.shards]
+
+
+def require_tokens(needed: SpecialTokens, known: SpecialTokens, user: str, cure: str) -> None:
+    """Check that a model knows all special tokens that ``user`` needs except sentinels, of which it may have fewer."""
+    lacking = [name for name in needed.ids if name not in known.ids and not is_sentinel(name)]
+    if lacking:
+        raise FarspanError(
+            f"{user} needs special tokens {', '.join(lacking)}, which the model does not know; use the {cure} of its "
+            "training"
+        )

@@ -21,10 +21,10 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
 from objectives.api.protocol import Tools, equip
-from objectives.api.special_tokens import SpecialTokens, is_sentinel
+from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sample_targets, task_of
 from trainer.data.config import TaskConfig
-from trainer.data.masked_corpus import Longest
+from trainer.data.masked_corpus import Longest, checksums, require_tokens
 
 _BLOCK = 4096  # samples whose lengths are computed at once
 
@@ -123,7 +123,7 @@ class PairedSource:
         # (m + 1,) int64, the number of each pair's first sample
         self._starts = np.cumsum(np.append(0, counts if task.samples == "each" else np.ones_like(counts)))
         identity = [split, task.name, dict(task.options), dict(special.ids), dict(getattr(task, "tools", {}))]
-        data = [_checksums(pairs), _checksums(pairs.documents), self.tokenizer_fingerprint]
+        data = [checksums(pairs), checksums(pairs.documents), self.tokenizer_fingerprint]
         drawn = [seed if task.samples == "sampled" else None, *(few or ())]
         self.fingerprint = sha256(json.dumps([*data, *identity, *drawn]).encode()).hexdigest()
 
@@ -153,12 +153,7 @@ class PairedSource:
 
     def with_special(self, special: SpecialTokens) -> PairedSource:
         """The same examples with the ids of another table."""
-        lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
-        if lacking:
-            raise FarspanError(
-                f"{self._pairs.folder}: task {self.task.name} needs special tokens {', '.join(lacking)}, which the "
-                "model does not know; use the task of its training"
-            )
+        require_tokens(self.special, special, f"{self._pairs.folder}: task {self.task.name}", "task")
         return type(self)(self._pairs, self._split, self.task, special, self._seed, self._few)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
@@ -271,7 +266,3 @@ def _row_sums(rows: Ragged) -> np.ndarray:
     sums = np.zeros(len(rows), np.int64)
     np.add.at(sums, np.repeat(np.arange(len(rows)), rows.lengths), rows.values)
     return sums
-
-
-def _checksums(rows: ShardedRows) -> list[str]:
-    return [shard.sha256 for shard in rows.manifest.shards]

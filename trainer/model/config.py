@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from corpora.errors import FarspanError
 from trainer.model.layers.heads import HeadsConfig
@@ -164,10 +165,21 @@ class ModelConfig:
                 f"{self.encoder.attention.pattern!r} has no learned tokens; unset it"
             )
 
+    def as_table(self) -> dict[str, Any]:
+        """The section of a recipe with every value: tuples as lists, without None values."""
+        return as_table(asdict(self))
+
     @property
     def head_width(self) -> int:
         """Width of a head, D."""
         return self.heads.width or self.width // self.heads.count
+
+
+def as_table(section: Any) -> Any:
+    """Convert a configuration's dictionary to a recipe's form: tuples as lists, without None values."""
+    if isinstance(section, Mapping):
+        return {name: as_table(value) for name, value in section.items() if value is not None}
+    return list(section) if isinstance(section, tuple) else section
 
 
 def _at_least_one(section: str, **sizes: int) -> None:

@@ -14,16 +14,18 @@ from corpora.schemas.pairs import PairSet
 from corpora.settings import parse
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.api.special_tokens import END, SpecialTokens
+from objectives.api.special_tokens import END
 from objectives.tasks.protocol import NO_TARGET, PairFacts
-from trainer.data.config import TaskConfig, naming_source
+from trainer.data.config import DataConfig, Source, TaskConfig, naming_source
 from trainer.data.paired import equip_task
+from trainer.data.prefetch import LoadingConfig
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import check_first_tokens
+from trainer.model.config import ModelConfig
 from trainer.prediction.opened import OpenedModel
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.validation import HeldOutPairs, Validation
-from trainer.recipe import Recipe
+from trainer.run_config import ValidationConfig
 
 
 def make_predictor(
@@ -89,14 +91,13 @@ def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positi
         )
 
 
-def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprint: str) -> Validation | None:
-    """Open the pairs of validation by generation; None if the recipe has no ``evaluation.generation``."""
-    config, data = recipe.evaluation and recipe.evaluation.generation, recipe.held_out_data
-    if not config or not recipe.evaluation or data is None:
-        return None
-    if recipe.model.decoder is None:
+def open_validation(
+    config: ValidationConfig, data: DataConfig, model: ModelConfig, loading: LoadingConfig, trained_on: Source
+) -> Validation:
+    """Open the pairs of ``data`` for validation by generation, with the special tokens of the training data."""
+    if model.decoder is None:
         raise FarspanError("evaluation.generation is set, but the model has no decoder; leave the section out")
-    decoder = recipe.model.decoder.positions.limit
+    special, decoder = trained_on.special, model.decoder.positions.limit
     if decoder is not None and config.max_tokens + 1 > decoder:
         raise FarspanError(
             f"evaluation.generation.max_tokens is {config.max_tokens}, but the decoder has {decoder:,} positions, one "
@@ -107,12 +108,11 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
         with naming_source(data, named.name, "evaluation"):
             if not named.pairs or named.task is None:
                 raise FarspanError("generation needs pairs, but none are named; set evaluation.pairs and data.task")
-            cache = recipe.loading.cache
-            pairs = PairSet(named.pairs, named.documents, recipe.loading.verify == "lazily", cache)
+            pairs = PairSet(named.pairs, named.documents, loading.verify == "lazily", loading.cache)
             if pairs.cache:
                 pairs.check_files()
                 pairs.documents.check_files()
-            if pairs.manifest.tokenizer["fingerprint"] != tokenizer_fingerprint:
+            if pairs.manifest.tokenizer["fingerprint"] != trained_on.tokenizer_fingerprint:
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
             check_first_tokens(config.search, special[END], special.vocab_size)
             predictor = Predictor(
@@ -122,7 +122,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
                 tokenizer=load_tokenizer_of(pairs.folder),
                 config=config.search,
                 decoder_start=data.decoder_start,
-                source_limit=recipe.model.encoder.positions.limit,
+                source_limit=model.encoder.positions.limit,
                 source_multiple=data.source_multiple,
                 batch_positions=config.batch_positions,
             )

@@ -20,7 +20,9 @@ from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import farspan_version
 from trainer.checkpoint.run_files import METRICS, SUMMARY, read_lines, seal_line, write_sealed
+from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig, forward_flops
+from trainer.model.config import ModelConfig
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.memory import Setting, step_memory
@@ -178,14 +180,14 @@ def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: 
     except FarspanError:  # a finished run must not fail because the generator's initial weights are gone
         expected = None
     summary = {
-        **model_summary(recipe, model, vocab_size),
+        **model_summary(recipe.model, recipe.data, model, vocab_size),
         "memory_gib": {"expected": expected, "measured": round(measured, 6), "device": world.device.type},
         "versions": versions(),
     }
     write_sealed(directory / SUMMARY, summary)
 
 
-def model_summary(recipe: Recipe, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:
+def model_summary(config: ModelConfig, data: DataConfig, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:
     """Count parameters by part, and floating-point operations per source token.
 
     Returns:
@@ -200,8 +202,7 @@ def model_summary(recipe: Recipe, model: nn.Module, vocab_size: int) -> Mapping[
             seen.add(id(parameter))
             part = name.removeprefix("module.").partition(".")[0]
             parts[part] = parts.get(part, 0) + parameter.numel()
-    data = recipe.data
-    flops = 3 * forward_flops(recipe.model, vocab_size, data.source_length, data.target_length)
+    flops = 3 * forward_flops(config, vocab_size, data.source_length, data.target_length)
     return {
         "parameters": {"total": sum(parts.values()), **parts},
         "flops_per_source_token": flops // data.source_length,

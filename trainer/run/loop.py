@@ -9,13 +9,11 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.selection import Selection
 from trainer.data.batch import Batches
 from trainer.data.loader import Loader
 from trainer.optim.optimizer import calmer
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.validation import Validation
-from trainer.recipe import Recipe
 from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut, describe
 from trainer.run.logs import MetricsLogs, Profile
@@ -116,7 +114,7 @@ class Loop:
         return False
 
     def _early(self) -> bool:
-        return stopped_early(self._recipe, self._checkpoints.selection)
+        return self._checkpoints.selection.ends_run(self._recipe.patience)
 
     def _log(self) -> None:
         """Log the last update if it is still unlogged."""
@@ -172,9 +170,3 @@ class Loop:
         elif selection != self._selected:
             self._checkpoints.save_selection(trainer.step)
         self._saved, self._selected = trainer.step, selection
-
-
-def stopped_early(recipe: Recipe, selection: Selection) -> bool:
-    """True if the run has ended before its last step, as ``evaluation.patience`` says."""
-    patience = recipe.evaluation.patience if recipe.evaluation else None
-    return patience is not None and selection.since >= patience

@@ -141,7 +141,7 @@ def _numbers(module: nn.Module) -> int:
 
 
 def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
-    run, models = recipe.run, unit_type(recipe).sizes(recipe, stage)
+    run, models = recipe.run, unit_type(recipe.model, recipe.generator).sizes(recipe, stage)
     counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, *_ in models]
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)

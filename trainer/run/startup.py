@@ -26,9 +26,9 @@ from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
 from trainer.parallel.distributed import World, run_together
-from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
 from trainer.run.units.unit import TrainUnit
+from trainer.run_config import RunConfig
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
@@ -50,12 +50,12 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
     return warnings
 
 
-def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
+def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
     """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F."""
-    if recipe.run.epochs is not None:
-        samples, batch = len(unit.mixtures[0]), recipe.run.batch_size
-        epochs = f"{format_count(recipe.run.epochs, 'epoch')} of {format_count(samples, 'sequence')}"
-        yield f"{epochs}: {format_count(unit.recipe.run.steps or 0, 'update')} of {batch}"
+    recipe = unit.recipe
+    if epochs is not None:
+        passes = f"{format_count(epochs, 'epoch')} of {format_count(len(unit.mixtures[0]), 'sequence')}"
+        yield f"{passes}: {format_count(recipe.run.steps or 0, 'update')} of {recipe.run.batch_size}"
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
@@ -122,11 +122,11 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
     return found
 
 
-def check_models(recipe: Recipe) -> None:
+def check_models(model: ModelConfig, curriculum: Sequence[Stage], run: RunConfig) -> None:
     """Check the attention of every stage and the configuration of the initial model, without reading data."""
-    check_attention(recipe.model, recipe.curriculum)
-    if recipe.run.initial_model:
-        check_initial_model(Path(recipe.run.initial_model), recipe.model, recipe.run.initial_checkpoint)
+    check_attention(model, curriculum)
+    if run.initial_model:
+        check_initial_model(Path(run.initial_model), model, run.initial_checkpoint)
 
 
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from trainer.checkpoint.selection import Selection
 from trainer.data.batch import Batches
 from trainer.data.config import Source
 from trainer.data.loader import Loader
-from trainer.data.prefetch import prefetched
+from trainer.data.prefetch import LoadingConfig, prefetched
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explained, on_every_rank
 from trainer.parallel.reports import raised_alike
@@ -30,7 +31,7 @@ from trainer.recipe import Recipe
 from trainer.run.display import Display, make_console, say
 from trainer.run.evaluation import HeldOut
 from trainer.run.logs import Profile, describe_start, keep_summary, open_metrics
-from trainer.run.loop import Loop, stopped_early
+from trainer.run.loop import Loop
 from trainer.run.memory import dry_run
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
 from trainer.run.step import Trainer
@@ -133,7 +134,7 @@ def _train(
     unit, measured, validation = _open_data(recipe, world, source, held_out, console)
     run, directory = recipe.run, Path(recipe.run.directory)
     display = Display(unit.steps, recipe.metrics.log_every, console)
-    for consequence in consequences(recipe, unit):
+    for consequence in consequences(unit, run.epochs):
         display.say(consequence)
     loader = unit.loader(world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
@@ -146,9 +147,10 @@ def _train(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
         restored = _restore(trainer, unit, directory, checkpoints, display)
-        if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
+        if run.dry_run and trainer.step < unit.steps and not checkpoints.selection.ends_run(recipe.patience):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
-        ahead = _prefetch(stack, loader, recipe, unit.steps, world, source)
+        reopen = None if source is not None else partial(_reopen, recipe, world.rank, world.size)
+        ahead = _prefetch(stack, loader, recipe.loading, unit.steps, world, reopen)
         batches = unit.batches(loader, ahead, trainer.model, world)
         if world.first:
             keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
@@ -159,7 +161,7 @@ def _train(
         loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
         stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.received))
         checkpoints.finish()
-        early = stopped_early(recipe, checkpoints.selection)
+        early = checkpoints.selection.ends_run(recipe.patience)
         if stopped:
             display.say(_describe_stop(trainer.step, stop.received))
         if early and restored != trainer.step:
@@ -183,14 +185,18 @@ def _restore(
 
 
 def _prefetch(
-    stack: ExitStack, loader: Loader, recipe: Recipe, steps: int, world: World, source: Source | None
+    stack: ExitStack,
+    loader: Loader,
+    loading: LoadingConfig,
+    steps: int,
+    world: World,
+    reopen: Callable[[], Batches] | None,
 ) -> Batches:
     """Batches of this rank, made ahead until ``stack`` is closed; other processes open the recipe's own data only."""
     if loader.ahead:
         stack.enter_context(closing(loader.ahead))
-    reopen = None if source is not None else partial(_reopen, recipe, world.rank, world.size)
     pinned = world.device.type == "cuda"
-    return stack.enter_context(prefetched(loader, recipe.loading, steps, reopen=reopen, pinned=pinned))
+    return stack.enter_context(prefetched(loader, loading, steps, reopen=reopen, pinned=pinned))
 
 
 def _open_data(
@@ -200,7 +206,7 @@ def _open_data(
 
     An error on one rank is raised on all.
     """
-    on_every_rank(world, lambda: check_models(recipe))
+    on_every_rank(world, lambda: check_models(recipe.model, recipe.curriculum, recipe.run))
     if source is None and recipe.loading.verify == "start":
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
@@ -213,7 +219,11 @@ def _open_here(
 ) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
     unit = open_unit(recipe, source)
     measured = unit.open_held_out(held_out)
-    validation = open_validation(recipe, unit.special, unit.tokenizer_fingerprint)
+    validation = None
+    if recipe.evaluation and recipe.evaluation.generation and recipe.held_out_data:
+        validation = open_validation(
+            recipe.evaluation.generation, recipe.held_out_data, recipe.model, recipe.loading, unit.mixtures[0]
+        )
     check_best(recipe.checkpoint.best, [*unit.evaluated_metrics(measured), *(validation.names if validation else ())])
     for warning in check_data(unit, measured):
         say(console, f"warning: {warning}", "warning")
@@ -222,7 +232,7 @@ def _open_here(
 
 def _describe_resume(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
     """Message about a continued run with ``step`` finished updates."""
-    if stopped_early(unit.recipe, selection):
+    if selection.ends_run(unit.recipe.patience):
         return (
             f"the run in {directory} ended early after step {step}: nothing is left to do; a larger "
             "evaluation.patience continues it"

@@ -12,7 +12,7 @@ from corpora.settings import parse
 from objectives.api.special_tokens import SpecialTokens
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
 from tests.trainer.conversion.oracle import text
-from trainer.conversion.adapt import TRAINING, adapt, differences, flat, given, sample_globals
+from trainer.conversion.adapt import TRAINING, adapt, differences, flat, sample_globals
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -213,7 +213,7 @@ CONFIG = tiny_config()
 @pytest.mark.parametrize("name", list_recipes())
 def test_a_configuration_is_read_back_from_the_form_of_a_recipe(name):
     config = load_recipe(name).model
-    assert parse(ModelConfig, given(config), "test", "model") == config
+    assert parse(ModelConfig, config.as_table(), "test", "model") == config
     assert differences(config, config, allowed=()) == []
 
 

@@ -90,6 +90,12 @@ def test_validation_changes_no_training(pairs, tmp_path):
     assert [loss for _, loss in measured(validated, "loss")] == [loss for _, loss in measured(plain, "loss")]
 
 
+def opened(recipe, unit):
+    """The validation that a recipe asks for."""
+    generation, data = recipe.evaluation.generation, recipe.held_out_data
+    return open_validation(generation, data, recipe.model, recipe.loading, unit.mixtures[0])
+
+
 def test_pairs_in_a_store_are_generated_for_from_a_local_copy(pairs, bucket, store, tmp_path, monkeypatch):
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
     artefacts = Path(pairs).parent
@@ -98,7 +104,7 @@ def test_pairs_in_a_store_are_generated_for_from_a_local_copy(pairs, bucket, sto
     recipe = validated_recipe(tmp_path / "run", pairs, limit=3)
     unit = open_unit(recipe)
     remote = replace(recipe, data=replace(recipe.data, pairs=f"{bucket}/pairs"))
-    here, there = (open_validation(one, unit.special, unit.tokenizer_fingerprint) for one in (recipe, remote))
+    here, there = (opened(one, unit) for one in (recipe, remote))
     store.requests.clear()
     for one, other in zip(here.parts, there.parts, strict=True):
         assert other.pairs.take(other.rows).targets.values.tolist() == one.pairs.take(one.rows).targets.values.tolist()
@@ -138,7 +144,7 @@ def validation_of(recipe, world):
     torch.set_num_threads(1)
     unit = open_unit(recipe)
     trainer = Trainer(unit, unit.build_model(), world)
-    validation = open_validation(recipe, unit.special, unit.tokenizer_fingerprint)
+    validation = opened(recipe, unit)
     with trainer.generating() as model:
         return validation(model, world)
 
@@ -166,7 +172,7 @@ def test_each_source_of_a_mixture_is_measured(pairs, tmp_path):
     sources = tuple(SourceConfig(name=name, pairs=pairs, split=name, task=task) for name in ("train", "validation"))
     recipe = replace(recipe, evaluation=replace(recipe.evaluation, mixture=sources))
     unit = open_unit(recipe)
-    found = open_validation(recipe, unit.special, unit.tokenizer_fingerprint)
+    found = opened(recipe, unit)
     record = found(unit.build_model(), World.alone())
     assert sorted(record) == sorted(found.names)
     means = [record[f"f1/{name}"] for name in ("train", "validation")]

@@ -37,7 +37,7 @@ def run(recipe: Recipe, vocab_size: int) -> int:
         generator = build_model(recipe.generator.model, vocab_size, seed=1)
         model, unit = JointModel(model, generator, recipe.generator.weight), JointUnit(recipe, [], generator)
     else:
-        unit = unit_type(recipe)(recipe)
+        unit = unit_type(recipe.model, recipe.generator)(recipe)
     batch = unit.largest_batch(stage, vocab_size)
     model.train()
     apply_activation_checkpointing(model, recipe.run.activation_checkpointing)

@@ -88,7 +88,7 @@ def test_starts_and_the_summary_of_a_finished_run(tmp_path: Path):
 def test_parameters_by_part_add_up():
     recipe = toy_recipe("unused")
     model = build_model(recipe.model, 25, 0)
-    found = model_summary(recipe, model, 25)["parameters"]
+    found = model_summary(recipe.model, recipe.data, model, 25)["parameters"]
     assert found["total"] == sum(parameter.numel() for parameter in model.parameters())
     assert found["total"] == sum(number for name, number in found.items() if name != "total")
     assert found["tokens"] == 25 * recipe.model.width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from objectives.api.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
 from trainer.checkpoint.run_files import METRICS, STARTS, read_lines
 from trainer.conversion.export.sentencepiece_json import convert_sentencepiece
 from trainer.conversion.model_folder import Model
+from trainer.data.curriculum import Stage
 from trainer.model.patterns.window import Window
 from trainer.recipe import Recipe, read_recipe
 
@@ -171,7 +172,7 @@ def training_section(source: Path) -> str:
     if recipe is None:
         return ""
     name = next((start["recipe"] for start in read_lines(run / STARTS) if start.get("recipe")), "")
-    return "\n".join([*_recipe(recipe, name), *_data(recipe), *_scores(run)]) + "\n"
+    return "\n".join([*_recipe(recipe, name), *_data(recipe.curriculum), *_scores(run)]) + "\n"
 
 
 def _recipe(recipe: Recipe, name: str) -> list[str]:
@@ -187,10 +188,10 @@ def _recipe(recipe: Recipe, name: str) -> list[str]:
     ]
 
 
-def _data(recipe: Recipe) -> list[str]:
+def _data(stages: Sequence[Stage]) -> list[str]:
     """A line for each artefact that the run was trained on."""
     folders: dict[str, str] = {}
-    for stage in recipe.curriculum:
+    for stage in stages:
         for source in stage.data.sources:
             task = source.task.name if source.pairs and source.task else source.objective and source.objective.name
             for folder in filter(None, (source.folder, source.masks)):

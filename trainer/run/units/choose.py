@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from trainer.data.config import Source
+from trainer.generator_config import GeneratorConfig
+from trainer.model.config import ModelConfig
 from trainer.recipe import Recipe
 from trainer.run.units.joint import JointUnit
 from trainer.run.units.masked_lm import MaskedLMUnit
@@ -10,13 +12,13 @@ from trainer.run.units.seq2seq import Seq2SeqUnit
 from trainer.run.units.unit import TrainUnit
 
 
-def unit_type(recipe: Recipe) -> type[TrainUnit]:
-    """Return the type of unit for ``recipe``."""
-    if recipe.generator and recipe.generator.mode == "joint":
+def unit_type(model: ModelConfig, generator: GeneratorConfig | None) -> type[TrainUnit]:
+    """Return the type of unit for ``model``, trained with ``generator``."""
+    if generator and generator.mode == "joint":
         return JointUnit
-    return Seq2SeqUnit if recipe.model.decoder else MaskedLMUnit
+    return Seq2SeqUnit if model.decoder else MaskedLMUnit
 
 
 def open_unit(recipe: Recipe, source: Source | None = None) -> TrainUnit:
     """Open the unit of ``recipe`` with its training data, as ``TrainUnit.open`` does."""
-    return unit_type(recipe).open(recipe, source)
+    return unit_type(recipe.model, recipe.generator).open(recipe, source)

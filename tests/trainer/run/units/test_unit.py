@@ -35,7 +35,7 @@ UNITS = [
 @pytest.mark.parametrize(("recipe", "source", "kind", "model"), UNITS)
 def test_the_model_decides_over_the_unit(recipe, source, kind, model):
     unit = open_unit(recipe, source)
-    assert type(unit) is unit_type(recipe) is kind
+    assert type(unit) is unit_type(recipe.model, recipe.generator) is kind
     built = unit.build_model()
     assert type(built) is model
     assert built.tokens.num_embeddings == unit.special.vocab_size
