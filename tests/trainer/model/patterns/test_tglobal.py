@@ -1,4 +1,4 @@
-"""TGlobal, summaries and all, against a restatement with one full mask in float64."""
+"""Tests of local attention, and of TGlobal with its summaries, against a restatement with one full mask."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.errors import FarspanError
-from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded
+from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded, saved_by
 from trainer.model.context import Context, make_context
 from trainer.model.layers.heads import HeadsConfig
+from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
 from trainer.model.positions import Rotary, rotate
+
+
+@pytest.mark.parametrize("length", [2, 40])
+def test_no_scores_are_saved(length):
+    assert saved_by(Local(3), length, 2, 8) == 2 * (2 * 3 + 2)  # the biases
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_with_padding_stays_finite(kind):
+    q, k, v = (30 * torch.randn(3, 2, 20, 2, 8)).to(kind).requires_grad_().unbind(0)
+    mixed = Local(3).attend(q, k, v, make_context(right_padded([11, 0], 20)), scale=1.0)
+    assert mixed.dtype == kind
+    for x in (mixed, *torch.autograd.grad(mixed, (q, k, v), torch.ones_like(mixed))):
+        assert x.isfinite().all()
+
+
+def test_dropout_is_the_same_forward_and_backward_and_leaves_the_mean():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 9, 2, 4, dtype=torch.float64).requires_grad_().unbind(0)
+
+    def attend(q, k, v):
+        torch.manual_seed(1)
+        return Local(2).attend(q, k, v, make_context(), dropout=0.3)
+
+    assert torch.autograd.gradcheck(attend, (q, k, v))
+    whole = Local(2).attend(q, k, v, make_context())
+    assert not torch.equal(attend(q, k, v), whole)
+    mean = torch.stack([Local(2).attend(q, k, v, make_context(), dropout=0.3) for _ in range(1500)]).mean(0)
+    torch.testing.assert_close(mean, whole, atol=0.1, rtol=0)
+
 
 D = HEADS * WIDTH
 
@@ -139,9 +169,3 @@ def test_trains_with_dropout_of_attention_weights():
     layer(x, Context()).sum().backward()
     assert x.grad.isfinite().all()
     assert not torch.equal(layer(x, Context()), layer.eval()(x, Context()))
-
-
-@pytest.mark.parametrize("field", ["radius", "block"])
-def test_sizes_of_nothing_are_refused(field):
-    with pytest.raises(FarspanError, match=f"{field} is 0"):
-        TGlobal(**{field: 0})

@@ -12,7 +12,6 @@ from corpora.errors import FarspanError
 from tests.trainer.model.dense import (
     HEADS,
     WIDTH,
-    assert_equals_dense,
     cut,
     dense,
     dense_mask,
@@ -26,19 +25,6 @@ from trainer.model.patterns.window import Window, WindowAttention
 from trainer.model.positions import Learned, Rotary, rotate
 
 WINDOWS = st.builds(Window, size=st.integers(1, 5).map(lambda half: 2 * half))
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    pattern=WINDOWS,
-    length=st.integers(1, 31),
-    lengths=st.lists(st.integers(0, 31), min_size=1, max_size=3),
-    seed=st.integers(0, 100),
-    packed=st.booleans(),
-)
-def test_equals_its_dense_mask_forward_and_backward(pattern, length, lengths, seed, packed):
-    segments = cut(right_padded(lengths, length), seed) if packed else None
-    assert_equals_dense(pattern, length, lengths, seed, segments)
 
 
 def dense_layer(layer, x, real, segments, chosen, rotation=None):
@@ -113,21 +99,9 @@ def test_takes_the_fast_kernel():
             layer(x, context).sum().backward()
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 6, 8, 9, 17])
-def test_operations_are_those_of_the_dense_mask(length):
-    pattern = Window(4)
-    assert pattern.flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(pattern, length).sum())
-
-
 def test_one_size_for_each_layer():
     sizes = (2, 4, 8)
     assert [Window(sizes).at(layer) for layer in range(3)] == [Window(size) for size in sizes]
     assert Window(6).at(2) == Window(6)
     with pytest.raises(FarspanError, match=r"attention.size has 3 sizes, but model.encoder.layers is 2"):
         EncoderConfig(layers=2, positions=Learned(8), attention=Window(sizes))
-
-
-@pytest.mark.parametrize("size", [0, 7, -2, (4, 3), ()])
-def test_windows_without_a_middle_are_refused(size):
-    with pytest.raises(FarspanError, match="attention pattern window: size"):
-        Window(size)
