@@ -1,3 +1,5 @@
+"""Tests of model folders: ours and Hugging Face's."""
+
 import json
 from dataclasses import replace
 from hashlib import sha256
@@ -5,10 +7,21 @@ from hashlib import sha256
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.models import tiny_config, tiny_model, tokenizer_files
+from corpora.tokenizers.load import load_tokenizer
+from tests.trainer.conversion.families.test_bart import SIZES
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tokenizer_files, vocabulary
+from tests.trainer.conversion.oracle import disturbed, text
+from tests.trainer.generation.models import greedy
+from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import is_model_folder, read_model_folder, weights_sha256, write_model_folder
+from trainer.model.config import DecoderConfig, EncoderConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.window import Window
+from trainer.model.positions import Learned, Sinusoidal
 
 
 @pytest.fixture
@@ -92,3 +105,157 @@ def test_a_folder_of_another_kind_is_told_from_another_version(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format": "farspan.corpus", "format_version": 1}')
     with pytest.raises(FarspanError, match=r"has format 'farspan.corpus', not 'farspan.model'; `farspan convert`"):
         read_model_folder(tmp_path)
+
+
+@pytest.fixture
+def bart(tmp_path):
+    theirs = disturbed(BartForConditionalGeneration(BartConfig(**SIZES)))
+    theirs.save_pretrained(tmp_path / "bart")
+    for name, content in tokenizer_files().items():
+        (tmp_path / "bart" / name).write_bytes(content)
+    return theirs, tmp_path / "bart"
+
+
+def same_logits(theirs, model):
+    ids, real = text([9, 4])
+    target, _ = text([5, 5], seed=1)
+    ours = loaded(model)
+    with torch.no_grad():
+        expected = theirs(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target).logits
+        found = ours.logits(ours.decode(target, ours.encode(ids, real)))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_folder_is_read_with_its_tokenizer(bart):
+    theirs, folder = bart
+    model = read_hugging_face(folder)
+    same_logits(theirs, model)
+    assert model.vocabulary.special.ids == {"<pad>": 1, "<bos>": 0, "<eos>": 2}
+    assert (model.vocabulary.size, model.vocabulary.tokenizer_size) == (37, 23)
+    assert model.vocabulary.tokenizer_fingerprint == load_tokenizer(str(folder)).fingerprint
+    assert model.vocabulary.decoder_start == "<eos>"
+    assert model.tokenizer == tokenizer_files()
+
+
+def test_shards_and_older_files_are_read(bart, tmp_path):
+    theirs, folder = bart
+    expected = read_hugging_face(folder).state
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="4KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    (folder / "model.safetensors").unlink()
+    # as the first BART was saved: without its head, tied copies written out
+    torch.save(theirs.model.state_dict(), folder / "pytorch_model.bin")
+    for found in (read_hugging_face(tmp_path / "sharded").state, read_hugging_face(folder).state):
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+class Stranger:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"nonsense", "damaged or holds more than tensors"),
+        ("config.json", b"{}", "config.json cannot be read"),
+        ("config.json", b'{"model_type": "gpt2"}', "model_type is 'gpt2'; known are bart"),
+        (
+            "config.json",
+            json.dumps({"model_type": "bart", **SIZES, "d_model": "x"}).encode(),
+            "does not describe a bart",
+        ),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "encoder_layers": 1}).encode(), "unexpected: model"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "vocab_size": 9}).encode(), "tokenizer beside it"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "dropout": None}).encode(), "dropout is null"),
+    ],
+)
+def test_a_damaged_folder_is_refused(bart, name, content, message):
+    _, folder = bart
+    (folder / name).write_bytes(content)
+    with pytest.raises(FarspanError, match=message) as raised:
+        read_hugging_face(folder)
+    assert str(raised.value).count(str(folder)) == 1
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"", b"\x80\x02.", {"model.shared.weight": 3}, [torch.ones(2)]])
+def test_older_files_of_anything_else_are_refused(bart, content):
+    _, folder = bart
+    (folder / "model.safetensors").unlink()
+    if isinstance(content, bytes):
+        (folder / "pytorch_model.bin").write_bytes(content)
+    else:
+        torch.save(content, folder / "pytorch_model.bin")
+    with pytest.raises(FarspanError, match=r"pytorch_model.bin (is damaged or holds more|holds other things) than"):
+        read_hugging_face(folder)
+
+
+def test_no_object_is_unpickled(bart):
+    _, folder = bart
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Stranger()}, folder / "pytorch_model.bin")
+    with pytest.raises(FarspanError, match="more than tensors"):
+        read_hugging_face(folder)
+
+
+def test_an_index_cannot_name_a_file_elsewhere(bart):
+    _, folder = bart
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    for stranger in ('"../model.safetensors"', "3", "null"):
+        (folder / "model.safetensors.index.json").write_text(f'{{"weight_map": {{"x": {stranger}}}}}')
+        with pytest.raises(FarspanError, match="not in the folder"):
+            read_hugging_face(folder)
+
+
+def exportable():
+    """A configuration of each class that models are written as; LongT5's are with its family's tests."""
+    plain = tiny_config()
+    led = replace(plain, encoder=EncoderConfig(layers=2, positions=Learned(24), attention=Window((4, 8))))
+    waves = Sinusoidal("pegasus_x")
+    pegasus_x = replace(
+        plain,
+        heads=replace(plain.heads, bias=False),
+        norm=NormConfig(placement="pre"),
+        embedding=EmbeddingConfig(norm=False),
+        encoder=EncoderConfig(layers=2, positions=waves, attention=Staggered(4, 2)),
+        decoder=DecoderConfig(layers=1, positions=waves),
+    )
+    return {"Bart": plain, "LED": led, "PegasusX": pegasus_x}
+
+
+@pytest.mark.parametrize("name", exportable())
+def test_an_exported_model_gives_the_same_logits_and_the_same_greedy_text(tmp_path, name):
+    model = replace(tiny_model(exportable()[name], seed=4), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "out")
+    theirs, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert type(theirs).__name__ == f"{name}ForConditionalGeneration"
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids, real = text([9, 4, 1], high=23)
+    ours, target = loaded(model), ids[:, :5]
+    with torch.no_grad():
+        expected = theirs.eval()(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target).logits
+        found = ours.logits(ours.decode(target, ours.encode(ids, real)))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    written = theirs.generate(ids, attention_mask=real.long(), max_new_tokens=12, do_sample=False, num_beams=1)
+    said = greedy(ours, ids, real, start=2, end=2, pad=1, max_tokens=12)
+    assert torch.equal(written[:, 1:], said)
+    assert len(said.unique()) > 3, "text that says the same again and again proves little"
+
+
+def test_an_exported_tokenizer_knows_the_tokens_that_the_model_knows_besides(tmp_path):
+    model = replace(tiny_model(known=vocabulary("<mask>", sentinels=2)), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "bart")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "bart")
+    assert tokenizer.convert_tokens_to_ids(["w0", "<mask>", "<sentinel-1>"]) == [3, 23, 25]
+    assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (1, 0, 2)
+    fingerprint = load_tokenizer(str(tmp_path / "bart")).fingerprint
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
+    assert load_tokenizer(str(tmp_path / "tokenizer.json")).fingerprint == fingerprint
+
+
+def test_an_exported_model_is_read_back_as_it_was(tmp_path):
+    model = replace(tiny_model(), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "bart")
+    again = read_hugging_face(tmp_path / "bart")
+    assert again.config == model.config
+    assert again.vocabulary.special == model.vocabulary.special
+    assert all(torch.equal(again.state[name], model.state[name]) for name in model.state)

@@ -1,10 +1,22 @@
+"""Tests of families, names and fields of Hugging Face's models."""
+
 from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from itertools import chain
 
 import pytest
 import torch
 from transformers.activations import ACT2FN
 
 from corpora.errors import FarspanError
+from corpora.flags import add_flags
+from corpora.settings import make
+from tests.trainer.conversion.models import tiny_config, tiny_model
+from trainer.conversion.families import bart, bert, longformer, pegasus, roberta, t5
+from trainer.conversion.family import FAMILIES, family_of
+from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.names import (
     Tensors,
     load_state,
@@ -14,13 +26,98 @@ from trainer.conversion.names import (
     token_ids,
     write_activation,
 )
+from trainer.model.config import EncoderConfig
+from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import ACTIVATIONS
+from trainer.model.patterns.block import Block
+from trainer.model.positions import Learned
+from trainer.options import Conversion, Convert
+from trainer.recipe import load_recipe
+
+
+def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
+    assert {bart, bert, longformer, pegasus, roberta, t5} <= set(FAMILIES)
+    for family in FAMILIES:
+        wanted = ["MODEL_TYPES", "IGNORED", "PATTERNS", "read_config", "name_map"]
+        assert not {*wanted, *(["write_config"] if family.PATTERNS else [])} - set(vars(family))
+        assert family.MODEL_TYPES
+    for kind in ("MODEL_TYPES", "PATTERNS"):
+        names = list(chain.from_iterable(getattr(family, kind) for family in FAMILIES))
+        assert len(names) == len(set(names))
+    assert all(family_of(kind) is family for family in FAMILIES for kind in family.MODEL_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (EncoderConfig(layers=2, positions=Learned(16), attention=Block(8)), "attention pattern 'block'"),
+        (
+            EncoderConfig(layers=2, positions=Learned(16), pooling=Pooling(1, 6, 4, 3)),
+            "pooled attention",
+        ),
+    ],
+)
+def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, encoder, message):
+    with pytest.raises(FarspanError, match=message):
+        write_hugging_face(tiny_model(tiny_config(encoder)), tmp_path / "out")
+
+
+@pytest.mark.parametrize("option", [{"global_cross_attention": True}, {"cross_attention": (0,)}])
+def test_decoders_that_pegasus_x_of_hugging_face_lacks_are_refused(tmp_path, option):
+    config = load_recipe("tiny_pegasus_x").model
+    config = replace(config, decoder=replace(config.decoder, **option))
+    (field,) = option
+    with pytest.raises(FarspanError, match=f"model.decoder.{field}: farspan .*, Hugging Face"):
+        write_hugging_face(tiny_model(config), tmp_path / "out")
+
+
+def test_every_field_that_cannot_be_said_is_listed(tmp_path):
+    config = tiny_config()
+    config = replace(
+        config, norm=replace(config.norm, placement="pre"), decoder=replace(config.decoder, positions=Learned(12))
+    )
+    with pytest.raises(FarspanError) as raised:
+        write_hugging_face(tiny_model(config), tmp_path / "out")
+    assert "model.norm.placement: farspan 'pre', Hugging Face 'post'" in str(raised.value)
+    assert "model.decoder.positions.count: farspan 12, Hugging Face 16" in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def typed(line: str) -> Convert:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_flags(parser, Convert)
+    return make(Convert, vars(parser.parse_args(line.split())))
+
+
+def test_without_flags_nothing_is_changed_on_the_way():
+    assert typed("from to") == Convert(source="from", output="to")
+    assert typed("from to").conversion == Conversion(to="farspan")
+
+
+def test_every_option_has_a_flag():
+    line = "a b --recipe tiny --set model.width=8 --set model.dropout=0 --masks m --vocab-size 9 --tokenizer t "
+    assert typed(f"{line} --to huggingface --checkpoint best").conversion == Conversion(
+        recipe="tiny",
+        assignments=("model.width=8", "model.dropout=0"),
+        masks="m",
+        vocab_size=9,
+        tokenizer="t",
+        to="huggingface",
+        checkpoint="best",
+    )
+
+
+def test_another_format_is_refused():
+    with pytest.raises(argparse.ArgumentError, match="invalid choice: 'onnx'"):
+        typed("a b --to onnx")
+
 
 NAMES = {
     "qkv": Tensors(("q", "k", "v")),
     "positions": Tensors(("places",), skip_rows=2),
     "typed": Tensors(("rows",), add_row="types"),
 }
+
 SHAPES = {"qkv": torch.Size([6, 3]), "positions": torch.Size([3, 3]), "typed": torch.Size([4, 3])}
 
 
@@ -77,9 +174,6 @@ def test_numbers_that_are_no_weights_are_listed():
 def test_parts_that_cannot_be_joined_are_named():
     with pytest.raises(FarspanError, match=r"cannot be joined into qkv: q \(2, 3\), k \(2, 5\), v \(2, 3\)"):
         load_state(NAMES, {**stored(), "k": torch.zeros(2, 5)})
-
-
-# Values of ``config.json``: activations there and back, and properties that our models do not have
 
 
 @pytest.mark.parametrize("theirs", ["gelu", "relu", "silu", "swish", "gelu_new", "gelu_pytorch_tanh"])

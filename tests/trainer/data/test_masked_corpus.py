@@ -1,4 +1,4 @@
-"""A corpus and a mask set on disk, read and drawn."""
+"""Tests of corpora with masks: stored, drawn, or chosen by a generator."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from objectives.api.examples import IGNORED
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
+from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.artefacts import make_corpus
+from tests.trainer.joint_parts import LENGTH, data_of, make_generator, make_rows, open_rows
 from tests.trainer.masked_folders import OPTIONS, SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
+from trainer.generator_config import with_scorer
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source
 from trainer.run.train import train
+from trainer.scorer.generator import Generator
 
 
 @pytest.fixture
@@ -151,3 +157,57 @@ def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     moved = [Path(folder).rename(tmp_path / "elsewhere" / Path(folder).name) for folder in folders]
     assert MaskedCorpus.stored(Corpus(str(moved[0])), MaskSet(str(moved[1]))).fingerprint == before
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return make_rows(tmp_path_factory.mktemp("joint") / "corpus")
+
+
+@pytest.fixture
+def generator() -> Generator:
+    return make_generator()
+
+
+def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
+    data = data_of(corpus)
+    span = replace(data, objective=ObjectiveConfig(name="span"))
+    scored = with_scorer(data, "some run")
+    mixed = DataConfig(
+        mixture=tuple(SourceConfig(name=name, corpus=corpus, objective=data.objective) for name in "ab"),
+        source_length=LENGTH,
+    )
+    for wrong in (span, scored, mixed, replace(data, masks="masks")):
+        with pytest.raises(FarspanError, match=r"joint.*trains on one corpus with data.objective model_based"):
+            open_rows(wrong, generator)
+    with pytest.raises(FarspanError, match=r"source_length is 128, but the generator has 64 positions"):
+        open_rows(data, replace(generator, positions=64))
+
+
+def test_both_views_are_sources(corpus, generator):
+    rows = open_rows(data_of(corpus), generator)
+    candidates, indices = Candidates(rows), np.arange(5)
+    shown = candidates.examples(indices)
+    assert (shown.source_ids[shown.labels != IGNORED] == generator.special[MASK]).all()
+    assert rows.examples(indices).target_lengths.all()
+    equal = rows.chosen(indices, np.ones(shown.labels.shape))
+    assert np.array_equal(rows.examples(indices).source_ids, equal.source_ids)
+    more = SpecialTokens.merge([rows.special, generator.special], rows.tokenizer_size)
+    again = candidates.with_special(more)
+    assert again.special == again.rows.special == more
+    assert np.array_equal(again.examples(indices).source_ids, shown.source_ids)
+    other = open_rows(data_of(corpus, candidate_density=0.2), generator)
+    assert len({rows.fingerprint, candidates.fingerprint, other.fingerprint}) == 2
+    assert candidates.origin(0) == rows.origin(0)
+    assert rows.origin(0).endswith("row 0")
+
+
+def test_losses_decide_the_choice_and_padding_does_not(corpus, generator):
+    rows, indices = open_rows(data_of(corpus), generator), np.arange(8)
+    shown = rows.candidates(indices)
+    losses = np.random.default_rng(0).random(shown.labels.shape)
+    easy = rows.chosen(indices, np.where(shown.labels != IGNORED, losses, 0.0))
+    hard = rows.chosen(indices, np.where(shown.labels != IGNORED, 1 - losses, 0.0))
+    assert not np.array_equal(easy.target_ids, hard.target_ids)
+    assert np.array_equal(rows.chosen(indices, np.pad(losses, ((0, 0), (0, 9)))).target_ids,
+                          rows.chosen(indices, losses).target_ids)  # fmt: skip

@@ -1,7 +1,8 @@
-"""Generation against all possible texts, and a ragged batch against its samples alone."""
+"""Tests of generation: batches, compiled steps, devices."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,10 +13,24 @@ from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from tests.trainer.conversion.models import tiny_config
 from tests.trainer.generation.models import IDS, alone, assert_same, model_of, ragged
+from tests.trainer.generation.test_caches import PATTERNS
+from trainer.generation.cached_decoder import CachedDecoder
+from trainer.generation.candidates import uniforms
 from trainer.generation.config import GenerationConfig
+from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds
-from trainer.model.build import build_model
+from trainer.generation.texts import Texts
+from trainer.model.build import build_model, make_model
+from trainer.model.config import DecoderConfig, EncoderConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.window import Window
+from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 LENGTHS = [17, 3, 32, 9, 1, 16]
 
@@ -80,3 +95,152 @@ def test_more_tokens_than_positions_are_refused():
     with pytest.raises(FarspanError, match="max_tokens to at most 63"):
         generate(model_of(), ragged([3]), GenerationConfig(max_tokens=64), IDS)
     assert len(generate(model_of(), ragged([3]), GenerationConfig(max_tokens=63, min_tokens=63), IDS).tokens[0]) == 63
+
+
+POOLED = (Block(8), Pooling(1, 6, 4, 3))
+
+ENCODERS = [*((pattern, None) for pattern in PATTERNS), POOLED]
+
+IDENTITIES = [*(pattern.pattern for pattern in PATTERNS), "pooled"]
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def encoder(pattern, pooling, positions):
+    known = Buckets(8, 12) if pattern.offsets(1) else Learned(positions)
+    return EncoderConfig(layers=2, positions=known, attention=pattern, pooling=pooling)
+
+
+def assert_alone(model, sources, config):
+    """Every sample, and every pair of neighbours in reverse order."""
+    found = generate(model, sources, config, IDS)
+    for sample in range(len(sources)):
+        one = generate(model, alone(sources, sample), config, IDS)
+        assert one.tokens[0].tolist() == found.tokens[sample].tolist()
+        assert_same(one.scores, found.scores[[sample]])
+    rows, prompts = np.arange(len(sources))[::-1][:2], sources.prompts
+    few = generate(model, replace(sources, rows=sources.encoder_rows[rows], prompts=prompts.take(rows)), config, IDS)
+    assert [tokens.tolist() for tokens in few.tokens] == [found.tokens[row].tolist() for row in rows]
+    assert_same(few.scores, found.scores[rows])
+
+
+def with_globals(sources, pattern):
+    if not isinstance(pattern, Window):
+        return sources
+    chosen = torch.arange(sources.source_ids.shape[1]) % torch.tensor([[5], [40], [9], [7]]) == 0
+    return replace(sources, global_positions=chosen & sources.source_padding_mask)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("pattern", "pooling"), ENCODERS, ids=IDENTITIES)
+def test_a_sample_does_not_depend_on_its_batch(pattern, pooling):
+    model = model_of(replace(tiny_config(positions=64), encoder=encoder(pattern, pooling, 64)))
+    prompts = Ragged.from_rows([[], [5, 6, 7], [4], [8, 8]], np.int32)
+    sources = with_globals(ragged([33, 3, 48, 40], prompts=prompts), pattern)
+    assert_alone(model, sources, GenerationConfig(beams=3, max_tokens=6, no_repeat_ngram=2))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("pattern", "pooling"), ENCODERS, ids=IDENTITIES)
+def test_a_sample_does_not_depend_on_its_batch_at_larger_sizes(pattern, pooling):
+    config = replace(
+        tiny_config(positions=512),
+        width=256,
+        heads=HeadsConfig(count=4),
+        feed_forward=FeedForwardConfig(width=1024),
+        encoder=encoder(pattern, pooling, 512),
+        init_std=0.08,
+    )
+    model = build_model(config, 3000, seed=0).eval()
+    prompts = Ragged.from_rows([[], [5, 6, 7], [4] * 20, [8, 8]], np.int32)
+    sources = with_globals(ragged([333, 30, 480, 470], high=3000, prompts=prompts), pattern)
+    for beams in (1, 4, 5):
+        assert_alone(model, sources, GenerationConfig(beams=beams, max_tokens=40, no_repeat_ngram=3))
+
+
+EXTRA = replace(
+    tiny_config(EncoderConfig(layers=2, positions=Learned(64), attention=Staggered(8, 3))),
+    decoder=DecoderConfig(layers=2, positions=Learned(64), global_cross_attention=True),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [None, EXTRA], ids=["plain", "attends to learned tokens"])
+def test_a_compiled_step_gives_the_same_texts_and_is_compiled_once_for_equal_shapes(model):
+    model, config = model_of(model), GenerationConfig(beams=4, max_tokens=20, min_tokens=20, no_repeat_ngram=3)
+    prompts = Ragged.from_rows([[], [5, 6]], np.int32)
+    for turn in range(2):
+        sources = ragged([17, 30], seed=turn, prompts=prompts)
+        plain = generate(model, sources, config, IDS)
+        with torch.compiler.set_stance("fail_on_recompile" if turn else "default"):
+            compiled = generate(model, sources, config, IDS, compiled=True)
+        assert [text.tolist() for text in compiled.tokens] == [text.tolist() for text in plain.tokens]
+        np.testing.assert_allclose(compiled.scores, plain.scores, atol=1e-4)
+
+
+PROMPTS = Ragged.from_rows([[], [5, 6, 7], [4]], np.int32)
+
+
+@pytest.mark.parametrize("positions", [Learned(64), Sinusoidal(), Buckets(8, 16), Rotary()], ids=str)
+@pytest.mark.parametrize("sample", [True, False])
+def test_every_tensor_of_a_step_is_on_the_models_device(positions, sample):
+    config = replace(
+        tiny_config(EncoderConfig(layers=1, positions=Buckets(8, 16), attention=Local(3))),
+        decoder=DecoderConfig(layers=1, positions=positions),
+    )
+    meta = torch.device("meta")
+    with meta:
+        model = make_model(config, 24).eval()
+    options = GenerationConfig(beams=1 if sample else 3, sample=sample, no_repeat_ngram=2, max_tokens=9)
+    sources = ragged([9, 30, 4], prompts=PROMPTS)
+    prefixes = [np.append(IDS.start, PROMPTS[row]) for row in range(3)]
+    with torch.no_grad():
+        cross = CrossCache(encode_rows(model, sources, IDS.pad), sources.encoder_rows, options.beams, meta)
+        decoder = CachedDecoder(model, cross, prefixes, 13)
+        draws = uniforms(np.arange(3, dtype=np.uint64), options) if sample else None
+        texts = Texts(prefixes, options, IDS, draws, meta)
+        for step in range(3):
+            parents = texts.advance(decoder.step(texts.tokens, texts.row_positions, 3 + step))
+            decoder.reorder(parents, 0, 3 + step)
+        texts.keep(np.array([0, 2]))
+        decoder.keep(np.array([0, 2]))
+        logits = decoder.step(texts.tokens, texts.row_positions, 6)
+    assert {logits.device, texts.best.device, texts.live.device, decoder.cache.device} == {meta}
+    assert logits.shape == (2 * options.beams, 24)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_bfloat16_gives_the_texts_of_whole_passes_in_bfloat16(automatic):
+    """Scores are those of a pass over the text, up to the rounding of bfloat16."""
+    config = replace(
+        tiny_config(positions=64), encoder=EncoderConfig(layers=2, positions=Learned(64), attention=Block(8))
+    )
+    model = model_of(config)
+    if not automatic:
+        model = model.to(torch.bfloat16)
+    sources, options = ragged([9, 30, 4], prompts=PROMPTS), GenerationConfig(beams=3, max_tokens=9, min_tokens=5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=automatic), torch.no_grad():
+        found = generate(model, sources, options, IDS)
+        encoded = model.encode(sources.source_ids, sources.source_padding_mask)
+        for sample, tokens in enumerate(found.tokens):
+            own = type(encoded)(encoded.states[sample : sample + 1], encoded.padding_mask[sample : sample + 1])
+            ids = torch.tensor([[IDS.start, *PROMPTS[sample], *tokens]])
+            targets = torch.tensor([*ids[0, 1:].tolist(), IDS.end])
+            chosen = model.logits(model.decode(ids, own))[0].float().log_softmax(-1).gather(1, targets[:, None])
+            score = float(chosen[len(PROMPTS[sample]) :].mean())
+            assert found.scores[sample] == pytest.approx(score, abs=0.05)
+
+
+def test_logits_that_are_not_finite_are_an_error():
+    model = model_of()
+    with torch.no_grad():
+        model.tokens.weight[5, 0] = torch.nan
+    with pytest.raises(FarspanError, match="sample 0 of the batch has logits that are not finite; generate in fp32"):
+        generate(model, ragged([9]), GenerationConfig(max_tokens=5), IDS)

@@ -1,21 +1,93 @@
-"""Initial weights: T5's distributions, each tensor drawn by its own name."""
+"""Tests of configurations and of models before training."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
+from corpora.errors import FarspanError
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.patterns.block import Block
 from trainer.model.patterns.local import Local
+from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.positions import Buckets
+from trainer.model.patterns.window import Window
+from trainer.model.positions import Buckets, Learned, Sinusoidal
+from trainer.recipe import load_recipe
+from trainer.recipe_files import list_recipes
+
+ENCODER = EncoderConfig(layers=2, positions=Learned(8))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"heads": HeadsConfig(count=3)}, "model.heads.count is 3 and does not divide model.width 8"),
+        ({"width": 0}, "model.width is 0"),
+        ({"dropout": 1.0}, "model.dropout is 1.0"),
+        ({"attention_dropout": -0.1}, "model.attention_dropout"),
+        ({"init_std": 0.0}, "model.init_std"),
+        ({"init_std": math.inf}, "model.init_std is inf"),
+        (
+            {"width": 9, "heads": HeadsConfig(count=3), "encoder": EncoderConfig(layers=1, positions=Sinusoidal())},
+            "model.encoder.positions are sinusoidal, half sines, half cosines, but model.width is 9",
+        ),
+        (
+            {"decoder": DecoderConfig(layers=1, positions=Learned(8), global_cross_attention=True)},
+            "global_cross_attention is set, but the encoder's pattern 'block' has no learned tokens",
+        ),
+    ],
+)
+def test_bad_models_are_refused(options, said):
+    with pytest.raises(FarspanError, match=said):
+        ModelConfig(
+            **{
+                "width": 8,
+                "heads": HeadsConfig(count=2),
+                "feed_forward": FeedForwardConfig(width=16),
+                "encoder": ENCODER,
+                **options,
+            }
+        )
+
+
+def test_bad_stacks_are_refused():
+    with pytest.raises(FarspanError, match=r"learned positions: count is 0"):
+        EncoderConfig(layers=2, positions=Learned(0))
+    with pytest.raises(FarspanError, match=r"pooling.layers is 4, but model.encoder.layers is 2"):
+        EncoderConfig(layers=2, positions=Learned(8), pooling=Pooling())
+    with pytest.raises(FarspanError, match=r"pooling cannot be used with the pattern 'staggered'"):
+        EncoderConfig(layers=4, positions=Learned(8), attention=Staggered(), pooling=Pooling())
+    with pytest.raises(FarspanError, match=r"positions are relative, which the pattern 'window' does not support"):
+        EncoderConfig(layers=2, positions=Buckets(), attention=Window())
+    with pytest.raises(FarspanError, match=r"attention.shifted is true.*leave it out"):
+        EncoderConfig(layers=2, positions=Learned(8), attention=Staggered(shifted=True))
+    with pytest.raises(FarspanError, match=r"model.decoder.layers is 0"):
+        DecoderConfig(layers=0, positions=Learned(8))
+
+
+def test_forward_of_the_large_model_costs_what_was_counted_by_hand():
+    large = ModelConfig(
+        width=1024,
+        heads=HeadsConfig(count=16),
+        feed_forward=FeedForwardConfig(width=4096),
+        encoder=EncoderConfig(layers=12, positions=Learned(16_384), attention=Block(1024), pooling=Pooling()),
+        decoder=DecoderConfig(layers=12, positions=Learned(1024)),
+    )
+    tera = forward_flops(large, 50_265, 16_384, 1024) / 1e12
+    assert tera == pytest.approx(4.95 + 0.82 + 0.66 + 0.36 + 0.82 + 0.82 + 0.11 + 0.03, abs=0.03)
+
 
 WIDTH, HEADS, HEAD_WIDTH, INNER, VOCAB = 64, 5, 24, 160, 300
+
 CONFIG = ModelConfig(
     width=WIDTH,
     heads=HeadsConfig(count=HEADS, width=HEAD_WIDTH, bias=False, scaled=False),
@@ -98,3 +170,53 @@ def test_models_that_differ_in_a_part_start_equal_in_all_others():
     assert all(torch.equal(one[name], other[name]) for name in other)
     again = build_model(CONFIG, VOCAB, seed=4).state_dict()
     assert not torch.equal(one["tokens.weight"], again["tokens.weight"])
+
+
+LOSS_VOCAB, ROWS, LENGTH = 8192, 2, 256
+
+HALF_A_NAT = 0.5
+
+"""The cost of logits of unit variance, as T5's initial output layer gives them, above a uniform guess."""
+
+NOISE = 5 / math.sqrt(ROWS * LENGTH)
+
+"""Five standard deviations of the mean logit of the targets."""
+
+
+def reduced(config: ModelConfig) -> ModelConfig:
+    """The same model, with its initialisation, two layers deep and at most 256 wide."""
+    pooling = config.encoder.pooling and replace(config.encoder.pooling, layers=1)
+    return replace(
+        config,
+        width=min(config.width, 256),
+        heads=replace(config.heads, count=min(config.heads.count, 4)),
+        feed_forward=replace(config.feed_forward, width=min(config.feed_forward.width, 1024)),
+        encoder=replace(config.encoder, layers=2, pooling=pooling),
+        decoder=config.decoder and replace(config.decoder, layers=2),
+    )
+
+
+def configurations() -> dict[str, ModelConfig]:
+    """The models of all pretraining recipes and of their generators by the recipe's name, one of each kind."""
+    kinds: dict[ModelConfig, str] = {}
+    for name in sorted(list_recipes(), key=lambda name: (len(name), name)):
+        recipe = load_recipe(name)
+        if recipe.data.task is not None:  # its model is that of pretraining
+            continue
+        for model in filter(None, (recipe.model, recipe.generator and recipe.generator.model)):
+            kinds.setdefault(reduced(model), name)
+    return {f"{name}-{number}": config for number, (config, name) in enumerate(kinds.items())}
+
+
+CONFIGURATIONS = configurations()
+
+
+@pytest.mark.parametrize("config", CONFIGURATIONS.values(), ids=CONFIGURATIONS.keys())
+def test_the_first_loss_is_that_of_a_uniform_guess(config):
+    model = build_model(config, LOSS_VOCAB, seed=0).eval()
+    generator = torch.Generator().manual_seed(0)
+    source, target, labels = torch.randint(0, LOSS_VOCAB, (3, ROWS, LENGTH), generator=generator)
+    inputs = {"decoder_ids": target} if config.decoder else {}
+    with torch.no_grad():
+        loss = model(source_ids=source, labels=labels, **inputs).plain.item() / labels.numel()
+    assert math.log(LOSS_VOCAB) - NOISE < loss < math.log(LOSS_VOCAB) + HALF_A_NAT + NOISE

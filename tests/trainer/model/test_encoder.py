@@ -1,12 +1,16 @@
-"""Encoders: learned tokens, patterns and pooling of single layers, tables of relative positions."""
+"""Tests of the encoder: documents, and operations."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import make_context
@@ -14,13 +18,16 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, Learned
 
 VOCAB, WIDTH = 50, 16
-
 
 CONFIG = ModelConfig(
     width=WIDTH,
@@ -81,3 +88,105 @@ def test_relative_positions_have_a_table_for_each_of_the_patterns_offsets(attent
         assert not torch.allclose(model.encode(ids).states, before, atol=1e-3)
         table.weight.data = known
     assert torch.equal(model.encode(ids).states, before)
+
+
+SEGMENTS_VOCAB, LENGTH = 40, 29
+
+PATTERNS = [
+    Full(),
+    Block(8),
+    Overlap(8),
+    BlockGlobal(8, 2),
+    Staggered(8, 3),
+    Local(4),
+    TGlobal(4, 3),
+    Window(6),
+]
+
+REAL = torch.arange(LENGTH) < torch.tensor([[29], [21]])
+
+# Documents that begin within blocks, at their edges and with the row's last position.
+SEGMENTS = torch.tensor([[0] * 5 + [1] * 11 + [2] * 12 + [3], [0] * 13 + [1] * 8 + [-1] * 8])
+
+GLOBALS = torch.zeros_like(REAL).index_fill_(1, torch.tensor([0, 6, 13, 20]), True)
+
+
+def packed_states(pattern, ids, pooling):
+    """``(2, L, d)`` of three layers with large weights, so that what is mixed shows."""
+    positions = Buckets(count=8, distance=9) if pattern.offsets(1) else Learned(LENGTH)
+    config = ModelConfig(
+        width=16,
+        heads=HeadsConfig(count=4),
+        feed_forward=FeedForwardConfig(width=24),
+        encoder=EncoderConfig(layers=3, positions=positions, attention=pattern, pooling=pooling),
+        dropout=0.0,
+        init_std=0.3,
+    )
+    model = build_model(config, SEGMENTS_VOCAB, seed=0).eval()
+    with torch.no_grad():
+        return model.encode(ids, REAL, SEGMENTS, GLOBALS if isinstance(pattern, Window) else None)
+
+
+def cases():
+    yield from (pytest.param(pattern, None, id=pattern.pattern) for pattern in PATTERNS)
+    pooling = Pooling(layers=2, kernel=6, stride=4, padding=3, reference_init=True)
+    yield pytest.param(Block(8), pooling, id="pooled")
+    yield pytest.param(Block(8), replace(pooling, reference_padding=True), id="pooled, reference padding")
+
+
+@pytest.mark.parametrize(("pattern", "pooling"), cases())
+def test_no_document_knows_of_another(pattern, pooling):
+    torch.manual_seed(0)
+    ids = torch.randint(0, SEGMENTS_VOCAB, (2, LENGTH))
+    before = packed_states(pattern, ids, pooling)
+    for document in range(4):
+        inside = document == SEGMENTS
+        changed = torch.where(inside, (ids + torch.randint(1, SEGMENTS_VOCAB, ids.shape)) % SEGMENTS_VOCAB, ids)
+        after = packed_states(pattern, changed, pooling)
+        torch.testing.assert_close(after[~inside & REAL], before[~inside & REAL], atol=1e-6, rtol=0)
+        assert (after[inside] != before[inside]).any(-1).all()
+
+
+def test_the_law_is_asked_of_every_pattern():
+    known = get_args(get_type_hints(EncoderConfig)["attention"])
+    assert {type(pattern) for pattern in PATTERNS} == set(known)
+
+
+FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_WIDTH, INNER = 29, 19, 16, 24
+
+
+def make(pattern, positions):
+    config = ModelConfig(
+        width=FLOPS_WIDTH,
+        heads=HeadsConfig(count=4, width=INNER // 4),
+        feed_forward=FeedForwardConfig(width=20),
+        encoder=EncoderConfig(layers=3, positions=positions, attention=pattern),
+        dropout=0.0,
+    )
+    return config, build_model(config, FLOPS_VOCAB, seed=0).eval()
+
+
+def counted(model, global_positions=None) -> int:
+    """Of logits at all positions of one row."""
+    ids = torch.zeros(1, FLOPS_LENGTH, dtype=torch.int64)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # which does not know the others
+        model.logits(model.encode(ids, global_positions=global_positions))
+    return counter.get_total_flops()
+
+
+def test_global_positions_cost_their_projections_and_all_pairs():
+    config, model = make(Window(4), Learned(FLOPS_LENGTH))
+    chosen = torch.zeros(1, FLOPS_LENGTH, dtype=torch.bool)
+    chosen[0, [0, 3, 4, 11]] = True
+    with_none, with_four = (forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_LENGTH, count) for count in (0, 4))
+    assert with_four - with_none == counted(model, chosen) - counted(model)
+
+
+def test_summaries_are_projected_to_keys_and_values():
+    pattern = TGlobal(3, 4)
+    config, model = make(pattern, Buckets(8, 9))
+    attention = 3 * pattern.flops(FLOPS_LENGTH, INNER)  # an operator of ours, which the counter takes for nothing
+    queries = (
+        3 * 2 * FLOPS_WIDTH * INNER * (FLOPS_LENGTH // 4)
+    )  # summaries ask nothing: theirs are a by-product of one matrix
+    assert forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_LENGTH) == counted(model) + attention - queries

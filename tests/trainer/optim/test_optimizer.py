@@ -1,11 +1,17 @@
+"""Tests of parameter groups and schedules."""
+
 from __future__ import annotations
+
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
+import transformers.optimization as hugging_face
 from torch import nn
 
 from corpora.errors import FarspanError
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
+from trainer.optim.schedule import ScheduleConfig, learning_rate_factor
 
 NAMES = ("adamw", "adam", "adafactor")
 
@@ -61,3 +67,98 @@ def test_the_rate_of_the_groups_is_the_rate_of_the_next_step(name):
 def test_bad_optimizers_are_refused(options):
     with pytest.raises(FarspanError, match="optimizer"):
         OptimizerConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("step", "factor"),
+    [
+        (0, 0.0),
+        (250, 0.5),
+        (499, 499 / 500),
+        (500, 1.0),
+        (50_250, 0.5),
+        (99_999, 1 / 99_500),
+        (100_000, 0.0),
+        (100_001, 0.0),
+    ],
+)
+def test_bart_ls_schedule(step, factor):
+    assert learning_rate_factor(step, 100_000, ScheduleConfig()) == pytest.approx(factor, abs=1e-12)
+
+
+def test_power_end_and_no_warmup():
+    schedule = ScheduleConfig(warmup_steps=0, power=2.0, end=0.1)
+    assert [learning_rate_factor(step, 4, schedule) for step in range(5)] == pytest.approx(
+        [1.0, 0.1 + 0.9 * 0.5625, 0.1 + 0.9 * 0.25, 0.1 + 0.9 * 0.0625, 0.1]
+    )
+
+
+STEPS, WARMUP = 40, 7
+
+# All warm up over WARMUP steps; the rest is what each shape needs.
+ORACLES = {
+    ("polynomial", 1.0, 0.0): ("get_linear_schedule_with_warmup", {"num_training_steps": STEPS}),
+    ("polynomial", 2.0, 0.1): (
+        "get_polynomial_decay_schedule_with_warmup",
+        {"num_training_steps": STEPS, "power": 2.0, "lr_end": 0.1},
+    ),
+    ("cosine", 1.0, 0.0): ("get_cosine_schedule_with_warmup", {"num_training_steps": STEPS}),
+    ("cosine", 1.0, 0.1): (
+        "get_cosine_with_min_lr_schedule_with_warmup",
+        {"num_training_steps": STEPS, "min_lr_rate": 0.1},
+    ),
+    ("inverse_sqrt", 1.0, 0.0): ("get_inverse_sqrt_schedule", {}),
+    ("constant", 1.0, 0.0): ("get_constant_schedule_with_warmup", {}),
+}
+
+
+@pytest.mark.parametrize(("shape", "power", "end"), ORACLES)
+def test_every_shape_is_that_of_hugging_face(shape, power, end):
+    name, options = ORACLES[shape, power, end]
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    factor = getattr(hugging_face, name)(optimizer, num_warmup_steps=WARMUP, **options).lr_lambdas[0]
+    schedule = ScheduleConfig(shape=shape, warmup_steps=WARMUP, power=power, end=end)
+    ours = [learning_rate_factor(step, STEPS, schedule) for step in range(STEPS + 1)]
+    assert ours == pytest.approx([factor(step) for step in range(STEPS + 1)])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"warmup_steps": -1},
+        {"power": -1.0},
+        {"end": 2.0},
+        {"shape": "cosine", "power": 2.0},
+        {"shape": "constant", "end": 0.1},
+        {"shape": "inverse_sqrt", "end": 0.1},
+        {"shape": "inverse_sqrt", "warmup_steps": 0},
+    ],
+)
+def test_bad_schedules_are_refused(options):
+    with pytest.raises(FarspanError, match="schedule"):
+        ScheduleConfig(**options)
+
+
+@pytest.mark.parametrize("shape", ["polynomial", "cosine"])
+def test_a_run_may_stop_before_its_schedule_does(shape):
+    longer = ScheduleConfig(shape=shape, warmup_steps=5, end=0.1, steps=50)
+    whole = ScheduleConfig(shape=shape, warmup_steps=5, end=0.1)
+    for step in range(60):
+        assert learning_rate_factor(step, 10, longer) == learning_rate_factor(step, 50, whole)
+
+
+@pytest.mark.parametrize("options", [{"steps": 500}, {"steps": 9, "shape": "constant", "warmup_steps": 0}])
+def test_lengths_of_a_schedule_that_mean_nothing_are_refused(options):
+    with pytest.raises(FarspanError, match=r"schedule\.steps"):
+        ScheduleConfig(**options)
+
+
+@pytest.mark.parametrize("shape", get_args(get_type_hints(ScheduleConfig)["shape"]))
+def test_a_schedule_ends_with_the_run_if_a_longer_run_has_other_rates(shape):
+    schedule = ScheduleConfig(shape=shape, warmup_steps=WARMUP)
+    rates, longer = ([learning_rate_factor(step, run, schedule) for step in range(STEPS)] for run in (STEPS, 2 * STEPS))
+    assert schedule.ends_with_run == (rates != longer)
+
+
+def test_a_schedule_with_a_length_of_its_own_does_not_end_with_the_run():
+    assert not ScheduleConfig(warmup_steps=WARMUP, steps=STEPS).ends_with_run

@@ -1,3 +1,5 @@
+"""Tests of processes, devices and the errors that all report."""
+
 from __future__ import annotations
 
 import os
@@ -5,15 +7,18 @@ import signal
 import time
 from datetime import timedelta
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 
 from corpora.errors import FarspanError
+from pipelines import cli
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
-from trainer.parallel import distributed
+from trainer.parallel import device, distributed
+from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
 from trainer.parallel.distributed import PATIENCE, World, _device, explained, on_every_rank, run_together
-from trainer.parallel.reports import is_reporter
+from trainer.parallel.reports import is_reporter, raised_alike
 
 
 def test_one_process_needs_no_backend():
@@ -163,3 +168,76 @@ def test_an_error_of_this_rank_keeps_its_cause():
 def test_every_rank_gets_its_own_result_which_need_not_be_json():
     made = object()
     assert on_every_rank(World.alone(), lambda: made) is made
+
+
+CPU = torch.device("cpu")
+
+
+def test_a_peak_is_given_measured_or_unknown():
+    assert peak_tflops(123.0, CPU, "bf16") == 123.0
+    assert peak_tflops(None, CPU, "fp32") is None
+    measured = peak_tflops("measure", CPU, "fp32")
+    assert measured is not None
+    assert 1e-3 < measured < 1e3
+
+
+def test_a_product_of_n_rows_is_two_times_n_cubed_operations(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
+    assert measure_tflops(CPU, torch.float32) == 2 * 1024**3 / 1e12  # in one second
+
+
+def test_measuring_draws_none_of_the_runs_numbers():
+    before = torch.get_rng_state()
+    measure_tflops(CPU, torch.float32, rounds=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_memory_in_use_grows_with_what_is_held():
+    before = memory_in_use(CPU)
+    held = np.ones(2**25)  # 256 MiB
+    assert 0.9 * held.nbytes < memory_in_use(CPU) - before < 1.2 * held.nbytes
+    assert memory_in_use(CPU) < memory_capacity(CPU)
+
+
+def raised(alike: bool) -> FarspanError:
+    try:
+        if alike:
+            with raised_alike():
+                raise FarspanError("x")
+        raise FarspanError("x")
+    except FarspanError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("alike", "environment", "reported"),
+    [
+        (True, {}, True),
+        (True, {"RANK": "0", "LOCAL_RANK": "0"}, True),
+        (True, {"RANK": "1", "LOCAL_RANK": "1"}, False),
+        (True, {"RANK": "8", "LOCAL_RANK": "0"}, True),  # another machine, with a disk of its own
+        (False, {"RANK": "1", "LOCAL_RANK": "1"}, True),
+    ],
+)
+def test_the_first_process_of_a_machine_reports_for_all(alike, environment, reported):
+    assert is_reporter(raised(alike), environment) == reported
+
+
+def command(arguments):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", *arguments])
+    return ended.value.code
+
+
+@pytest.mark.parametrize("words", [["tine"], ["tiny", "--set", "run.stepz=1"], ["tiny", "--fast"]])
+def test_under_torchrun_a_wrong_command_is_one_line(monkeypatch, capsys, words):
+    """Every process ends with the same status; only the first one says why."""
+    monkeypatch.setattr(cli, "leave", lambda status: (_ for _ in ()).throw(SystemExit(status)))
+    said = []
+    for rank in ("0", "1"):
+        for name in ("RANK", "LOCAL_RANK"):
+            monkeypatch.setenv(name, rank)
+        assert command(words) == 1
+        said.append(capsys.readouterr().err.splitlines())
+    assert [len(lines) for lines in said] == [1, 0]

@@ -1,25 +1,133 @@
-"""Texts of pairs: ids without special tokens, pairs in their order, and what cannot be generated for."""
+"""Tests of opening models and of predicting texts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
+from corpora.storage.manifest import Manifest
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import NO_TARGET
 from tests.fine_tuned import OPTIONS, make_artefacts
-from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, vocabulary
+from tests.trainer.toy import toy_recipe
+from trainer.conversion.hugging_face import write_hugging_face
+from trainer.conversion.model_folder import write_model_folder
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.data.config import TaskConfig
+from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.generation.config import GenerationConfig
-from trainer.prediction.opened import OpenedModel
+from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor, make_batches
-from trainer.prediction.setup import check_prompts, make_predictor
+from trainer.prediction.setup import check_prompts, choose_config, choose_task, make_predictor
+from trainer.run_config import EvaluationConfig, ValidationConfig
+
+
+def test_a_model_without_decoder_generates_nothing(tmp_path):
+    write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "encoder")
+    with pytest.raises(FarspanError, match="has no decoder, so it generates no text; give an encoder-decoder"):
+        open_model(tmp_path / "encoder")
+
+
+def manifest_of(fingerprint, vocab_size=23):
+    tokenizer = {"fingerprint": fingerprint, "vocab_size": vocab_size, "owned_tokens": {}}
+    return Manifest("farspan.pairs", {}, 0, 64, tokenizer)
+
+
+def opened_of(fingerprint=None, **ids):
+    """A model of 24 rows; ``ids`` in place of its special tokens."""
+    known = vocabulary("<mask>", fingerprint=fingerprint)
+    if ids:
+        known = replace(known, special=SpecialTokens(ids, 24))
+    return OpenedModel(Path("folder"), tiny_model(known=known), None, {})
+
+
+def test_pairs_of_another_tokenizer_are_refused():
+    opened_of("a" * 64).check_pairs(manifest_of("a" * 64), "pairs")
+    opened_of(None).check_pairs(manifest_of("b" * 64), "pairs")  # a folder without a tokenizer knows none
+    with pytest.raises(FarspanError, match="pairs: was made with the tokenizer bbbbbbbbbbbb, the model folder with"):
+        opened_of("a" * 64).check_pairs(manifest_of("b" * 64), "pairs")
+    with pytest.raises(FarspanError, match="its tokenizer has 25 ids, the model folder 24 rows"):
+        opened_of(None).check_pairs(manifest_of("b" * 64, 25), "pairs")
+
+
+def test_tokens_that_only_a_task_knows_have_ids_beyond_the_model():
+    needed = SpecialTokens({"<pad>": 1, "<doc-sep>": 23}, 24)
+    found = opened_of().special_for(needed, manifest_of("a" * 64))
+    assert {name: found.ids[name] for name in ("<pad>", "<eos>", "<mask>")} == {"<pad>": 1, "<eos>": 2, "<mask>": 23}
+    assert found.ids["<doc-sep>"] == 24
+
+
+def test_a_model_without_an_end_generates_nothing():
+    with pytest.raises(FarspanError, match="folder: the model has no special token <eos>; give another model"):
+        opened_of(**{"<pad>": 1}).special_for(SpecialTokens({}, 24), manifest_of("a" * 64))
+
+
+def test_the_model_is_built_for_evaluation_with_its_weights_in_the_type_that_is_asked_for():
+    opened = opened_of()
+    model = opened.build(torch.device("cpu"), torch.bfloat16)
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, opened.model.state[name].bfloat16())
+    assert opened.decoder_positions == 16
+
+
+def test_an_entry_names_the_weights_by_their_hash(tmp_path):
+    model = tiny_model()
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        write_model_folder(tiny_model(seed=seed), tmp_path / name)
+    write_hugging_face(model, tmp_path / "theirs")
+    found = {name: open_model(tmp_path / name).entry for name in ("one", "same", "other", "theirs")}
+    assert found["one"]["sha256"] == found["same"]["sha256"] != found["other"]["sha256"]
+    assert found["theirs"]["folder"] == "theirs"
+    assert {entry["vocab_size"] for entry in found.values()} == {model.vocabulary.size}
+    assert {entry["checkpoint"] for entry in found.values()} == {None}
+
+
+FIRST, SECOND = TaskConfig(options={"query": "first"}), TaskConfig(options={"query": "none"})
+
+
+def opened_with(*tasks, generation=None, target_length=12):
+    """A model whose run was trained on the given tasks, or a folder."""
+    recipe = None
+    if tasks:
+        sources = tuple(SourceConfig(name=str(n), pairs="pairs", task=task) for n, task in enumerate(tasks))
+        recipe = toy_recipe("run")
+        data = DataConfig(mixture=sources, source_length=24, target_length=target_length, source_multiple=8)
+        recipe = replace(recipe, data=data, evaluation=EvaluationConfig(generation=generation))
+    return OpenedModel(Path("run"), tiny_model(), recipe, {})
+
+
+def test_the_task_is_that_of_the_run_unless_another_is_named():
+    assert choose_task(opened_with(FIRST, FIRST), None, None, {}) == FIRST
+    changed = choose_task(opened_with(FIRST), None, None, {"source_length": 64})
+    assert changed.options == {"query": "first", "source_length": 64}
+    assert choose_task(opened_with(FIRST), "led", None, {}) == TaskConfig(name="led")
+    assert choose_task(opened_with(FIRST), None, "led", {}) == TaskConfig(name="led")
+    assert choose_task(opened_with(), "text_to_text", "led", {"end": False}).preset == "led"
+
+
+@pytest.mark.parametrize(("tasks", "message"), [((), "names no task"), ((FIRST, SECOND), "trained on several tasks")])
+def test_a_task_has_to_be_known(tasks, message):
+    with pytest.raises(FarspanError, match=message):
+        choose_task(opened_with(*tasks), None, None, {})
+
+
+def test_options_come_from_flags_before_the_recipe_before_the_lengths():
+    section = ValidationConfig(metrics="f1", beams=3, max_tokens=7, limit=5)
+    assert choose_config(opened_with(FIRST, generation=section), {}) == GenerationConfig(beams=3, max_tokens=7)
+    flags = {"max_tokens": 9, "length_penalty": 2.0}
+    found = choose_config(opened_with(FIRST, generation=section), flags)
+    assert found == GenerationConfig(beams=3, max_tokens=9, length_penalty=2.0)
+    assert choose_config(opened_with(FIRST), {}).max_tokens == 11  # targets of 12 positions, their end included
+    assert choose_config(opened_with(), {}).max_tokens == 15  # a decoder of 16 positions, the start included
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.artefacts import make_corpus
 from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import make_masked_lm
 from tests.trainer.conversion.models import tiny_config, tiny_model
-from tests.trainer.masked_lm_runs import MaskedSource, encoder_recipe, masked_rows, plain_losses, scorer_of
+from tests.trainer.masked_folders import MaskedSource, encoder_recipe, masked_rows, plain_losses, scorer_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.run_files import read_sealed
 from trainer.checkpoint.state import load_tensors

@@ -1,17 +1,34 @@
-"""Scorers against the models themselves, window by window."""
+"""Tests of scorers and generators."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.examples import IGNORED
+from objectives.api.special_tokens import MASK
+from tests.artefacts import small_tokenizer
+from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import ARCHITECTURES, make_masked_lm
-from tests.trainer.masked_lm_runs import masked_rows, plain_losses, scorer_of
+from tests.trainer.joint_parts import LENGTH, SEED, make_generator, make_rows
+from tests.trainer.masked_folders import masked_rows, plain_losses, scorer_of
+from tests.trainer.toy import toy_recipe
+from trainer.generator_config import GeneratorConfig
+from trainer.model.build import build_model
+from trainer.scorer.encoder import find_encoder
+from trainer.scorer.generator import Generator, open_generator
+from trainer.scorer.inference import batches, choose_device, pin_threads
+from trainer.scorer.masked_lm import describe_positions, load_masked_lm
+from trainer.scorer.models import FoundModel
 
 POSITIONS = 16
 
@@ -121,3 +138,98 @@ def test_on_cuda_losses_agree(bert):
         scorer_of(bert, device="cuda", precision="float32").losses(*rows), expected, rtol=1e-3, atol=1e-3
     )
     assert scorer_of(bert, device="auto").fingerprint == f"{exact.fingerprint}-bfloat16"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return make_rows(tmp_path_factory.mktemp("joint") / "corpus")
+
+
+@pytest.fixture
+def generator() -> Generator:
+    return make_generator()
+
+
+def test_a_generator_is_drawn_unlike_its_model(corpus):
+    config = replace(toy_recipe("unused").model, decoder=None)
+    generator = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
+    assert MASK in generator.special.ids
+    assert generator.positions == config.encoder.positions.limit
+    other = build_model(config, generator.special.vocab_size, SEED)
+    assert not torch.equal(generator.model.tokens.weight, other.tokens.weight)
+    again = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
+    assert torch.equal(generator.model.tokens.weight, again.model.tokens.weight)
+
+
+def test_a_generator_of_another_tokenizer_is_refused(corpus, generator, monkeypatch):
+    found = FoundModel("run", "f", "another tokenizer", generator.special, LENGTH, lambda: generator.model)
+    monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: found)
+    with pytest.raises(FarspanError, match=r"generator.initial run has the tokenizer with fingerprint another"):
+        open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
+    same = replace(found, tokenizer_fingerprint=small_tokenizer().fingerprint)
+    monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: same)
+    opened = open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
+    assert (opened.model, opened.positions, opened.identity) == (generator.model, LENGTH, "f")
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
+def test_batches_hold_every_row_once_within_the_budget(lengths, tokens):
+    lengths = np.array(lengths, np.int64)
+    found = list(batches(lengths, tokens))
+    assert sorted(row for rows in found for row in rows.tolist()) == np.flatnonzero(lengths).tolist()
+    assert all(len(rows) == 1 or len(rows) * lengths[rows].max() <= tokens for rows in found)
+    assert (np.diff(lengths[np.concatenate([np.empty(0, np.int64), *found])]) <= 0).all()
+
+
+def test_threads_are_pinned_for_a_while():
+    before = torch.get_num_threads()
+    with pin_threads(1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+    with pin_threads(None):
+        assert torch.get_num_threads() == before
+
+
+def test_a_rank_asks_its_own_device(monkeypatch):
+    """Also in a process that it started to load data."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr("os.getpid", lambda: 21)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert choose_device("cuda") == torch.device("cuda", 5)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert choose_device("cuda") == torch.device("cuda", 3)
+    assert choose_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_backbone_and_head_together_are_the_model(tmp_path, architecture):
+    """The head is given the states of some positions only, in any order."""
+    folder = make_masked_lm(str(tmp_path), architecture)
+    files = find_encoder(folder)
+    theirs = getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()
+    ours = load_masked_lm(files)
+    ids = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(12) < torch.tensor([[12], [7]])
+    with torch.inference_mode():
+        expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
+        states = ours.encode(ids.int(), mask)
+        found = ours.logits(states[mask].flip(0)).flip(0)
+    torch.testing.assert_close(found, expected[mask], atol=1e-4, rtol=1e-4)
+    assert describe_positions(files) == 16
+
+
+def test_a_model_without_a_head_is_refused_by_the_names_of_its_weights(tmp_path):
+    files = find_encoder(make_encoder(str(tmp_path)))
+    with pytest.raises(FarspanError, match="its weights have no head that predicts tokens"):
+        describe_positions(files)
+
+
+def test_a_model_that_predicts_positions_together_is_refused(bert, monkeypatch):
+    """The head is applied to the asked positions alone; that has to be the same."""
+    from transformers.models.bert.modeling_bert import BertOnlyMLMHead
+
+    forward = BertOnlyMLMHead.forward
+    monkeypatch.setattr(BertOnlyMLMHead, "forward", lambda self, x: forward(self, x + x.mean(1, keepdim=True)))
+    scorer = scorer_of(bert)
+    with pytest.raises(FarspanError, match="BertForMaskedLM predicts more than one position at a time"):
+        scorer.losses(*masked_rows(scorer.special, [20], 80))

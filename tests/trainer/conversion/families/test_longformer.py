@@ -1,8 +1,17 @@
-"""LED and Longformer, with and without global positions."""
+"""Tests of Longformer, LED and BERT."""
 
 import pytest
 import torch
-from transformers import LEDConfig, LEDForConditionalGeneration, LongformerConfig, LongformerForMaskedLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LEDConfig,
+    LEDForConditionalGeneration,
+    LongformerConfig,
+    LongformerForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 from corpora.errors import FarspanError
 from tests.trainer.conversion.oracle import (
@@ -13,8 +22,8 @@ from tests.trainer.conversion.oracle import (
     ours,
     text,
 )
-from trainer.conversion.families import longformer
-from trainer.conversion.names import save_state
+from trainer.conversion.families import bert, longformer, roberta
+from trainer.conversion.names import load_state, save_state
 from trainer.model.patterns.window import Window
 
 LED = {
@@ -22,11 +31,13 @@ LED = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_encoder_position_embeddings": 40,
     "max_decoder_position_embeddings": 12, "attention_window": 8, "init_std": 0.2, "dropout": 0.0,
 }  # fmt: skip
+
 LONGFORMER = {
     "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
     "max_position_embeddings": 42, "attention_window": 8, "initializer_range": 0.2, "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-3,
 }  # fmt: skip
+
 LENGTHS = [[1], [4, 2], [5], [8, 8], [9, 3], [12, 1, 13], [16], [17, 11], [33, 40]]
 
 
@@ -123,3 +134,36 @@ def test_a_written_model_is_read_back_as_it_was(window):
     ids, _ = text([13])
     inputs = {"input_ids": ids, "decoder_input_ids": ids[:, :5], "global_attention_mask": chosen([13], 0.3).long()}
     torch.testing.assert_close(again(**inputs).logits, theirs(**inputs).logits)
+
+
+SIZES = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+    "max_position_embeddings": 22, "initializer_range": 0.2, "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+
+FAMILIES = {"bert": (bert, BertConfig, BertForMaskedLM, 0), "roberta": (roberta, RobertaConfig, RobertaForMaskedLM, 1)}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("lengths", [[1], [6, 6], [20, 3, 11]])
+def test_logits_and_gradients_are_those_of_hugging_face(name, lengths):
+    family, config, kind, pad = FAMILIES[name]
+    theirs = disturbed(kind(config(**SIZES, layer_norm_eps=1e-3)))
+    assert_same_masked_lm(family, theirs, lengths, pad)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("option", [{"hidden_act": "relu"}, {"tie_word_embeddings": False}, {"is_decoder": True}])
+def test_what_bert_has_and_our_models_have_not_is_refused(name, option):
+    family, config, _, _ = FAMILIES[name]
+    (field,) = option
+    with pytest.raises(FarspanError, match=field):
+        family.read_config(config(**SIZES, **option).to_dict())
+
+
+def test_the_heads_that_only_pretraining_used_are_passed_over():
+    theirs = BertForMaskedLM(BertConfig(**SIZES))
+    names = bert.name_map(bert.read_config(theirs.config.to_dict()))
+    more = {"bert.pooler.dense.weight": torch.ones(16, 16), "cls.seq_relationship.bias": torch.ones(2)}
+    assert load_state(names, {**theirs.state_dict(), **more}, None, bert.IGNORED).keys() == names.keys()

@@ -1,4 +1,4 @@
-"""The choice between kernels, and plans that all layers of a batch share."""
+"""Tests of the choice of kernels, and of their saved results."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
+from trainer.parallel.wrapping import apply_activation_checkpointing
 
 REAL = right_padded([10, 3], 10)
 
@@ -115,3 +116,50 @@ def test_windows_take_masks_where_heads_are_wide_enough(monkeypatch, width):
         got = attend_within(Window(4), q, k, v, make_context(REAL))
     assert taken == ([Window(4)] if width == 16 else [])  # FlexAttention refuses heads below 16
     torch.testing.assert_close(got[REAL], expected[REAL], atol=1e-5, rtol=0)
+
+
+def dense(q, k, v, score_mod, block_mask, scale):
+    """FlexAttention's result, with a backward pass on a CPU."""
+    places = [torch.arange(n) for n in (len(q), q.shape[1], q.shape[2], k.shape[2])]
+    b, h, i, j = (place.view([-1 if at == axis else 1 for at in range(4)]) for axis, place in enumerate(places))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, block_mask.mask_mod(b, h, i, j), scale=scale)
+
+
+@pytest.mark.parametrize("mode", ["none", "layer", "selective"])
+def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
+    config = ModelConfig(
+        width=32, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=8), dropout=0.0, init_std=0.3,
+        encoder=EncoderConfig(layers=3, positions=Learned(32), attention=Window(4)),
+        decoder=DecoderConfig(layers=1, positions=Learned(8)),
+    )  # fmt: skip
+    model, calls = build_model(config, 20, seed=0), []
+
+    def kernel(*given, **named):
+        calls.append(1)
+        return dense(*given, **named)
+
+    batch = {
+        "source_ids": torch.arange(20).view(2, 10),
+        "decoder_ids": torch.arange(8).view(2, 4),
+        "labels": torch.arange(8).view(2, 4) + 1,
+        "source_padding_mask": REAL,
+    }
+
+    def learned():
+        for parameter in model.parameters():
+            parameter.grad = None
+        loss = model(**batch).minimised
+        loss.backward()
+        return loss, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)
+
+    expected = learned()
+    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(choose.varlen, "AVAILABLE", False)
+    monkeypatch.setattr(flex, "flex_attention", kernel)
+    apply_activation_checkpointing(model, mode)
+    got = learned()
+    assert len(calls) == (6 if mode == "layer" else 3)
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-3)
+    calls.clear()
+    learned()  # nothing is left over for the next step
+    assert len(calls) == (6 if mode == "layer" else 3)
