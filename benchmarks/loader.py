@@ -22,7 +22,7 @@ from report import arguments, machine, publish
 
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.data.prefetch import LoadingConfig, prefetch
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.sources import open_stages
 
@@ -102,7 +102,7 @@ def made_data(folder: str, recipe: str, sequences: int) -> dict[str, list[str]]:
 def sequences_a_second(loader: Loader, recipe: Recipe, steps: int, ahead: int) -> tuple[float, float]:
     """By the clock, and by processor time."""
     start, processor, found = time.perf_counter(), time.process_time(), 0
-    with prefetched(loader, LoadingConfig(ahead=ahead), steps) as batches:
+    with prefetch(loader, LoadingConfig(ahead=ahead), steps) as batches:
         for step in range(steps):
             found += sum(len(batch.source_ids) for batch in batches.step(step))
     assert found == steps * recipe.run.batch_size

@@ -32,7 +32,7 @@ from corpora.storage.stores import connect
 from corpora.storage.stores.object_store import ObjectStore
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.data.prefetch import LoadingConfig, prefetch
 from trainer.data.remote_shards import ShardsAhead
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.sources import open_stages
@@ -164,7 +164,7 @@ def an_epoch(recipe: Recipe, options, cache: ShardCache | None) -> Measured:
     Late.wait, Late.requests, Late.read = options.latency / 1000, 0, 0
     start, count = time.perf_counter(), 0
     with closing(loader.ahead) if loader.ahead else nullcontext():
-        with prefetched(loader, LoadingConfig(), steps) as batches:
+        with prefetch(loader, LoadingConfig(), steps) as batches:
             for step in range(steps):
                 count += sum(len(batch.source_ids) for batch in batches.step(step))
         seconds = time.perf_counter() - start

@@ -222,14 +222,14 @@ def _source(
     """Open the source that the arguments of ``Dataset`` describe."""
     rows = _fetched(Corpus(corpus, cache=cache))
     if objective is None and masks is not None:
-        return MaskedCorpus.stored(rows, _fetched(MaskSet(os.fspath(masks), options, cache=cache)))
+        return MaskedCorpus.of_masks(rows, _fetched(MaskSet(os.fspath(masks), options, cache=cache)))
     if objective is None or masks is not None:
         raise FarspanError(f"{corpus}: give either masks, a folder, or objective, which draws masks")
     if isinstance(objective, str):
         objective = load_objective(objective, preset, options)
         if hasattr(objective, "with_tools"):
             objective = equip(objective, Tools(load_tokenizer_of(rows.folder)))
-    return MaskedCorpus.drawn(rows, objective, seed)
+    return MaskedCorpus.of_objective(rows, objective, seed)
 
 
 def _fetched(rows: _Rows) -> _Rows:

@@ -137,7 +137,7 @@ class Recipe:
                 )
             )
         for steps in self.run.extend:
-            stages.append(stages[-1].extended(steps))
+            stages.append(stages[-1].extend(steps))
         return tuple(stages)
 
     def with_samples(self, samples: int) -> Recipe:

@@ -36,7 +36,7 @@ from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from pipelines.generation.options import Generating
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.distributed import World, explained, is_first, on_every_rank
+from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
@@ -61,7 +61,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
     with raised_alike():
         opened = open_model(Path(options.model), options.checkpoint)
     joined = world or World.from_environment(options.device)
-    with explained(joined), pin_threads(options.threads):
+    with explain_lost_processes(joined), pin_threads(options.threads):
         dtype = torch.float32 if options.precision == "fp32" else torch.bfloat16
         model = cache(partial(opened.build, joined.device, dtype))
         job = on_every_rank(joined, lambda: plan(options, opened, model))

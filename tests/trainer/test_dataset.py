@@ -64,7 +64,7 @@ def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bo
 def test_a_batch_is_the_one_of_a_recipe(folders):
     corpus, masks = folders
     rows = np.array([3, 0, 8])
-    source = MaskedCorpus.stored(Corpus(corpus), MaskSet(masks))
+    source = MaskedCorpus.of_masks(Corpus(corpus), MaskSet(masks))
     data = DataConfig(corpus=corpus, masks=masks, source_length=128, target_length=128)
     expected = collate(source.examples(rows), rows, data, source.special)
     dataset = Dataset(corpus, masks)
@@ -202,7 +202,7 @@ def test_a_cache_of_part_of_the_data_fetches_each_shard_once_an_epoch(many, cach
 @pytest.mark.parametrize("together", [0, 2])
 def test_the_order_is_that_of_a_recipe(many, together):
     dataset = Dataset(*many)
-    mixture = Mixture([Part("data", MaskedCorpus.stored(Corpus(many[0]), MaskSet(many[1])), 1.0, together)])
+    mixture = Mixture([Part("data", MaskedCorpus.of_masks(Corpus(many[0]), MaskSet(many[1])), 1.0, together)])
     for epoch in (0, 3):
         dataset.set_epoch(epoch)
         expected = mixture.sequences(np.arange(27) + epoch * 27, seed=5).indices

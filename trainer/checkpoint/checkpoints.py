@@ -32,8 +32,8 @@ from trainer.checkpoint.files import (
     delete,
     file_facts,
     find_fault,
+    list_outdated,
     newest_first,
-    outdated,
     read_manifest,
     remove,
     require_same_run,
@@ -45,7 +45,7 @@ from trainer.checkpoint.selection import CheckpointConfig, Selection, best_steps
 from trainer.checkpoint.state import (
     Tensors,
     check_fit,
-    copied,
+    copy_to_cpu,
     model_tensors,
     not_finite,
     optimizer_tensors,
@@ -125,7 +125,7 @@ class Checkpoints:
         restore_optimizer(model, optimizer, path / OPTIMIZER, self._world.control)
         read_tensors(path / MODEL, model_tensors(model), self._world.control)
         manifest = read_manifest(path)
-        self.selection = Selection.restored(manifest, self._config.best)
+        self.selection = Selection.of_manifest(manifest, self._config.best)
         if self._world.first:
             write_best(self._directory, self.selection)
         return manifest["step"]
@@ -154,7 +154,7 @@ class Checkpoints:
         }
         path = self._directory / f"step-{step:08d}"
         if self._config.asynchronous:
-            states = {name: copied(tensors) for name, tensors in states.items()}
+            states = {name: copy_to_cpu(tensors) for name, tensors in states.items()}
             self._writing = self._writer.submit(self._write, path, step, samples, states, self.selection)
         else:
             self._write(path, step, samples, states, self.selection)
@@ -271,7 +271,7 @@ class Checkpoints:
         os.replace(temporary, path)
         sync_folder(self._directory)
         write_best(self._directory, selection)
-        old = outdated(self._directory, step, self._config.keep, self._config.keep_every)
+        old = list_outdated(self._directory, step, self._config.keep, self._config.keep_every)
         best = best_steps([path for path in newest_first(self._directory) if path not in old])
         for outlived in old:
             if step_of(outlived) not in best:

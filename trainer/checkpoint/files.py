@@ -146,7 +146,7 @@ def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
         )
 
 
-def outdated(directory: Path, step: int, keep: int, keep_every: int | None) -> list[Path]:
+def list_outdated(directory: Path, step: int, keep: int, keep_every: int | None) -> list[Path]:
     """The checkpoints to delete once that of ``step`` is complete; it and ``keep - 1`` before it are kept.
 
     Later ones are kept too. They must be damaged, because a run resumes from its newest undamaged checkpoint, and are

@@ -67,14 +67,14 @@ class Selection:
     since: int = 0
 
     @classmethod
-    def restored(cls, manifest: Mapping[str, Any], metric: str | None) -> Selection:
+    def of_manifest(cls, manifest: Mapping[str, Any], metric: str | None) -> Selection:
         """The selection in a checkpoint's manifest; without its best if that was chosen by another metric."""
         stored = manifest["selection"]
         if stored["metric"] != metric:
             return cls(metric, stored["evaluated"])
         return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
-    def measured(self, step: int, metrics: Mapping[str, Any]) -> Selection:
+    def add_evaluation(self, step: int, metrics: Mapping[str, Any]) -> Selection:
         """The selection after the evaluation of ``step``."""
         now = replace(self, evaluated=step)
         if self.metric is None or self.metric not in metrics:

@@ -88,7 +88,7 @@ def tensors_to_write(tensors: Tensors, rank: int, size: int) -> Tensors:
     return selected
 
 
-def copied(tensors: Tensors) -> Tensors:
+def copy_to_cpu(tensors: Tensors) -> Tensors:
     """Copy to CPU memory, unaffected by later updates; sharded tensors stay sharded."""
     with torch.no_grad():
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}

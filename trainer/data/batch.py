@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
 from trainer.data.config import DataConfig
-from trainer.model.context import sent
+from trainer.model.context import send
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Batch:
         return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
 
     def to(self, device: torch.device) -> Batch:
-        """Move to ``device`` by ``sent``, so that the model can derive shapes from the host's copy without waiting."""
-        return self.map(lambda x: sent(x, device))
+        """Move to ``device`` by ``send``, so that the model can derive shapes from the host's copy without waiting."""
+        return self.map(lambda x: send(x, device))
 
     def map(self, change: Callable[[Any], Any]) -> Batch:
         """Apply ``change`` to each tensor."""

@@ -89,7 +89,7 @@ class Stage:
         """The learning rate of update ``step``, counted from 0 over the run."""
         return self.learning_rate * learning_rate_factor(step - self.schedule_start, self.schedule_steps, self.schedule)
 
-    def extended(self, steps: int) -> Stage:
+    def extend(self, steps: int) -> Stage:
         """A stage of ``steps`` updates that follows this one with the same values and a longer schedule."""
         return replace(
             self,

@@ -48,7 +48,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         # Collation needs segment ids; the generator ignores them, as every scorer does.
         return self._model_based.show(batch, masks, self._generator_special, **self._rendering)
 
-    def chosen(self, indices: np.ndarray, losses: np.ndarray | None, epochs: np.ndarray | None = None) -> Examples:
+    def choose(self, indices: np.ndarray, losses: np.ndarray | None, epochs: np.ndarray | None = None) -> Examples:
         """The rows view with the hardest candidates hidden, and a target.
 
         ``losses`` are the generator's at each position of ``candidates(indices, epochs)``, ``(n, C)`` float, perhaps
@@ -65,7 +65,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
 
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """The rows view without losses."""
-        return self.chosen(indices, None, epochs)
+        return self.choose(indices, None, epochs)
 
     def with_special(self, special: SpecialTokens) -> GeneratorMaskedCorpus:
         """The same rows with the encoder-decoder's ids of another table."""

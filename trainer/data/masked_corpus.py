@@ -97,13 +97,13 @@ class MaskedCorpus:
         self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
 
     @classmethod
-    def stored(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
+    def of_masks(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
         """Read the masks from a mask set."""
         masks.check_parent(corpus)
         return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
 
     @classmethod
-    def drawn(
+    def of_objective(
         cls, corpus: Corpus, objective: Objective, seed: int, *, redraw: bool = True, segment_ids: bool = False
     ) -> MaskedCorpus:
         """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold."""

@@ -73,7 +73,7 @@ class FewExamples(NamedTuple):
     number: int
     seed: int
 
-    def drawn(self, pairs: PairSet, rows: np.ndarray, split: str) -> np.ndarray:
+    def draw(self, pairs: PairSet, rows: np.ndarray, split: str) -> np.ndarray:
         """Draw from the pairs at ``(n,)`` int64 ``rows``, keyed by pair id; returns rows in ascending order."""
         if self.number > len(rows):
             raise FarspanError(
@@ -118,7 +118,7 @@ class PairedSource:
                 f"{pairs.folder}: none of the {len(rows):,} pairs in split {split!r} has a target; give a split with "
                 "targets"
             )
-        self._rows = rows[counts > 0] if few is None else few.drawn(pairs, rows[counts > 0], split)
+        self._rows = rows[counts > 0] if few is None else few.draw(pairs, rows[counts > 0], split)
         counts = pairs.target_counts[self._rows]
         # (m + 1,) int64, the number of each pair's first sample
         self._starts = np.cumsum(np.append(0, counts if task.samples == "each" else np.ones_like(counts)))

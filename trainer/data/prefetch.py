@@ -56,7 +56,7 @@ class LoadingConfig:
 
 
 @contextmanager
-def prefetched(
+def prefetch(
     loader: Batches,
     loading: LoadingConfig,
     steps: int,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.generation.sources import Sources
-from trainer.model.context import sent
+from trainer.model.context import send
 from trainer.model.decoder import Crossing, DecoderLayer
 from trainer.model.layers.attention import CrossAttention
 from trainer.model.seq2seq import Seq2Seq
@@ -124,7 +124,7 @@ def _encode(
         if x is None:
             return None
         x = x.cpu()[torch.from_numpy(rows)][:, : kind.width]
-        return sent(F.pad(x, (0, kind.width - x.shape[1]), value=filler), device)
+        return send(F.pad(x, (0, kind.width - x.shape[1]), value=filler), device)
 
     ids = cut(sources.source_ids, pad)
     assert ids is not None

@@ -64,7 +64,7 @@ class EncoderConfig:
                 "use learned, sinusoidal or rotary positions"
             )
 
-    def pooled(self, layer: int) -> bool:
+    def has_pooling(self, layer: int) -> bool:
         """True if the 0-based ``layer`` has pooled attention."""
         return self.pooling is not None and layer >= self.layers - self.pooling.layers
 

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 _originals: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def sent(x: Tensor, device: torch.device) -> Tensor:
+def send(x: Tensor, device: torch.device) -> Tensor:
     """Copy ``x`` to ``device`` and keep ``x`` as long as the copy exists.
 
     Neither tensor may be written to. From pinned memory the copy is asynchronous.
@@ -29,11 +29,11 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
 
 @torch.compiler.disable
 def on_host(x: Tensor) -> Tensor:
-    """Return the CPU tensor that ``sent`` copied to ``x``, or ``x`` itself if there is none."""
+    """Return the CPU tensor that ``send`` copied to ``x``, or ``x`` itself if there is none."""
     return _originals.get(x, x)
 
 
-def derived(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *sizes: object) -> Tensor:
+def derive_per_batch(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *sizes: object) -> Tensor:
     """Compute ``make(*tensors, *sizes)`` once per batch, also on the host if it has copies of all tensors."""
     device = next(x.device for x in tensors if x is not None)
     if device.type == "cpu" or torch.compiler.is_compiling():

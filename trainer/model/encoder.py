@@ -23,7 +23,7 @@ class EncoderLayer(nn.Module):
         self.attention = pattern.layer(width, config.heads, config.norm, config.attention_dropout)
         self.pooling = (
             PooledAttention(width, config.heads, encoder.pooling, config.attention_dropout)
-            if encoder.pooling and encoder.pooled(index)
+            if encoder.pooling and encoder.has_pooling(index)
             else None
         )
         self.split = pattern.extra_tokens > 0

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from objectives.api.examples import IGNORED
 from trainer.model.config import ModelConfig
-from trainer.model.context import make_context, on_host, sent
+from trainer.model.context import make_context, on_host, send
 from trainer.model.encoder import Encoder
 from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses, sum_cross_entropy
 from trainer.model.seq2seq import Seq2Seq
@@ -48,7 +48,7 @@ class MaskedLM(nn.Module):
         The other inputs are ``(B, S)``, as in ``Seq2Seq``. Divide the sums by the target tokens of the whole step.
         """
         # The head and its V logits are computed only for positions with a target, which are few.
-        targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
+        targets = send((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
         encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
         hidden, labels = self.head(encoded.flatten(0, 1)[targets]), labels.flatten()[targets]
         return sum_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.context import Context, derived, make_context
+from trainer.model.context import Context, derive_per_batch, make_context
 from trainer.model.decoder import Decoder, EncoderOutput
 from trainer.model.encoder import Encoder
 from trainer.model.loss import (
@@ -90,7 +90,7 @@ class Seq2Seq(nn.Module):
             return EncoderOutput(states, context.padding_mask)
         extra_mask = None
         if context.segments is not None:
-            extra_mask = derived(_mask_of_sets, (context.segments,), context.documents, extra.shape[1])
+            extra_mask = derive_per_batch(_mask_of_sets, (context.segments,), context.documents, extra.shape[1])
         return EncoderOutput(states, context.padding_mask, extra, extra_mask)
 
     def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput) -> Tensor:

@@ -175,7 +175,7 @@ def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
 
 
 @contextmanager
-def explained(world: World) -> Iterator[None]:
+def explain_lost_processes(world: World) -> Iterator[None]:
     """Convert the backends' errors about a lost process into a ``FarspanError``."""
     try:
         yield

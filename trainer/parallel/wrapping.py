@@ -195,7 +195,7 @@ def _mesh(config: ParallelConfig, world: World) -> DeviceMesh:
     return DeviceMesh.from_group(groups, world.device.type, grid, mesh_dim_names=("copies", "shard"))
 
 
-def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:
+def reduction_context(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:
     """Return the context of a micro-batch's forward and backward pass, which reduces gradients by ``config.reduce``."""
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(last or config.reduce == "micro_batch")

@@ -73,7 +73,7 @@ class Layer:
     entry: float = 0.0
     working: float = 0.0
 
-    def saved(self, mode: Checkpointing) -> float:
+    def saved_bytes(self, mode: Checkpointing) -> float:
         """Bytes saved for the backward pass."""
         return {"none": self.whole, "selective": self.entry + self.products, "layer": self.entry}[mode]
 
@@ -94,14 +94,14 @@ class Activations:
     encoder_output: float = 0.0
     shared: bool = False
 
-    def saved(self, mode: Checkpointing) -> float:
+    def saved_bytes(self, mode: Checkpointing) -> float:
         """Bytes saved for the backward pass."""
         output = self.encoder_output if self.shared or mode != "none" else 0
-        return self.ends + output + sum(layer.saved(mode) for layer in self.layers)
+        return self.ends + output + sum(layer.saved_bytes(mode) for layer in self.layers)
 
-    def working(self, mode: Checkpointing) -> float:
+    def working_bytes(self, mode: Checkpointing) -> float:
         """Peak of one layer's gradients and recomputed activations in the backward pass."""
-        return max(layer.working + layer.whole - min(layer.whole, layer.saved(mode)) for layer in self.layers)
+        return max(layer.working + layer.whole - min(layer.whole, layer.saved_bytes(mode)) for layer in self.layers)
 
 
 @cache
@@ -216,7 +216,7 @@ def _storage(x: Tensor) -> int:
 
 
 def _save_as_on_cuda(model: nn.Module, fused: bool) -> None:
-    """Replace dropout, and with ``fused`` also attention that FlexAttention computes."""
+    """Replace dropout, and with ``can_fuse`` also attention that FlexAttention computes."""
     for module in model.modules():
         if isinstance(module, nn.Dropout) and module.p:
             module.forward = partial(_native_dropout, module.p)  # type: ignore[method-assign]

@@ -155,7 +155,7 @@ class Loop:
             with trainer.generating() as model:
                 record |= self._validation(model, trainer.world)
         self._metrics.write({"step": trainer.step, **record})
-        found = before.measured(trainer.step, record)
+        found = before.add_evaluation(trainer.step, record)
         self._checkpoints.selection = found
         improved = found.step == trainer.step
         shown = describe(record, self._validation.metric.primary if self._validation else None)

@@ -159,7 +159,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
         weights += 2 * numbers  # autocast caches its copies
     source, batch = stage.data.source_length, min(size, 2)  # a third sequence adds as much as the second
     saved = [activations(config, source, targets, formats, batch) for config, targets, _ in models]
-    backward = [size * each.working(mode) for each in saved]
+    backward = [size * each.working_bytes(mode) for each in saved]
     losses = [
         _loss_working(size * targets, config.width, vocab_size, formats, passes) for config, targets, passes in models
     ]
@@ -168,7 +168,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
         gradients=gradients,
         optimizer=4 * sum(each.optimizer for each in counted) // shards,
         activations=round(
-            size * sum(passes * each.saved(mode) for each, (_, _, passes) in zip(saved, models, strict=True))
+            size * sum(passes * each.saved_bytes(mode) for each, (_, _, passes) in zip(saved, models, strict=True))
         ),
         working=round(max(*backward, *losses)),
     )

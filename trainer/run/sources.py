@@ -30,7 +30,7 @@ def open_source(
     parts = []
     for config in data.sources:
         with naming_source(data, config.name, section):
-            source = _opened(config, data, verify, section, cache)
+            source = _open(config, data, verify, section, cache)
         parts.append(Part(config.name, source, config.weight, data.shuffle_shards))
     mixture = Mixture(parts)
     check_sample(mixture, data, section)
@@ -39,22 +39,24 @@ def open_source(
 
 def open_stages(stages: Sequence[Stage], *, verify: bool = False, cache: ShardCache | None = None) -> list[Mixture]:
     """Open the training data of each stage, with common special tokens; stages with the same data share a mixture."""
-    return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section, cache=cache))
+    return open_mixtures(
+        stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section, cache=cache)
+    )
 
 
-def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
+def open_mixtures(stages: Sequence[Stage], open_one: Callable[[Stage], Mixture]) -> list[Mixture]:
     """Make a mixture for each stage, with common special tokens; stages with the same data share one."""
     datas: list[DataConfig] = []
     mixtures: list[Mixture] = []
     for stage in stages:
         if stage.data not in datas:
-            mixtures.append(opened(stage))
+            mixtures.append(open_one(stage))
             datas.append(stage.data)
     mixtures = one_vocabulary(mixtures)
     return [mixtures[datas.index(stage.data)] for stage in stages]
 
 
-def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
+def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
     if config.pairs:
         return _open_pairs(config, data, verify, section, cache)
     if config.examples is not None:
@@ -82,7 +84,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     if config.masks is None:
         assert config.objective is not None
         objective = _equip_objective(config.objective, corpus)
-        return MaskedCorpus.drawn(
+        return MaskedCorpus.of_objective(
             corpus,
             objective,
             config.objective.seed,
@@ -100,7 +102,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
         _check_objective(masks, config.objective)
     if not masks.adjusted:  # lengths of adjusted masks are known only when rows are read
         _check_lengths(masks, data)
-    return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
+    return MaskedCorpus.of_masks(corpus, masks, segment_ids=not data.across_documents)
 
 
 def _open_pairs(

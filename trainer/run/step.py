@@ -27,7 +27,7 @@ from trainer.parallel.wrapping import (
     apply_attention,
     apply_compile,
     apply_parallel,
-    reducing,
+    reduction_context,
     whole_copy,
 )
 from trainer.run.units.unit import Model, TrainUnit
@@ -154,7 +154,7 @@ class Trainer:
         for number, batch in enumerate(batches):
             # The seed of dropout follows from the sample, so no random state has to be saved.
             torch.manual_seed(self._dropout_seed(stage, batch))
-            with reducing(self._wrapped, self.recipe.parallel, last=number == len(batches) - 1):
+            with reduction_context(self._wrapped, self.recipe.parallel, last=number == len(batches) - 1):
                 loss = self._pass(self._wrapped, batch, self.recipe.loss)
                 # Gradients are averaged over ranks; multiplied by the number of ranks, they are summed.
                 minimised = loss.minimised * (self.world.size / max(targets, 1))

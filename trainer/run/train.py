@@ -21,9 +21,9 @@ from trainer.checkpoint.selection import Selection
 from trainer.data.batch import Batches
 from trainer.data.config import Source
 from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.data.prefetch import LoadingConfig, prefetch
 from trainer.parallel.device import peak_tflops
-from trainer.parallel.distributed import World, explained, on_every_rank
+from trainer.parallel.distributed import World, explain_lost_processes, on_every_rank
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
@@ -113,7 +113,7 @@ def train(
     the recipe, for lists of runs.
     """
     joined = world or World.from_environment(recipe.run.device)
-    with explained(joined), Interruption() as stop:
+    with explain_lost_processes(joined), Interruption() as stop:
         outcome = _train(recipe, joined, source, held_out, until, console, stop, name)
         if world is None:
             joined.close()
@@ -196,7 +196,7 @@ def _prefetch(
     if loader.ahead:
         stack.enter_context(closing(loader.ahead))
     pinned = world.device.type == "cuda"
-    return stack.enter_context(prefetched(loader, loading, steps, reopen=reopen, pinned=pinned))
+    return stack.enter_context(prefetch(loader, loading, steps, reopen=reopen, pinned=pinned))
 
 
 def _open_data(

@@ -24,7 +24,7 @@ from trainer.checkpoint.files import newest_first
 from trainer.checkpoint.selection import CheckpointConfig
 from trainer.checkpoint.state import (
     check_fit,
-    copied,
+    copy_to_cpu,
     load_tensors,
     model_tensors,
     not_finite,
@@ -62,7 +62,8 @@ def test_tensors_come_back_from_their_files(tmp_path):
     assert optimizer_tensors(model, optimizer) == {}
     model(torch.randn(5, 3)).sum().backward()
     optimizer.step()
-    written = {"model": copied(model_tensors(model)), "optimizer": copied(optimizer_tensors(model, optimizer))}
+    states = {"model": model_tensors(model), "optimizer": optimizer_tensors(model, optimizer)}
+    written = {name: copy_to_cpu(tensors) for name, tensors in states.items()}
     for name, tensors in written.items():
         write_tensors(tmp_path / name, tensors, None)
         assert shards_of(tmp_path / name, 0)
@@ -215,20 +216,20 @@ def bytes_held(world, directory, modes):
     found = {}
     for mode in modes:
         run, held = Run(world, f"{directory}/{mode}", "adamw", mode), []
-        copied = trainer.checkpoint.checkpoints.copied
+        before = trainer.checkpoint.checkpoints.copy_to_cpu
 
-        def counted(tensors, copied=copied, held=held):
-            copies = copied(tensors)
+        def counted(tensors, before=before, held=held):
+            copies = before(tensors)
             local = [value.to_local() if isinstance(value, DTensor) else value for value in copies.values()]
             held.append(sum(value.nbytes for value in local))
             return copies
 
-        trainer.checkpoint.checkpoints.copied = counted
+        trainer.checkpoint.checkpoints.copy_to_cpu = counted
         with run.checkpoints:
             run.restore()
             run.update(1)
             run.save(1)
-        trainer.checkpoint.checkpoints.copied = copied
+        trainer.checkpoint.checkpoints.copy_to_cpu = before
         whole = sum(parameter.numel() for parameter in run.model.parameters())
         found[mode] = sum(held), 4 * (3 * whole + len(list(run.model.parameters())))
     return found

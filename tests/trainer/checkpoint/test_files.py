@@ -143,7 +143,7 @@ def after(values, metric=SCORE):
     """The selection after one evaluation a step with the given values."""
     selection = Selection(metric)
     for step, value in enumerate(values, 1):
-        selection = selection.measured(step, {metric: value})
+        selection = selection.add_evaluation(step, {metric: value})
     return selection
 
 
@@ -164,7 +164,7 @@ def test_the_best_is_the_first_of_the_best_finite_values(metric, values, best, s
 
 
 def test_an_evaluation_without_the_metric_leaves_the_best(tmp_path):
-    selection = after([1.0]).measured(2, {"held_out_loss": 0.0})
+    selection = after([1.0]).add_evaluation(2, {"held_out_loss": 0.0})
     assert (selection.step, selection.since, selection.evaluated) == (1, 0, 2)
 
 
@@ -175,7 +175,7 @@ def selected_run(directory, values, **config):
         first = run.restore() or 0
         for step, value in enumerate(values[first:], first + 1):
             run.update(step)
-            run.checkpoints.selection = run.checkpoints.selection.measured(step, {SCORE: value})
+            run.checkpoints.selection = run.checkpoints.selection.add_evaluation(step, {SCORE: value})
             run.save(step)
     return run
 

@@ -142,7 +142,7 @@ def test_an_objective_of_ones_own_is_bounded_by_what_it_hides_at_most(corpus):
     data = DataConfig(source_length=256, target_length=64)
 
     def told(most):
-        source = MaskedCorpus.drawn(Corpus(corpus), FirstTokens(most), seed=0)
+        source = MaskedCorpus.of_objective(Corpus(corpus), FirstTokens(most), seed=0)
         return check_examples(Mixture([Part("data", source)]), data, BLOCK, "data")
 
     (warning,) = told(None)

@@ -42,9 +42,9 @@ def folders(tmp_path) -> tuple[str, str]:
 
 def test_drawn_masks_are_the_stored_ones(folders):
     corpus, masks = Corpus(folders[0]), MaskSet(folders[1])
-    stored = MaskedCorpus.stored(corpus, masks)
+    stored = MaskedCorpus.of_masks(corpus, masks)
     objective = load_objective("span", options=OPTIONS)
-    drawn = MaskedCorpus.drawn(corpus, objective, SEED)
+    drawn = MaskedCorpus.of_objective(corpus, objective, SEED)
     assert len(stored) == len(drawn) == 9
     assert stored.special == drawn.special
     indices = np.array([8, 0, 5, 4, 0])
@@ -54,7 +54,7 @@ def test_drawn_masks_are_the_stored_ones(folders):
     assert [row.tobytes() for row in one.sequence_ids] == [
         corpus.take(np.array([index])).sequence_id(0) for index in indices
     ]
-    another = MaskedCorpus.drawn(corpus, objective, SEED + 1)
+    another = MaskedCorpus.of_objective(corpus, objective, SEED + 1)
     assert not np.array_equal(another.examples(indices).source_ids, one.source_ids)
     assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
 
@@ -67,8 +67,8 @@ def shown(source, indices, epochs) -> list[list[int]]:
 def test_every_epoch_has_masks_of_its_own_and_stored_draws_are_the_epochs(tmp_path):
     folders = make_folders(tmp_path, draws=3)
     corpus, objective = Corpus(folders[0]), load_objective("span", options=OPTIONS)
-    stored = MaskedCorpus.stored(corpus, MaskSet(folders[1]))
-    drawn = MaskedCorpus.drawn(corpus, objective, SEED)
+    stored = MaskedCorpus.of_masks(corpus, MaskSet(folders[1]))
+    drawn = MaskedCorpus.of_objective(corpus, objective, SEED)
     rows = list(range(9))
     epochs = [shown(drawn, rows, [epoch] * 9) for epoch in range(4)]
     for one, other in itertools.combinations(epochs, 2):
@@ -78,7 +78,7 @@ def test_every_epoch_has_masks_of_its_own_and_stored_draws_are_the_epochs(tmp_pa
     assert epochs[:3] == [shown(stored, rows, [epoch] * 9) for epoch in range(3, 6)]
     mixed = [0, 3, 1, 2, 1, 0, 2, 3, 0]
     assert shown(drawn, rows, mixed) == [epochs[epoch][row] for row, epoch in enumerate(mixed)]
-    fixed = MaskedCorpus.drawn(corpus, objective, SEED, redraw=False)
+    fixed = MaskedCorpus.of_objective(corpus, objective, SEED, redraw=False)
     assert shown(fixed, rows, mixed) == epochs[0]
     assert len({stored.fingerprint, drawn.fingerprint, fixed.fingerprint}) == 3
 
@@ -87,18 +87,18 @@ def test_another_corpus_table_tool_option_or_objective_is_another_fingerprint(tm
     one, other = (Corpus(make_corpus(str(tmp_path / f"{seed}"), seed=seed)) for seed in (0, 1))
     spans, asking = (load_objective("span", options=OPTIONS) for _ in range(2))
     object.__setattr__(asking, "tools", {"scorer": "of some other day"})  # as of an objective that asks a model
-    drawn = MaskedCorpus.drawn(one, spans, SEED)
+    drawn = MaskedCorpus.of_objective(one, spans, SEED)
     longer = replace(drawn.special, ids={**drawn.special.ids, "<more>": drawn.special.vocab_size})
     found = [
         drawn,
         drawn.with_special(longer),
-        MaskedCorpus.drawn(one, asking, SEED),
-        MaskedCorpus.drawn(one, load_objective("span", options={"density": 0.2}), SEED),
-        MaskedCorpus.drawn(one, load_objective("principal_sentences", "pegasus"), SEED),
-        MaskedCorpus.drawn(other, spans, SEED).with_special(drawn.special),
+        MaskedCorpus.of_objective(one, asking, SEED),
+        MaskedCorpus.of_objective(one, load_objective("span", options={"density": 0.2}), SEED),
+        MaskedCorpus.of_objective(one, load_objective("principal_sentences", "pegasus"), SEED),
+        MaskedCorpus.of_objective(other, spans, SEED).with_special(drawn.special),
     ]
     assert len({source.fingerprint for source in found}) == len(found)
-    assert MaskedCorpus.drawn(Corpus(one.folder), spans, SEED).fingerprint == drawn.fingerprint
+    assert MaskedCorpus.of_objective(Corpus(one.folder), spans, SEED).fingerprint == drawn.fingerprint
 
 
 def test_documents_are_numbered_only_where_they_are_kept_apart(folders):
@@ -153,10 +153,10 @@ def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(fol
 
 
 def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
-    before = MaskedCorpus.stored(Corpus(folders[0]), MaskSet(folders[1])).fingerprint
+    before = MaskedCorpus.of_masks(Corpus(folders[0]), MaskSet(folders[1])).fingerprint
     (tmp_path / "elsewhere").mkdir()
     moved = [Path(folder).rename(tmp_path / "elsewhere" / Path(folder).name) for folder in folders]
-    assert MaskedCorpus.stored(Corpus(str(moved[0])), MaskSet(str(moved[1]))).fingerprint == before
+    assert MaskedCorpus.of_masks(Corpus(str(moved[0])), MaskSet(str(moved[1]))).fingerprint == before
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_both_views_are_sources(corpus, generator):
     shown = candidates.examples(indices)
     assert (shown.source_ids[shown.labels != IGNORED] == generator.special[MASK]).all()
     assert rows.examples(indices).target_lengths.all()
-    equal = rows.chosen(indices, np.ones(shown.labels.shape))
+    equal = rows.choose(indices, np.ones(shown.labels.shape))
     assert np.array_equal(rows.examples(indices).source_ids, equal.source_ids)
     more = SpecialTokens.merge([rows.special, generator.special], rows.tokenizer_size)
     again = candidates.with_special(more)
@@ -206,8 +206,8 @@ def test_losses_decide_the_choice_and_padding_does_not(corpus, generator):
     rows, indices = open_rows(data_of(corpus), generator), np.arange(8)
     shown = rows.candidates(indices)
     losses = np.random.default_rng(0).random(shown.labels.shape)
-    easy = rows.chosen(indices, np.where(shown.labels != IGNORED, losses, 0.0))
-    hard = rows.chosen(indices, np.where(shown.labels != IGNORED, 1 - losses, 0.0))
+    easy = rows.choose(indices, np.where(shown.labels != IGNORED, losses, 0.0))
+    hard = rows.choose(indices, np.where(shown.labels != IGNORED, 1 - losses, 0.0))
     assert not np.array_equal(easy.target_ids, hard.target_ids)
-    assert np.array_equal(rows.chosen(indices, np.pad(losses, ((0, 0), (0, 9)))).target_ids,
-                          rows.chosen(indices, losses).target_ids)  # fmt: skip
+    assert np.array_equal(rows.choose(indices, np.pad(losses, ((0, 0), (0, 9)))).target_ids,
+                          rows.choose(indices, losses).target_ids)  # fmt: skip

@@ -15,7 +15,7 @@ import torch
 
 from corpora.errors import FarspanError
 from trainer.data.batch import Batch
-from trainer.data.prefetch import Ahead, LoadingConfig, Processes, prefetched
+from trainer.data.prefetch import Ahead, LoadingConfig, Processes, prefetch
 
 STEPS = 7
 DAMAGED, WRONG = 13, 17
@@ -46,14 +46,14 @@ def equal(one: list[Batch], other: list[Batch]) -> bool:
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 20])
 def test_threads_change_nothing(ahead):
-    with prefetched(Numbered(), LoadingConfig(ahead=ahead), STEPS) as batches:
+    with prefetch(Numbered(), LoadingConfig(ahead=ahead), STEPS) as batches:
         for step in (0, 1, 2, 5, 6, 1, 9):  # in order, forwards, back, beyond the run
             assert equal(batches.step(step), Numbered().step(step))
 
 
 def test_every_tensor_is_pinned_where_the_device_fetches_it(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor.to(torch.float64))  # to be recognised by
-    with prefetched(Numbered(), LoadingConfig(), STEPS, pinned=True) as batches:
+    with prefetch(Numbered(), LoadingConfig(), STEPS, pinned=True) as batches:
         found = [tensor for step in (0, 1) for batch in batches.step(step) for tensor in batch.inputs.values()]
     assert {tensor.dtype for tensor in found if tensor is not None} == {torch.float64}
 
@@ -78,7 +78,7 @@ def test_batches_are_made_before_they_are_asked_for_and_no_further():
 
 
 def test_an_error_is_raised_at_the_step_that_needs_it():
-    with prefetched(Numbered(), LoadingConfig(ahead=3), 40) as batches:
+    with prefetch(Numbered(), LoadingConfig(ahead=3), 40) as batches:
         for step in range(10, DAMAGED):
             batches.step(step)
         with pytest.raises(FarspanError, match=r"^sequence 13 is damaged; copy it again$"):
@@ -92,7 +92,7 @@ def test_an_error_is_raised_at_the_step_that_needs_it():
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Ahead]:
     """They take seconds to start: once for all."""
-    with prefetched(Numbered(), LoadingConfig(ahead=0, processes=2), 40, reopen=Numbered) as batches:
+    with prefetch(Numbered(), LoadingConfig(ahead=0, processes=2), 40, reopen=Numbered) as batches:
         yield batches
         workers = batches._make.__self__._processes
     assert [worker.exitcode for worker in workers] == [0, 0]  # of their own accord
@@ -111,7 +111,7 @@ def test_processes_run_no_file_of_the_current_folder_and_a_dead_one_is_named(tmp
     for name in ("random", "socket", "pickle", "numpy"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
-    with prefetched(Numbered(), LoadingConfig(ahead=0, processes=1), STEPS, reopen=Numbered) as batches:
+    with prefetch(Numbered(), LoadingConfig(ahead=0, processes=1), STEPS, reopen=Numbered) as batches:
         assert equal(batches.step(0), Numbered().step(0))
         batches._make.__self__._processes[0].kill()
         with pytest.raises(FarspanError, match=r"batches of step 3 ended with exit code -9"):
@@ -131,7 +131,7 @@ def test_what_goes_wrong_in_a_process_is_told_at_the_step_that_needs_it(processe
 def test_open_data_cannot_go_to_processes():
     with (
         pytest.raises(FarspanError, match=r"loading.processes is 2, but the data was passed as an open source"),
-        prefetched(Numbered(), LoadingConfig(processes=2), STEPS),
+        prefetch(Numbered(), LoadingConfig(processes=2), STEPS),
     ):
         pass
 

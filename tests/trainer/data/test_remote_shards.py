@@ -231,7 +231,7 @@ def test_joint_training_reads_a_part_at_a_time(tmp_path, remote):
         shown = ours.step(step)
         assert same(shown, local.step(step)), step
         indices = ours.mixtures[0].sequences(np.concatenate([batch.samples for batch in shown]), 1).indices
-        assert np.array_equal(rows.chosen(indices, None).target_ids, local_rows.chosen(indices, None).target_ids)
+        assert np.array_equal(rows.choose(indices, None).target_ids, local_rows.choose(indices, None).target_ids)
     ours.ahead.close()
     assert os.listdir(tmp_path / "cache") == ["shards"]
 

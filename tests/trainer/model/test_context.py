@@ -16,7 +16,7 @@ from tests.trainer.model.dense import cut, right_padded
 from trainer.data.batch import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.context import Context, make_context, on_host, sent
+from trainer.model.context import Context, make_context, on_host, send
 from trainer.model.kernels import choose, varlen
 from trainer.model.kernels.chunks import Inputs
 from trainer.model.layers.heads import HeadsConfig
@@ -102,7 +102,7 @@ def batch_of(decoder=True, packed=False, shown=False) -> Batch:
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """The ways of attending that a CUDA device has, as far as they run without one."""
-    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
     monkeypatch.setattr(choose.flex, "AVAILABLE", False)
     monkeypatch.setattr(varlen, "AVAILABLE", True)
     monkeypatch.setattr(varlen, "varlen_attn", lambda q, *others, **named: torch.empty_like(q), raising=False)
@@ -165,8 +165,8 @@ def test_an_encoder_alone_waits_for_nothing():
 
 def test_a_tensor_that_was_sent_is_known_as_long_as_it_lives():
     x = torch.arange(3)
-    copy = sent(x, META)
+    copy = send(x, META)
     assert on_host(copy) is x
     assert on_host(copy + 1).device == META
-    assert sent(x, x.device) is x
+    assert send(x, x.device) is x
     assert on_host(x) is x

@@ -17,7 +17,7 @@ from pipelines import cli
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import device, distributed
 from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
-from trainer.parallel.distributed import PATIENCE, World, _device, explained, on_every_rank, run_together
+from trainer.parallel.distributed import PATIENCE, World, _device, explain_lost_processes, on_every_rank, run_together
 from trainer.parallel.reports import is_reporter, raised_alike
 
 
@@ -72,7 +72,7 @@ def _lose(world: World) -> str:
     if world.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        with explained(world):
+        with explain_lost_processes(world):
             while True:
                 world.sum(1.0)
                 time.sleep(0.01)
@@ -94,7 +94,7 @@ def test_a_killed_rank_is_noticed_by_all_others_within_seconds():
 
 
 def test_errors_of_other_kinds_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="out of memory"), explained(World.alone()):
+    with pytest.raises(RuntimeError, match="out of memory"), explain_lost_processes(World.alone()):
         raise RuntimeError("out of memory")
 
 

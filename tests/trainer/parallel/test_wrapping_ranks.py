@@ -25,7 +25,7 @@ from trainer.parallel.wrapping import (
     apply_activation_checkpointing,
     apply_compile,
     apply_parallel,
-    reducing,
+    reduction_context,
 )
 from trainer.run.step import Trainer
 from trainer.run.units.seq2seq import Seq2SeqUnit
@@ -149,7 +149,7 @@ def gradients_between(world: World, recipe) -> int:
     called = apply_parallel(model, recipe.parallel, world, "fp32")
     loader = Loader(recipe.curriculum, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
     for batch in loader.step(0)[:-1]:
-        with reducing(called, recipe.parallel, last=False):
+        with reduction_context(called, recipe.parallel, last=False):
             called(**batch.inputs).minimised.backward()
     return sum(p.grad.to_local().numel() for p in model.parameters() if p.grad is not None)
 

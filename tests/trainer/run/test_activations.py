@@ -64,10 +64,12 @@ def test_fake_tensors_save_what_real_ones_do(recipe, precision):
     config = config_of(recipe)
     model = build_model(config, VOCAB, seed=0).train()
     known = activations(config, SOURCE, TARGET, Numbers(precision, "cpu"), batch=1)
-    assert saved_bytes(model, config, precision) == pytest.approx(known.saved("none"), rel=0.03)
+    assert saved_bytes(model, config, precision) == pytest.approx(known.saved_bytes("none"), rel=0.03)
     apply_activation_checkpointing(model, "layer")
     # Layers of the decoder hold the encoder's output where the hooks do not see it.
-    assert saved_bytes(model, config, precision) == pytest.approx(known.saved("layer") - known.encoder_output, rel=0.03)
+    assert saved_bytes(model, config, precision) == pytest.approx(
+        known.saved_bytes("layer") - known.encoder_output, rel=0.03
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_every_part_of_a_model_is_counted(changes):
     config = replace(config_of("tiny"), **changes)
     known = activations(config, SOURCE, TARGET, Numbers("fp32", "cpu"), batch=1)
     assert saved_bytes(build_model(config, VOCAB, seed=0).train(), config, "fp32") == pytest.approx(
-        known.saved("none"), rel=0.01
+        known.saved_bytes("none"), rel=0.01
     )
 
 

@@ -271,7 +271,7 @@ def test_out_of_memory_says_what_was_tried_and_what_helps(error):
     said = str(raised.value)
     assert "6 x 24 source and 12 target positions" in said
     assert "set a lower run.micro_batch_size, run.activation_checkpointing=layer or shorter" in said
-    assert f"--estimate {VOCAB}" in said
+    assert f"--estimate {DRY_RUN_VOCAB}" in said
     assert raised.value.__cause__ is error
 
 

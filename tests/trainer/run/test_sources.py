@@ -28,7 +28,7 @@ from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.data.prefetch import LoadingConfig, prefetch
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train
@@ -348,7 +348,7 @@ def test_processes_open_the_corpora_anew_and_make_the_same_batches(artefacts):
     stages = stages_of(mixed(artefacts, ("spans",)))
     here = open_mixed(stages)
     loading = LoadingConfig(processes=1)
-    with prefetched(here, loading, 10, reopen=partial(open_mixed, stages)) as batches:
+    with prefetch(here, loading, 10, reopen=partial(open_mixed, stages)) as batches:
         for step in (0, 1):
             for one, other in zip(here.step(step), batches.step(step), strict=True):
                 assert all(x is None or torch.equal(x, other.inputs[name]) for name, x in one.inputs.items())

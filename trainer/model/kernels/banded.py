@@ -118,7 +118,7 @@ def banded_attention(
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     with torch.autocast(q.device.type, enabled=False):
         for chunk in inputs.chunks():
-            mixed[chunk.row, chunk.queries] = (chunk.dropped() @ chunk.v).transpose(0, 1).to(q.dtype)
+            mixed[chunk.row, chunk.queries] = (chunk.dropped_weights() @ chunk.v).transpose(0, 1).to(q.dtype)
     return mixed
 
 
@@ -151,7 +151,7 @@ def banded_attention_backward(
         for chunk in inputs.chunks():
             row, keys, width = chunk.row, chunk.keys, chunk.keys.stop - chunk.keys.start
             above = upstream[row, chunk.queries].transpose(0, 1).to(kind)  # (H, C, D)
-            dvalues = chunk.dropped().mT @ above  # (H, W + G, D)
+            dvalues = chunk.dropped_weights().mT @ above  # (H, W + G, D)
             dweights = above @ chunk.v.mT  # (H, C, W + G)
             if chunk.dropout_factors is not None:
                 dweights.mul_(chunk.dropout_factors)

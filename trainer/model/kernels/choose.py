@@ -46,7 +46,7 @@ def attend_within(
 
     At padding the result may differ: it is finite but arbitrary there.
     """
-    if not fused(q, dropout):
+    if not can_fuse(q, dropout):
         return pattern.attend(q, k, v, context, dropout, scale)
     if flex.AVAILABLE and pattern.uses_flex and q.shape[-1] >= flex.LEAST_WIDTH:
         return flex.attend(pattern, q, k, v, context, scale)
@@ -70,7 +70,7 @@ def attend_across(
     ``q`` is ``(B, Lq, H, D)``, ``k`` and ``v`` ``(B, Lk, H, D)``; the contexts of the Lq and the Lk positions both have
     segments, or neither has. Returns ``(B, Lq, H, D)``, or None if the caller must use ``attention.attend``.
     """
-    if (keys.padding_mask is None and keys.segments is None) or not fused(q, dropout) or not varlen.AVAILABLE:
+    if (keys.padding_mask is None and keys.segments is None) or not can_fuse(q, dropout) or not varlen.AVAILABLE:
         return None
     batch, sizes = len(q), (q.shape[1], k.shape[1])
 
@@ -87,7 +87,7 @@ def attend_across(
     return varlen.attend(plan, q, k, v, scale)
 
 
-def fused(q: Tensor, dropout: float) -> bool:
+def can_fuse(q: Tensor, dropout: float) -> bool:
     """Return True if the kernels for CUDA devices support these queries."""
     return (
         q.is_cuda

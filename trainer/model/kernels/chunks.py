@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
     skipped: int
     whole: Tensor
 
-    def dropped(self) -> Tensor:
+    def dropped_weights(self) -> Tensor:
         """``(H, C, W + G)`` weights after dropout."""
         return self.weights if self.dropout_factors is None else self.weights * self.dropout_factors
 

@@ -56,7 +56,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     is 1 / sqrt(D).
     """
     length, sides = q.shape[1], k.shape[1] - q.shape[1]
-    wide, wide_sides = rounded(length), _tiles(sides) * TILE if sides else 0
+    wide, wide_sides = round_up(length), _tiles(sides) * TILE if sides else 0
     places, mask = remember_per_batch(
         (context.padding_mask, context.segments, context.globals and context.globals.chosen),
         (pattern, tuple(q.shape[:2]), sides, q.device),
@@ -71,7 +71,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     return mixed if context.padding_mask is None else mixed.masked_fill(~context.padding_mask[..., None, None], 0.0)
 
 
-def rounded(length: int) -> int:
+def round_up(length: int) -> int:
     """Round up to a multiple of ``TILE``, by at most a quarter above 4 tiles, so that lengths share kernels."""
     tiles = _tiles(length)
     step = 1 << max(0, tiles.bit_length() - 3)

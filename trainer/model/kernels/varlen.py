@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from trainer.model.context import Context, on_host, sent
+from trainer.model.context import Context, on_host, send
 
 
 class Rows(NamedTuple):
@@ -66,7 +66,7 @@ def blocks(rows: Rows, size: int) -> Plan:
     return pack(side, side, batch * parts * rows.documents)
 
 
-def overlapping(rows: Rows, size: int) -> Plan:
+def plan_overlaps(rows: Rows, size: int) -> Plan:
     """Plan for blocks that attend to themselves and to the adjacent half of each neighbour; ``size`` is even."""
     batch, length = rows.document.shape
     parts = -(-length // size)
@@ -164,10 +164,10 @@ class Plan(NamedTuple):
     def on(self, device: torch.device) -> Plan:
         """Return the plan with its tensors on ``device``."""
         return self._replace(
-            queries=None if self.queries is None else sent(self.queries, device),
-            keys=None if self.keys is None else sent(self.keys, device),
-            cu_queries=sent(self.cu_queries, device),
-            cu_keys=sent(self.cu_keys, device),
+            queries=None if self.queries is None else send(self.queries, device),
+            keys=None if self.keys is None else send(self.keys, device),
+            cu_queries=send(self.cu_queries, device),
+            cu_keys=send(self.cu_keys, device),
         )
 
 

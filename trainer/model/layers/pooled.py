@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.context import Context, derived
+from trainer.model.context import Context, derive_per_batch
 from trainer.model.kernels.choose import attend_across
 from trainer.model.layers.attention import attend, visible
 from trainer.model.layers.heads import HeadsConfig, Projections
@@ -92,9 +92,9 @@ class PooledAttention(nn.Module):
         """
         q = self.q(x).unflatten(-1, (self.heads, -1))
         pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
-        owners = None if segments is None else derived(_owners, (padding_mask, segments), pooling)
+        owners = None if segments is None else derive_per_batch(_owners, (padding_mask, segments), pooling)
         k, v = self._pool(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        padding_mask = None if padding_mask is None else derived(_window_mask, (padding_mask,), pooling)
+        padding_mask = None if padding_mask is None else derive_per_batch(_window_mask, (padding_mask,), pooling)
         dropout = self.dropout if self.training else 0.0
         windows = context._replace(padding_mask=padding_mask, segments=owners)
         mixed = attend_across(q, k, v, context, windows, dropout, self.scale)

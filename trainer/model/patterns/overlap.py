@@ -100,7 +100,7 @@ class Overlap(Pattern):
         return (start - half <= key) & (key < start + self.size + half)
 
     def plan(self, rows: varlen.Rows) -> Plan:
-        return varlen.overlapping(rows, self.size)
+        return varlen.plan_overlaps(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         pairs, half = 0, self.size // 2

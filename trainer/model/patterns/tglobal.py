@@ -62,7 +62,7 @@ class TGlobal(Pattern):
         first = documents[:, :: self.block][:, : len(places)]
         return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
 
-    def summed(self, x: Tensor, context: Context) -> Tensor:
+    def sum_blocks(self, x: Tensor, context: Context) -> Tensor:
         """Sum the hidden states of each block: ``(B, L, d)`` -> ``(B, L // block, d)``."""
         length, size = x.shape[1], self.block
         whole = torch.tensor([length // size], device=x.device)
@@ -126,7 +126,7 @@ class TGlobalAttention(SelfAttention):
     def mix(self, x: Tensor, context: Context) -> Tensor:
         """Attend before the output projection: ``(B, L, d)`` to the values of every head, ``(B, L, H, D)``."""
         length = x.shape[1]
-        sides = self.side_norm(self.summary.summed(x, context)).to(x.dtype)
+        sides = self.side_norm(self.summary.sum_blocks(x, context)).to(x.dtype)
         q, k, v = self.qkv(torch.cat([x, sides], 1)).unflatten(-1, (3, self.heads, -1)).unbind(2)
         q = q[:, :length]
         if context.rotation is not None:

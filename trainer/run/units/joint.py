@@ -34,7 +34,7 @@ from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
-from trainer.run.sources import shared
+from trainer.run.sources import open_mixtures
 from trainer.run.units.seq2seq import Seq2SeqUnit
 from trainer.run.units.unit import Model, ModelSize
 from trainer.scorer.generator import Generator, generator_config, open_generator
@@ -109,7 +109,7 @@ class JointUnit(Seq2SeqUnit):
             )
             return Mixture([Part("data", source, shuffle_shards=stage.data.shuffle_shards)])
 
-        mixtures = shared(stages, opened)
+        mixtures = open_mixtures(stages, opened)
         unit = cls(recipe.with_samples(len(mixtures[0])), mixtures, generator)
         unit.check_data()
         return unit
@@ -185,7 +185,7 @@ class JointBatches:
         chosen, scores = [], self._scores(shown)
         for batch, losses in zip(shown, scores, strict=True):
             indices, epochs = mixture.sequences(batch.samples, self._loader.seed)
-            examples = source.rows.chosen(indices, losses, epochs)
+            examples = source.rows.choose(indices, losses, epochs)
             made = collate(examples, batch.samples, stage.data, mixture.special)
             chosen.append(made if batch.source_tokens else made.without_targets())
         targets, candidates, total = self._world.sum(

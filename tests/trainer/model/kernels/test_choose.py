@@ -11,7 +11,7 @@ from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context
 from trainer.model.kernels import choose, flex, varlen
-from trainer.model.kernels.choose import attend_across, attend_within, fused, plan_within
+from trainer.model.kernels.choose import attend_across, attend_within, can_fuse, plan_within
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
@@ -29,7 +29,7 @@ REAL = right_padded([10, 3], 10)
 def test_a_cpu_takes_the_patterns_own_way():
     q, k, v = torch.randn(3, 2, 10, HEADS, WIDTH, dtype=torch.bfloat16)
     context = make_context(REAL)
-    assert not fused(q, 0.0)
+    assert not can_fuse(q, 0.0)
     assert torch.equal(attend_within(Block(4), q, k, v, context), Block(4).attend(q, k, v, context))
     assert attend_across(q, k, v, Context(), Context(REAL)) is None
 
@@ -94,7 +94,7 @@ def test_a_model_learns_the_same_from_groups_as_from_masks(pattern, packed, monk
         calls.append(1)
         return loop(*tensors, **options)
 
-    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
     monkeypatch.setattr(varlen, "varlen_attn", kernel)
     got = learned()
     # encoder layers, a pooled one, cross-attention, and that to learned tokens, which have a mask with documents only
@@ -110,7 +110,7 @@ def test_windows_take_masks_where_heads_are_wide_enough(monkeypatch, width):
     expected = Window(4).attend(q, k, v, make_context(REAL))
     taken = []
     original = flex.attend
-    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
     monkeypatch.setattr(flex, "attend", lambda *given: taken.append(given[0]) or original(*given))
     with torch.no_grad():
         got = attend_within(Window(4), q, k, v, make_context(REAL))
@@ -153,7 +153,7 @@ def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
         return loss, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)
 
     expected = learned()
-    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
     monkeypatch.setattr(choose.varlen, "AVAILABLE", False)
     monkeypatch.setattr(flex, "flex_attention", kernel)
     apply_activation_checkpointing(model, mode)

@@ -75,7 +75,7 @@ def test_uncompiled_kernel_equals_the_patterns_own_way(pattern, name, length):
 @pytest.mark.parametrize(("pattern", "name"), cases())
 def test_tiles_that_are_skipped_or_taken_whole_are_so_in_the_mask(pattern, name):
     context, sides = contexts()[name], LENGTH // pattern.block if isinstance(pattern, TGlobal) else 0
-    wide, wide_sides = flex.rounded(LENGTH), 128 if sides else 0
+    wide, wide_sides = flex.round_up(LENGTH), 128 if sides else 0
     places = flex.places_of(pattern, context, 3, (LENGTH, wide), (sides, wide_sides), CPU)
     mask = flex.block_mask(pattern, places, wide, wide + wide_sides, CPU)
     b, q, k = (torch.arange(size).view(-1, *[1] * after) for size, after in ((3, 2), (wide, 1), (wide + wide_sides, 0)))
@@ -104,12 +104,12 @@ def listed(counts, indices):
 @settings(max_examples=50)
 @given(length=st.integers(1, 100_000))
 def test_lengths_are_rounded_up_to_few(length):
-    wide = flex.rounded(length)
+    wide = flex.round_up(length)
     assert length <= wide
     assert wide % flex.TILE == 0
     assert wide < length + max(flex.TILE, 0.25 * (length + flex.TILE))
-    assert flex.rounded(wide) == wide
+    assert flex.round_up(wide) == wide
 
 
 def test_an_octave_of_lengths_shares_four_kernels():
-    assert len({flex.rounded(length) for length in range(8193, 16385)}) == 4
+    assert len({flex.round_up(length) for length in range(8193, 16385)}) == 4

@@ -23,7 +23,7 @@ from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.model.masked_lm import JointModel
 from trainer.parallel.distributed import World
-from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reducing
+from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reduction_context
 from trainer.run.units.joint import JointBatches
 from trainer.scorer.generator import Generator
 from trainer.scorer.models import FoundModel
@@ -64,7 +64,7 @@ def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> Joint
 def test_given_the_weights_the_batches_are_those_of_the_frozen_scorer(corpus, generator, across_documents):
     data = replace(data_of(corpus), across_documents=across_documents)
     objective = load_objective("model_based", "bart_ls", {"density": 0.1})
-    frozen = MaskedCorpus.drawn(
+    frozen = MaskedCorpus.of_objective(
         Corpus(corpus), equip(objective, Tools(small_tokenizer(), scorer_of(generator))), SEED,
         segment_ids=not across_documents,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generat
     loader = loader_of(source, data, batch_size=3, micro=1, world_size=world.size, rank=world.rank)
     batches = JointBatches(loader, loader, model, world, "fp32").step(0)
     for number, batch in enumerate(batches):
-        with reducing(called, parallel, last=number == len(batches) - 1):
+        with reduction_context(called, parallel, last=number == len(batches) - 1):
             (called(**batch.inputs).minimised * world.size / batch.target_counts[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
