@@ -11,32 +11,18 @@ from transformers import BartConfig, BartModel
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
+from tests.trainer.model.test_encoder import CONFIG, VOCAB, WIDTH, pooled
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.layers.heads import HeadsConfig
+from trainer.model.config import DecoderConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.wrapping import apply_activation_checkpointing
 
-VOCAB, WIDTH = 50, 16
-CONFIG = ModelConfig(
-    width=WIDTH,
-    heads=HeadsConfig(count=4),
-    feed_forward=FeedForwardConfig(width=32),
-    dropout=0.0,
-    init_std=0.3,  # large enough that every part of the model shows in the output
-    encoder=EncoderConfig(layers=2, positions=Learned(40), attention=Block(8)),
-    decoder=DecoderConfig(layers=2, positions=Learned(12)),
-)
 PADDED = torch.arange(24) < torch.tensor([[24], [13], [1]])
-
-
-def pooled(pooling: Pooling, config: ModelConfig = CONFIG) -> ModelConfig:
-    return replace(config, encoder=replace(config.encoder, pooling=pooling))
 
 
 @pytest.fixture(scope="module")

@@ -5,34 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
-from trainer.data.loader import Loader
-from trainer.data.mixture import Mixture
-from trainer.model.build import build_model
+from tests.trainer.run.test_step import batches_of, make_trainer, updated
+from tests.trainer.toy import toy_recipe
 from trainer.parallel import device
-from trainer.parallel.distributed import World
 from trainer.run import step
-from trainer.run.loop import SkippedUpdates
-from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
-
-
-def make_trainer(recipe) -> Trainer:
-    model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
-    return Trainer(Seq2SeqUnit(recipe), model, World.alone())
-
-
-def batches_of(recipe, source=None) -> Loader:
-    stages = recipe.curriculum
-    return Loader(stages, [Mixture.of(source or ToySource())] * len(stages), recipe.run.seed)
-
-
-def updated(trainer: Trainer, count: int = 1) -> list[dict]:
-    records, batches, skipped = [], batches_of(trainer.recipe), SkippedUpdates(trainer.recipe.run)
-    for _ in range(count):
-        records.append(trainer.record(trainer.update(batches)))
-        skipped.count(records[-1])
-    return records
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -16,26 +16,31 @@ MODEL_TYPES = ("bart",)
 PATTERNS = ("full",)
 IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight")
 _UNUSED_POSITIONS = 2
+_SAME_NAME = ("dropout", "attention_dropout", "activation_dropout", "init_std")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
     """Convert a ``config.json`` to farspan's configuration."""
-    heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
-    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
     return ModelConfig(
-        width=values["d_model"],
-        heads=HeadsConfig(count=heads),
-        feed_forward=FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        **read_sizes(values),
+        heads=HeadsConfig(count=values["encoder_attention_heads"]),
         embedding=EmbeddingConfig(scaled=values["scale_embedding"]),
         encoder=EncoderConfig(
             layers=values["encoder_layers"], positions=Learned(values["max_position_embeddings"]), attention=Full()
         ),
         decoder=DecoderConfig(layers=values["decoder_layers"], positions=Learned(values["max_position_embeddings"])),
-        dropout=values["dropout"],
-        attention_dropout=values["attention_dropout"],
-        activation_dropout=values["activation_dropout"],
-        init_std=values["init_std"],
     )
+
+
+def read_sizes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what BART, PEGASUS and LED have in common: sizes, activation and dropout, as fields of ``ModelConfig``."""
+    heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
+    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
+    return {
+        "width": values["d_model"],
+        "feed_forward": FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        **{name: values[name] for name in _SAME_NAME},
+    }
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
@@ -55,10 +60,19 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
     """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
-    assert config.decoder
     return {
+        **write_sizes(config, vocab_size, special),
         "architectures": ["BartForConditionalGeneration"],
         "model_type": "bart",
+        "max_position_embeddings": config.encoder.positions.limit,
+        "scale_embedding": config.embedding.scaled,
+    }
+
+
+def write_sizes(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
+    """Make the fields of ``config.json`` that BART, PEGASUS and LED have in common."""
+    assert config.decoder
+    return {
         "vocab_size": vocab_size,
         "d_model": config.width,
         "encoder_layers": config.encoder.layers,
@@ -68,13 +82,8 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
         "encoder_ffn_dim": config.feed_forward.width,
         "decoder_ffn_dim": config.feed_forward.width,
         "activation_function": write_activation(config.feed_forward.activation),
-        "max_position_embeddings": config.encoder.positions.limit,
-        "scale_embedding": config.embedding.scaled,
         "tie_word_embeddings": config.output.tied,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "init_std": config.init_std,
+        **{name: getattr(config, name) for name in _SAME_NAME},
         "is_encoder_decoder": True,
         **token_ids(special),
     }

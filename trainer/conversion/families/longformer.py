@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainer.conversion.families.bart import layer_modules
+from trainer.conversion.families.bart import layer_modules, read_sizes, write_sizes
 from trainer.conversion.families.bert import encoder_names, read_encoder
-from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Tensors, expand, require
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 
@@ -44,27 +43,12 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
     assert config.decoder
     assert isinstance(config.encoder.attention, Window)
     return {
+        **write_sizes(config, vocab_size, special),
         "architectures": ["LEDForConditionalGeneration"],
         "model_type": "led",
-        "vocab_size": vocab_size,
-        "d_model": config.width,
-        "encoder_layers": config.encoder.layers,
-        "decoder_layers": config.decoder.layers,
-        "encoder_attention_heads": config.heads.count,
-        "decoder_attention_heads": config.heads.count,
-        "encoder_ffn_dim": config.feed_forward.width,
-        "decoder_ffn_dim": config.feed_forward.width,
-        "activation_function": write_activation(config.feed_forward.activation),
         "attention_window": [config.encoder.attention.at(layer).half * 2 for layer in range(config.encoder.layers)],
         "max_encoder_position_embeddings": config.encoder.positions.limit,
         "max_decoder_position_embeddings": config.decoder.positions.limit,
-        "tie_word_embeddings": config.output.tied,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "init_std": config.init_std,
-        "is_encoder_decoder": True,
-        **token_ids(special),
     }
 
 
@@ -75,12 +59,9 @@ def _read_longformer(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def _read_led(values: Mapping[str, Any]) -> ModelConfig:
-    heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
-    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
     return ModelConfig(
-        width=values["d_model"],
-        heads=HeadsConfig(count=heads),
-        feed_forward=FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        **read_sizes(values),
+        heads=HeadsConfig(count=values["encoder_attention_heads"]),
         encoder=EncoderConfig(
             layers=values["encoder_layers"],
             positions=Learned(values["max_encoder_position_embeddings"]),
@@ -89,10 +70,6 @@ def _read_led(values: Mapping[str, Any]) -> ModelConfig:
         decoder=DecoderConfig(
             layers=values["decoder_layers"], positions=Learned(values["max_decoder_position_embeddings"])
         ),
-        dropout=values["dropout"],
-        attention_dropout=values["attention_dropout"],
-        activation_dropout=values["activation_dropout"],
-        init_std=values["init_std"],
     )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
-from trainer.conversion.families.bart import layer_modules
-from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
+from trainer.conversion.families.bart import layer_modules, read_sizes, write_sizes
+from trainer.conversion.names import Tensors, expand
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
@@ -22,17 +22,11 @@ IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embe
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
     """Convert a ``config.json`` to farspan's configuration."""
-    heads, inner, long = (
-        values["encoder_attention_heads"],
-        values["encoder_ffn_dim"],
-        values["model_type"] == "pegasus_x",
-    )
-    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
+    long = values["model_type"] == "pegasus_x"
     positions = Sinusoidal("pegasus_x" if long else "pegasus")
     return ModelConfig(
-        width=values["d_model"],
-        heads=HeadsConfig(count=heads, bias=not long),
-        feed_forward=FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        **read_sizes(values),
+        heads=HeadsConfig(count=values["encoder_attention_heads"], bias=not long),
         norm=NormConfig(placement="pre"),
         embedding=EmbeddingConfig(scaled=values["scale_embedding"], norm=False),
         encoder=EncoderConfig(
@@ -43,10 +37,6 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
             else Full(),
         ),
         decoder=DecoderConfig(layers=values["decoder_layers"], positions=positions),
-        dropout=values["dropout"],
-        attention_dropout=values["attention_dropout"],
-        activation_dropout=values["activation_dropout"],
-        init_std=values["init_std"],
     )
 
 
@@ -75,33 +65,17 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
     """Make PEGASUS-X's ``config.json``; the caller reads it back to detect fields that it cannot express."""
-    assert config.decoder
     pattern = config.encoder.attention
     if not isinstance(pattern, Staggered):
         raise FarspanError(
             f"model.encoder.attention.pattern is {pattern.pattern!r}; PEGASUS-X's is 'staggered': choose another family"
         )
     return {
+        **write_sizes(config, vocab_size, special),
         "architectures": ["PegasusXForConditionalGeneration"],
         "model_type": "pegasus_x",
-        "vocab_size": vocab_size,
-        "d_model": config.width,
-        "encoder_layers": config.encoder.layers,
-        "decoder_layers": config.decoder.layers,
-        "encoder_attention_heads": config.heads.count,
-        "decoder_attention_heads": config.heads.count,
-        "encoder_ffn_dim": config.feed_forward.width,
-        "decoder_ffn_dim": config.feed_forward.width,
-        "activation_function": write_activation(config.feed_forward.activation),
         "block_size": pattern.size,
         "num_global_tokens": pattern.global_tokens,
         "stagger_local_blocks": pattern.staggered,
         "scale_embedding": config.embedding.scaled,
-        "tie_word_embeddings": config.output.tied,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "init_std": config.init_std,
-        "is_encoder_decoder": True,
-        **token_ids(special),
     }

@@ -57,10 +57,15 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     """
     length, sides = q.shape[1], k.shape[1] - q.shape[1]
     wide, wide_sides = round_up(length), _tiles(sides) * TILE if sides else 0
+
+    def make() -> tuple[Places, BlockMask]:
+        places = places_of(pattern, context, len(q), (length, wide), (sides, wide_sides), q.device)
+        return places, block_mask(pattern, places, wide, wide + wide_sides, q.device)
+
     places, mask = remember_per_batch(
         (context.padding_mask, context.segments, context.globals and context.globals.chosen),
         (pattern, tuple(q.shape[:2]), sides, q.device),
-        lambda: _made(pattern, context, len(q), (length, wide), (sides, wide_sides), q.device),
+        make,
     )
     score_mod = _score_mod(pattern, context, places, len(q), wide, (sides, wide_sides))
     k, v = (torch.cat([_longer(x[:, :length], wide), _longer(x[:, length:], wide_sides)], 1) for x in (k, v))
@@ -76,18 +81,6 @@ def round_up(length: int) -> int:
     tiles = _tiles(length)
     step = 1 << max(0, tiles.bit_length() - 3)
     return -(-tiles // step) * step * TILE
-
-
-def _made(
-    pattern: Pattern,
-    context: Context,
-    batch: int,
-    lengths: tuple[int, int],
-    sides: tuple[int, int],
-    device: torch.device,
-) -> tuple[Places, BlockMask]:
-    places = places_of(pattern, context, batch, lengths, sides, device)
-    return places, block_mask(pattern, places, lengths[1], lengths[1] + sides[1], device)
 
 
 def places_of(
