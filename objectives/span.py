@@ -12,7 +12,7 @@ lists all differences from published systems.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,10 +22,11 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 from objectives.api.examples import Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
 from objectives.api.options import (
+    FITS,
     check,
     check_choice,
     check_flag,
@@ -68,8 +69,9 @@ class Span:
         begin: True if source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
         target_length: decoder positions, including sentinels, begin and end; None for as many as needed.
-        fit: if a row may need more than ``target_length``: ``error`` before work starts, or ``reduce`` the hidden
-            tokens to the largest number that always fits.
+        fit: if a row may need more than ``target_length``: ``error`` before work starts; ``reduce`` the hidden tokens
+            to the largest number that always fits; or ``window``: hide the full density in the longest stretch of the
+            row whose target always fits, at a random place, and leave the text around it visible.
         sentinels: number of sentinels to reserve; None for as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
         placement: ``t5``; ``rolled``, which rotates the row by a random offset, so that a span that wraps around
@@ -114,7 +116,7 @@ class Span:
         check_flag(self, "begin")
         check_choice(self, "sentinel_order", "descending", "ascending")
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
-        check_choice(self, "fit", "error", "reduce")
+        check_choice(self, "fit", *FITS)
         check_global_attention(self)
         check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
         check_whole(self, "sentinels", least=1, null=True)
@@ -142,7 +144,7 @@ class Span:
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
         sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})
         tokens = np.repeat(sizes, len(self._means))
-        noise, _, pieces = self._counts(
+        _, noise, _, pieces = self._counts(
             tokens, np.full_like(tokens, facts.max_documents), np.tile(self._means, len(sizes))
         )
         worst, markers = int((noise + pieces).argmax()), int(pieces.max())
@@ -151,7 +153,8 @@ class Span:
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
                 f"span: option target_length is {self.target_length}, but {row}, {noise[worst]} of them hidden, may "
-                f"need {needed}; raise target_length to {needed}, or give fit=reduce to hide fewer tokens"
+                f"need {needed}; raise target_length to {needed}, or give fit=reduce to hide fewer tokens, or "
+                "fit=window to hide them in a part of the row"
             )
         if self.sentinels is not None and markers > self.sentinels:
             row = f"a row of {tokens[pieces.argmax()]} tokens in {format_count(facts.max_documents, 'document')}"
@@ -172,7 +175,7 @@ class Span:
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
         sources, targets = [], []
         for mean in self._means:
-            noise, _, pieces = self._counts(tokens, parts, np.full(len(tokens), mean))
+            _, noise, _, pieces = self._counts(tokens, parts, np.full(len(tokens), mean))
             sources.append(tokens - noise + pieces + self._layout.around(parts))
             targets.append(np.where(noise > 0, noise + pieces + self._layout.ends, 0))
         return np.max(sources, axis=0), np.max(targets, axis=0)
@@ -185,22 +188,20 @@ class Span:
         if len(means) > 1:
             # A digest is uniform in 64 bits, so the remainder is uniform to one part in 2**62.
             means = means[id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(means))]
-        noise, spans, most_pieces = self._counts(tokens, parts, means)
+        sizes, noise, spans, most_pieces = self._counts(tokens, parts, means)
         starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
         pieces = np.empty(len(batch), np.int64)
-        documents = columns(batch.document_starts)
-        draw_spans(
-            id_keys(key, ids),
-            tokens,
-            noise,
-            spans,
-            PLACEMENTS.index(self.placement),
-            documents,
-            starts,
-            lengths,
-            pieces,
-        )
+        documents, first = columns(batch.document_starts), np.zeros(len(batch), np.int32)
+        if (sizes < tokens).any():
+            # The window is drawn as a row of its own, which begins at token ``first``.
+            words = id_keys(key + b"window", ids)[:, 0]
+            first = (words % (tokens - sizes + 1).astype(np.uint64)).astype(np.int32)
+            documents = read_only(documents[0] - np.repeat(first, parts), documents[1])
+        placement = PLACEMENTS.index(self.placement)
+        draw_spans(id_keys(key, ids), sizes, noise, spans, placement, documents, starts, lengths, pieces)
         total = int(pieces.sum())
+        if first.any():
+            starts[:total] += np.repeat(first, pieces)
         starts_of_rows = Ragged.from_lengths(starts[:total], pieces)
         offsets = starts_of_rows.offsets
         return MaskBatch(
@@ -225,32 +226,46 @@ class Span:
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count hidden tokens, spans, and the maximum spans after cutting at documents; ``(n,)`` int64 each."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Count the tokens in the window, those hidden, spans, and the most spans after cutting at documents.
 
-        def spans(noise: np.ndarray) -> np.ndarray:
-            return span_counts(tokens, noise, means, self.placement == "free")
+        Returns ``(n,)`` int64 each.
+        """
+        densities = self._densities(tokens)
 
-        def pieces(noise: np.ndarray) -> np.ndarray:
+        def spans(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
+            return span_counts(size, noise, means, self.placement == "free")
+
+        def pieces(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
             # Every document boundary may cut a span, and so may the end of a rotated row.
-            return np.minimum(noise, spans(noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
+            return np.minimum(noise, spans(size, noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
-        noise = noise_counts(tokens, self._densities(tokens))
-        if self.fit == "reduce" and self.target_length is not None:
-            # The pieces grow with the hidden tokens, so a binary search finds the largest fit.
-            low, high = np.zeros_like(noise), noise
-            while (low < high).any():
-                middle = (low + high + 1) // 2
-                fits = middle + pieces(middle) + self._layout.ends <= self.target_length
-                low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
-            noise = low
-        return noise, spans(noise), pieces(noise)
+        def fits(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
+            return noise + pieces(size, noise) + self._layout.ends <= (self.target_length or 0)
+
+        size, noise = np.asarray(tokens, np.int64), noise_counts(tokens, densities)
+        if self.target_length is not None and self.fit == "window":
+            size = _largest(size, lambda size: fits(size, noise_counts(size, densities)))
+            noise = noise_counts(size, densities)
+        elif self.target_length is not None and self.fit == "reduce":
+            noise = _largest(noise, lambda noise: fits(size, noise))
+        return size, noise, spans(size, noise), pieces(size, noise)
 
     def _densities(self, tokens: np.ndarray) -> np.ndarray | float:
         if isinstance(self.density, float):
             return self.density
         bounds, densities = np.array(self.density).T
         return densities[np.searchsorted(bounds, tokens).clip(max=len(bounds) - 1)]
+
+
+def _largest(most: np.ndarray, fits: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Find the largest numbers from 0 to ``most``, ``(n,)`` int64, that fit; whatever is smaller fits too."""
+    low, high = np.zeros_like(most), most
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        fit = fits(middle)
+        low, high = np.where(fit, middle, low), np.where(fit, high, middle - 1)
+    return low
 
 
 def _is_schedule(value: object) -> bool:

@@ -13,7 +13,7 @@ from corpora.schemas.pairs import pairs_schema
 from corpora.schemas.predictions import predictions_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
-from objectives.api.masks import MASK_SCHEMA
+from objectives.api.masks import MIXTURE_SCHEMA
 from pipelines.cli import main
 from tests.tiny_encoder import make_encoder
 
@@ -102,7 +102,7 @@ def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch
         ("`farspan.vectors`, `farspan.clusters`", vectors_schema(8)),
         ("`farspan.vectors`, `farspan.clusters`", clusters_schema(8)),
         ("`farspan.neighbours`", neighbours_schema()),
-        ("`farspan.masks`", MASK_SCHEMA),
+        ("`farspan.masks`", MIXTURE_SCHEMA),
         ("`farspan.pairs`", pairs_schema(300)),
         ("`farspan.predictions`", predictions_schema(300)),
     ],

@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import SequenceBatch
@@ -195,8 +196,10 @@ def separators_stay(trial: Trial) -> Iterator[str]:
             continue
         counts = ((trial.examples.source_ids == trial.special[name]) & trial.examples.source_mask).sum(1)
         rules = [count + edge for count in (parts, full) for edge in (0, -1)]
-        if counts.any() and not any((counts == rule.clip(0)).all() for rule in rules):
-            row = int((counts != rules[1].clip(0)).argmax())
+        for rows in _kinds_of_rows(trial):
+            if not counts[rows].any() or any((counts == rule.clip(0))[rows].all() for rule in rules):
+                continue
+            row = int(rows[(counts != rules[1].clip(0))[rows].argmax()])
             yield f"{trial.row(row)}: source has {counts[row]} times {name}; a separator may be hidden, or one too many"
 
 
@@ -284,6 +287,14 @@ def _is_option(objective: Objective, name: str) -> bool:
     with suppress(AttributeError):
         object.__setattr__(other, name, "another value")
     return name in other.options
+
+
+def _kinds_of_rows(trial: Trial) -> list[np.ndarray]:
+    """Return the rows of each component of a mixture, or all rows."""
+    names = trial.masks.components
+    if names is None:
+        return [np.arange(len(trial.batch))]
+    return [np.flatnonzero(pc.equal(names, name)) for name in names.unique()]
 
 
 def _bytes(batch: SequenceBatch) -> list[bytes]:

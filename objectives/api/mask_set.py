@@ -16,7 +16,7 @@ from corpora.storage.manifest_file import NAME, manifest_sha256
 from corpora.storage.origins import find_parent, parent_folder, resolve
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
-from objectives.api.masks import MASK_SCHEMA, MaskBatch
+from objectives.api.masks import MaskBatch, mask_schema
 from objectives.api.protocol import CorpusFacts, Objective, load_objective
 from objectives.api.special_tokens import SpecialTokens, table_fault
 
@@ -44,13 +44,13 @@ class MaskSet(ShardedRows):
         """
         super().__init__(folder, "farspan.masks", verify, cache)
         self._options = options
-        self.schema = MASK_SCHEMA
         tokenizer = self.manifest.tokenizer
         wrong = table_fault(self.manifest.special_tokens, tokenizer["vocab_size"], tokenizer["owned_tokens"])
         if wrong:
             path = os.path.join(folder, NAME)
             raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
         self.objective = self._load_objective(options or {})
+        self.schema = mask_schema(self.objective)
         self.draws: int = self.manifest.config["draws"]
         if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
             raise FarspanError(

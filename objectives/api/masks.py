@@ -39,6 +39,9 @@ MASK_SCHEMA = pa.schema(
 )
 """The columns of ``farspan.masks`` (docs/formats.md); columns that an objective does not use are all null."""
 
+MIXTURE_SCHEMA = MASK_SCHEMA.append(pa.field("component", pa.string(), nullable=False))
+"""The columns for an objective that has ``components``."""
+
 MASK_COLUMNS = {
     "sequence_id": "that of the corpus row",
     "span_starts": "first token of each span in the corpus row's `tokens`",
@@ -51,8 +54,14 @@ MASK_COLUMNS = {
     "source_length": "positions of the rendered source",
     "target_length": "positions of the rendered target",
     "global_positions": "source positions with global attention, or null",
+    "component": "component of the mixture that masks the row; only in mask sets of mixtures",
 }
 """Meaning of the columns of ``MASK_SCHEMA``, for cards."""
+
+
+def mask_schema(objective: object) -> pa.Schema:
+    """Return the columns of the masks of ``objective``."""
+    return MIXTURE_SCHEMA if hasattr(objective, "components") else MASK_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ class MaskBatch:
         span_labels: Arrow ``list<string>`` of length n, or None.
         replacements: n rows of int32, concatenated ids for ``REPLACED`` spans, or None.
         global_positions: n rows of int32, or None if a rule of the objective determines them.
+        components: Arrow ``string`` of length n, the component of a mixture that made each row; None for others.
     """
 
     sequence_ids: np.ndarray
@@ -81,13 +91,14 @@ class MaskBatch:
     span_labels: pa.Array | None = None
     replacements: Ragged | None = None
     global_positions: Ragged | None = None
+    components: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.sequence_ids)
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> MaskBatch:
-        """View a record batch with ``MASK_SCHEMA``, without copying."""
+        """View a record batch with ``MASK_SCHEMA`` or ``MIXTURE_SCHEMA``, without copying."""
 
         def column(name: str) -> Any:
             array = batch.column(name)
@@ -100,10 +111,11 @@ class MaskBatch:
             source_lengths=numbers(batch.column("source_length")),
             target_lengths=numbers(batch.column("target_length")),
             **{name: column(name) for name in _LISTS},
+            components=batch.column("component") if "component" in batch.schema.names else None,
         )
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Convert to a record batch with ``MASK_SCHEMA``."""
+        """Convert to a record batch with ``MASK_SCHEMA``, or with ``MIXTURE_SCHEMA`` if there are components."""
         columns = {
             "sequence_id": bytes_array(self.sequence_ids),
             "source_length": pa.array(self.source_lengths, pa.int32()),
@@ -115,7 +127,9 @@ class MaskBatch:
                 columns[name] = pa.nulls(len(self), pa.list_(kind))
             else:
                 columns[name] = values if isinstance(values, pa.Array) else values.to_arrow(pa.list_(kind))
-        return pa.record_batch([columns[field.name] for field in MASK_SCHEMA], schema=MASK_SCHEMA)
+        schema = MASK_SCHEMA if self.components is None else MIXTURE_SCHEMA
+        columns["component"] = self.components
+        return pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
     @classmethod
     def concatenate(cls, batches: Sequence[MaskBatch]) -> MaskBatch:

@@ -14,6 +14,9 @@ from objectives.api.special_tokens import DOCUMENT_SEPARATOR
 
 Equipped = TypeVar("Equipped")
 
+FITS = ("error", "reduce", "window")
+"""Choices of an option ``fit``, beside ``target_length``: what happens to rows that may need more positions."""
+
 
 def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
     """Raise an error for an option unless ``valid``."""

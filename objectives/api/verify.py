@@ -17,7 +17,6 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import (
     IN_SOURCE,
     IN_TARGET,
-    MASK_SCHEMA,
     REPLACED,
     TOTALS,
     VISIBLE,
@@ -52,7 +51,7 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
             if not faults:
                 add_mask_totals(counted, batch)
 
-    problems = [*others(folder, masks.manifest), *shards(folder, masks.manifest, MASK_SCHEMA, check)]
+    problems = [*others(folder, masks.manifest), *shards(folder, masks.manifest, masks.schema, check)]
     return problems or list(totals(masks.manifest, counted))
 
 

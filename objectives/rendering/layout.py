@@ -50,16 +50,17 @@ class Layout:
         inner = int(self.between is not None)
         return self.ends + edges * parts + inner * (parts - (parts > 0))
 
-    def check(self, objective: str, facts: CorpusFacts) -> None:
-        """Check that the rows of a corpus have room for this layout."""
+    def check(self, objective: str, facts: CorpusFacts, more: int = 0) -> None:
+        """Check that the rows of a corpus have room for this layout and ``more`` positions."""
+        around = self.ends + more
         edges = sum(token is not None for token in (self.before, self.between, self.after))
-        if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:
+        if around <= facts.room_per_sequence and edges <= facts.room_per_document:
             return
-        if facts.max_tokens + self.around(facts.max_documents) <= facts.sequence_length:
+        if facts.max_tokens + self.around(facts.max_documents) + more <= facts.sequence_length:
             return
         # Suggest at least the room that the corpus has, so that it still suits the other objectives.
-        sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
-        ends = format_count(self.ends, "position")
+        sequence, document = max(around, facts.room_per_sequence), max(edges, facts.room_per_document)
+        ends = format_count(around, "position")
         raise FarspanError(
             f"{objective}: puts {ends} around a sequence and {edges} around a document; the corpus was built with "
             f"room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} positions; "

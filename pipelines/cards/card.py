@@ -134,8 +134,10 @@ def _tabulate_numbers(manifest: Manifest) -> str:
 
 def _tabulate_columns(manifest: Manifest) -> str:
     *_, columns = FORMATS.get(manifest.format, _UNKNOWN_FORMAT)
-    untitled = manifest.format == "farspan.documents" and not has_titles(manifest)
-    lines = [f"| `{name}` | {meaning} |" for name, meaning in columns.items() if not (untitled and name == "title")]
+    absent = {"title"} if manifest.format == "farspan.documents" and not has_titles(manifest) else set()
+    if manifest.format == "farspan.masks" and manifest.config.get("objective") != "mixture":
+        absent = {"component"}
+    lines = [f"| `{name}` | {meaning} |" for name, meaning in columns.items() if name not in absent]
     return "\n".join(["| column | meaning |", "|---|---|", *lines]) if lines else ""
 
 

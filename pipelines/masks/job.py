@@ -15,7 +15,7 @@ from corpora.options import record_options
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import MOST_SHARDS, StoredShard, write_shard
-from objectives.api.masks import MASK_SCHEMA, TOTALS, add_mask_totals
+from objectives.api.masks import TOTALS, add_mask_totals, mask_schema
 from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key
 from pipelines.engine.artefacts import absolute, artefact_tokenizer
@@ -121,7 +121,7 @@ class MaskShard:
         source: StoredShard = task.payload["corpus"]
         target = task.payload["shard"]
         totals = dict.fromkeys(TOTALS, 0)
-        with write_shard(target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
+        with write_shard(target, mask_schema(objective), self.rows_per_batch, self.compression) as (
             writer,
             info,
         ):

@@ -117,13 +117,15 @@ def target_spans(masks: MaskBatch, row: int = 0) -> str:
     """The number of spans in the target, and of their tokens, in words."""
     in_target = masks.span_flags[row] & IN_TARGET != 0
     spans, tokens = int(in_target.sum()), int(masks.span_lengths[row][in_target].sum())
-    return f"{format_count(spans, 'span')} with {format_count(tokens, 'token')} in the target"
+    made_by = "" if masks.components is None else f"{masks.components[row]}: "
+    return f"{made_by}{format_count(spans, 'span')} with {format_count(tokens, 'token')} in the target"
 
 
 def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
     """The reason for each span, by rank if there are ranks; empty if there are no ranks, scores or labels."""
     columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
-    ranks, scores, labels = (None if column is None else column[row] for column in columns)
+    spans = len(masks.span_starts[row])
+    ranks, scores, labels = (None if column is None or len(column[row]) < spans else column[row] for column in columns)
     if ranks is None and scores is None and labels is None:
         return []
     starts, stops = masks.span_starts[row], masks.span_starts[row] + masks.span_lengths[row]

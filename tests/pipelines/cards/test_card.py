@@ -19,7 +19,7 @@ from corpora.schemas.sequences import corpus_schema
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
 from corpora.storage.manifest_file import CARD, list_files, manifest_sha256, read_manifest
 from corpora.verify.artefact import verify
-from objectives.api.masks import MASK_SCHEMA
+from objectives.api.masks import MIXTURE_SCHEMA
 from pipelines.cards.card import FORMATS, card, size_category
 from pipelines.cards.write import find_ancestors, find_example, first_row, row_example, write_card
 from pipelines.cli import main
@@ -94,7 +94,7 @@ def test_equal_artefacts_have_equal_cards_wherever_they_lie(manifest, tmp_path):
 SCHEMAS = {
     "farspan.documents": documents_schema(300, titles=True),
     "farspan.corpus": corpus_schema(300),
-    "farspan.masks": MASK_SCHEMA,
+    "farspan.masks": MIXTURE_SCHEMA,
     "farspan.vectors": vectors_schema(8),
     "farspan.clusters": clusters_schema(8),
     "farspan.neighbours": neighbours_schema(),

@@ -1,0 +1,177 @@
+"""Prefix language modelling (T5, UL2): the encoder reads the beginning of a row, and the decoder writes the rest.
+
+T5's published code draws the pivot between the two evenly, so that on average the given share is the target, and puts
+no sentinel (``random_prefix_noise_mask``; Raffel et al. 2020, section 3.3.1). UL2 publishes two rules (Tay et al.
+2022): its table gives the S-denoiser one span, a quarter of the row, which T5's span corruption always places at the
+end; its code (section 9.2) draws the pivot evenly from all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.options import (
+    FITS,
+    check,
+    check_choice,
+    check_flag,
+    check_global_attention,
+    check_whole,
+    is_share,
+    normalize,
+    options_of,
+)
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.draws.compositions import noise_counts
+from objectives.rendering.layout import Layout, with_global_positions
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import render_sentinels
+
+
+@dataclass(frozen=True)
+class PrefixLm:
+    """Objective ``prefix_lm``: hides the end of a row.
+
+    Attributes:
+        pivot: number of tokens before the target, in a row of L tokens: ``t5``, evenly from ``(1 - 2 density)(L - 1)``
+            to L - 1; ``uniform``, evenly from 1 to L - 1 (UL2's code); or ``last``, always all but the last
+            ``density`` (UL2's table).
+        density: mean fraction of a row's tokens in the target, up to 0.5 with ``t5``; ``uniform`` ignores it.
+        sentinel: True if the first sentinel stands at the end of the source and at the beginning of the target.
+        begin: True if source and target start with ``<bos>``; both always end with ``<eos>``.
+        separator: token between two documents of the source, ``<doc-sep>`` or ``<eos>``, or None.
+        target_length: decoder positions, including sentinel, begin and end; None for as many as needed.
+        fit: if a row may need more than ``target_length``: ``error`` before work starts; with ``reduce`` or ``window``
+            the pivot is drawn from those places whose target fits.
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+    """
+
+    pivot: str = "t5"
+    density: float = 0.5
+    sentinel: bool = False
+    begin: bool = False
+    separator: str | None = None
+    target_length: int | None = None
+    fit: str = "error"
+    global_attention: str = "none"
+
+    name: ClassVar[str] = "prefix_lm"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "t5_prefix": {"pivot": "t5", "density": 0.5},
+        "ul2_prefix": {"pivot": "last", "density": 0.25, "sentinel": True},
+        "ul2_prefix_listing": {"pivot": "uniform"},
+    }
+
+    def __post_init__(self) -> None:
+        check_choice(self, "pivot", "t5", "uniform", "last")
+        most = 0.5 if self.pivot == "t5" else 1.0
+        valid = is_share(self.density) and self.density <= most
+        check(
+            self, "density", valid, f"a number above 0, up to 0.5{' with pivot t5' if self.pivot == 't5' else ' or 1'}"
+        )
+        check_flag(self, "sentinel", "begin")
+        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
+        check_choice(self, "fit", *FITS)
+        check_global_attention(self)
+        check_whole(self, "target_length", least=self._framing + 1, null=True)
+        normalize(self, density=float(self.density))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options as JSON values."""
+        return options_of(self)
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
+
+    @property
+    def _framing(self) -> int:
+        """Positions of a target beside its text."""
+        return self._layout.ends + self.sentinel
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check the room around the text and the longest target, and number the special tokens."""
+        self._layout.check(self.name, facts)
+        needed = int(self._pivots(np.array([facts.max_tokens]))[0, 2]) + self._framing
+        if self.target_length is not None and needed > self.target_length:
+            raise FarspanError(
+                f"prefix_lm: option target_length is {self.target_length}, but a row of {facts.max_tokens} tokens may "
+                f"need {needed}; raise target_length to {needed}, or give fit=window for later pivots"
+            )
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, self._layout.names, int(self.sentinel))
+
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
+        tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
+        _, last, hidden = self._pivots(tokens).T
+        source = np.where(hidden > 0, last + self.sentinel, tokens) + self._layout.around(parts)
+        return source, np.where(hidden > 0, hidden + self._framing, 0)
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Draw the pivot of n rows, by (key, options, sequence id, length) of the row."""
+        tokens, documents = batch.tokens.lengths, batch.document_starts.compact()
+        first, last, most = self._pivots(tokens).T
+        # The remainder of a uniform 64-bit number is uniform to one part in 2**32 at least.
+        words = id_keys(key, batch.ids())[:, 0]
+        pivots = first + (words % (last - first + 1).astype(np.uint64)).astype(np.int64)
+        hides = most > 0
+        # One span from the pivot on, cut where another document begins.
+        rows = np.repeat(np.arange(len(batch)), documents.lengths)
+        cuts = (documents.values > pivots[rows]) & (documents.values < tokens[rows]) & hides[rows]
+        rows, starts = np.append(np.flatnonzero(hides), rows[cuts]), np.append(pivots[hides], documents.values[cuts])
+        spans = np.unique(np.stack([rows, starts], axis=1), axis=0)  # (spans, 2), ascending
+        rows, starts = spans.T
+        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+        stops = np.where(np.append(begins[1:], True)[: len(rows)], tokens[rows], np.append(starts[1:], 0)[: len(rows)])
+        flags = np.where(begins & self.sentinel, IN_SOURCE | IN_TARGET, IN_TARGET).astype(np.uint8)
+        column = Ragged.from_lengths(starts.astype(np.int32), np.bincount(rows, minlength=len(batch)))
+        around = self._layout.around(documents.lengths)
+        return MaskBatch(
+            batch.sequence_ids,
+            column,
+            Ragged((stops - starts).astype(np.int32), column.offsets),
+            Ragged(flags, column.offsets),
+            source_lengths=(np.where(hides, pivots + self.sentinel, tokens) + around).astype(np.int32),
+            target_lengths=np.where(hides, tokens - pivots + self._framing, 0).astype(np.int32),
+        )
+
+    def render(
+        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
+        """Render the beginning of each row as its source, and the rest as its target."""
+        examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
+        return with_global_positions(examples, special, self.global_attention, self._layout)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
+        return reconstruct(examples, masks, special, self._layout)
+
+    def _pivots(self, tokens: np.ndarray) -> np.ndarray:
+        """Return first and last pivot of rows of ``tokens`` tokens, and the most tokens hidden, ``(n, 3)`` int64.
+
+        Nothing is hidden in a row without tokens, nor, except with ``t5``, in a row of a single one.
+        """
+        last = np.maximum(tokens - 1, 0).astype(np.int64)
+        if self.pivot == "t5":
+            first = np.minimum(np.rint((1 - 2 * self.density) * last).astype(np.int64), last)
+        elif self.pivot == "uniform":
+            first = np.minimum(1, last)
+        else:
+            first = last = tokens - noise_counts(tokens, self.density)
+        if self.target_length is not None and self.fit != "error":
+            first = np.maximum(first, tokens - (self.target_length - self._framing))
+            last = np.maximum(first, last)
+        hidden = np.where((tokens > 1) | (self.pivot == "t5"), tokens - first, 0)
+        return np.stack([first, last, hidden], axis=1)
