@@ -1,12 +1,18 @@
-"""A small source of examples and a small recipe for it."""
+"""A small source of examples, a small recipe for it, and the files of its finished or stopped runs."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import SpecialTokens
+from trainer.checkpoint.files import newest_first
 from trainer.checkpoint.selection import CheckpointConfig
+from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -73,3 +79,13 @@ def toy_recipe(
         checkpoint=CheckpointConfig(every=checkpoint_every),
         metrics=MetricsConfig(log_every=log_every, peak_tflops=None),
     )  # fmt: skip
+
+
+def metrics_of(recipe: Recipe) -> list[dict[str, Any]]:
+    """The lines of its metrics."""
+    return [json.loads(line) for line in Path(recipe.run.directory, "metrics.jsonl").read_text().splitlines()]
+
+
+def weights_of(recipe: Recipe) -> Tensors:
+    """The model of its newest checkpoint."""
+    return load_tensors(newest_first(Path(recipe.run.directory, "checkpoints"))[0] / "model")

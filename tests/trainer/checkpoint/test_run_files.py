@@ -16,8 +16,7 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from objectives.api.examples import Examples
-from tests.trainer.left_behind import weights_of
-from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
+from tests.trainer.toy import SPECIAL, ToySource, toy_recipe, weights_of
 from trainer.checkpoint.run_files import (
     METRICS,
     STARTS,

@@ -10,8 +10,7 @@ import torch
 from corpora.errors import FarspanError
 from corpora.settings import parse
 from objectives.api.special_tokens import SpecialTokens
-from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
-from tests.trainer.conversion.oracle import text
+from tests.trainer.conversion.models import loaded, text, tiny_config, tiny_model
 from trainer.conversion.adapt import TRAINING, adapt, differences, flat, sample_globals
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model, make_model

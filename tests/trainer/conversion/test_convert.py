@@ -21,8 +21,7 @@ from transformers import (
 from corpora.errors import FarspanError
 from objectives.api.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
-from tests.trainer.conversion.models import tiny_model, tokenizer_files
-from tests.trainer.conversion.oracle import disturbed
+from tests.trainer.conversion.models import disturbed, tiny_model, tokenizer_files
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.run_files import keep_recipe
 from trainer.conversion.convert import check_initial_model, model_config, model_sha256, read_model

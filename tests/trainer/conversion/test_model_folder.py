@@ -12,8 +12,15 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig, BartF
 from corpora.errors import FarspanError
 from corpora.tokenizers.load import load_tokenizer
 from tests.trainer.conversion.families.test_bart import SIZES
-from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tokenizer_files, vocabulary
-from tests.trainer.conversion.oracle import disturbed, text
+from tests.trainer.conversion.models import (
+    disturbed,
+    loaded,
+    text,
+    tiny_config,
+    tiny_model,
+    tokenizer_files,
+    vocabulary,
+)
 from tests.trainer.generation.models import greedy
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import is_model_folder, read_model_folder, weights_sha256, write_model_folder

@@ -19,8 +19,7 @@ from transformers import (
     PegasusXForConditionalGeneration,
 )
 
-from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
-from tests.trainer.conversion.oracle import disturbed, ours
+from tests.trainer.conversion.models import disturbed, loaded, ours, tiny_config, tiny_model
 from trainer.conversion.families import bart, longformer, pegasus, t5
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate

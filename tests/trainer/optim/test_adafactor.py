@@ -14,7 +14,7 @@ from transformers import LongT5Config, LongT5ForConditionalGeneration
 from transformers.optimization import Adafactor as TransformersAdafactor
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.oracle import ours
+from tests.trainer.conversion.models import ours
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.checkpoint.state import optimizer_tensors, restore_optimizer, write_tensors
 from trainer.conversion.families import t5

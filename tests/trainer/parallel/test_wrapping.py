@@ -10,8 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError
-from tests.trainer.left_behind import metrics_of
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig

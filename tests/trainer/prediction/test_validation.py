@@ -20,7 +20,7 @@ from pipelines.generation.options import Generating
 from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.left_behind import metrics_of
+from tests.trainer.toy import metrics_of
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.data.config import SourceConfig
 from trainer.parallel.distributed import World

@@ -14,8 +14,7 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from tests.trainer.left_behind import metrics_of
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.conversion.convert import read_model
 from trainer.run import train as training

@@ -11,8 +11,7 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from tests.trainer.left_behind import metrics_of, weights_of
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe, weights_of
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.model.config import ModelConfig
 from trainer.run.step import Trainer

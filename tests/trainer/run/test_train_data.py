@@ -18,10 +18,9 @@ from corpora.errors import FarspanError
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.run.test_startup import recipe_on
 from tests.trainer.run.test_train_ranks import DDP, FSDP, losses, stopped_run
-from tests.trainer.toy import toy_recipe
+from tests.trainer.toy import metrics_of, toy_recipe, weights_of
 from trainer.conversion.convert import read_model
 from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.data.prefetch import LoadingConfig

@@ -18,8 +18,7 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
-from tests.trainer.left_behind import metrics_of, weights_of
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe, weights_of
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World

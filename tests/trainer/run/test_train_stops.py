@@ -17,8 +17,7 @@ import torch._dynamo  # in every fork otherwise, where optimisers first need it
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from tests.trainer.left_behind import metrics_of, weights_of
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe, weights_of
 from trainer.checkpoint.files import checkpoints_in, step_of
 from trainer.checkpoint.run_files import find_faults
 from trainer.optim.schedule import ScheduleConfig

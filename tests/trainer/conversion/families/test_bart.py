@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.oracle import VOCAB, assert_same_gradients, assert_same_seq2seq, disturbed, ours, text
+from tests.trainer.conversion.models import VOCAB, assert_same_gradients, assert_same_seq2seq, disturbed, ours, text
 from trainer.conversion.families import bart, pegasus
 from trainer.conversion.names import load_state, save_state
 from trainer.model.build import make_model

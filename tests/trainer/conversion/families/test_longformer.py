@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.oracle import (
+from tests.trainer.conversion.models import (
     VOCAB,
     assert_same_masked_lm,
     assert_same_seq2seq,

@@ -13,8 +13,7 @@ from transformers import (
 )
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.models import loaded, tiny_model
-from tests.trainer.conversion.oracle import VOCAB, assert_same_seq2seq, disturbed, text
+from tests.trainer.conversion.models import VOCAB, assert_same_seq2seq, disturbed, loaded, text, tiny_model
 from tests.trainer.generation.models import greedy
 from trainer.conversion.adapt import differences
 from trainer.conversion.families import t5
