@@ -47,7 +47,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 
 class Limits(NamedTuple):
-    """Limits on marks, up to which text is given to a splitter unchanged; see ``hide_stretches`` and ``thin_out_crowds``.
+    """Limits on marks, up to which text is split unchanged; see ``hide_stretches`` and ``thin_out_crowds``.
 
     Attributes:
         stretch: maximum product of characters and marks in a stretch without white space.
