@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import pickle
 import random
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +18,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers import kinds
+from corpora.tokenizers.kinds import KINDS
+from corpora.tokenizers.kinds.sentencepiece import train
+from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
+from corpora.tokenizers.protocol import special_ids
+from corpora.tokenizers.tokenizer_json import _without_offsets, fingerprint_of, load, parse
+from corpora.tokenizers.training import train_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 
-KINDS = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]
+FIXTURES = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]
 LOSSLESS = ["byte_level", "sentence_pieces"]
 ODD = [
     *("", " ", "   ", "\n", "a\n\nb", " leading", "trailing ", "tab\tand\r\nreturn", "x" * 5_000, " " * 3_000 + "x"),
@@ -37,7 +47,7 @@ texts = st.one_of(
 some = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=FIXTURES)
 def tokenizer(request):
     return request.getfixturevalue(request.param)
 
@@ -214,3 +224,158 @@ def test_flips_and_cuts(kind, request, tmp_path):
 @pytest.mark.slow
 def test_flips_in_a_table_of_characters(normalising, tmp_path):
     assert check(tmp_path / "tokenizer", normalising, range(200)) > 50
+
+
+# Loading of tokenizers, and the formats of their files.
+def test_wrong_files(tmp_path):
+    for name, data in {"a.json": b"{", "b.json": b"{}", "c.model": b"\x80\x04K\x01.", "d.model": b""}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FarspanError, match=name):
+            load_tokenizer(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FarspanError, match=r"0 \.model files"):
+        load_tokenizer(str(tmp_path / "empty"))
+    with pytest.raises(FarspanError, match="no such file"):
+        load_tokenizer(str(tmp_path / "nowhere.json"))
+
+
+def test_hub_name_out_of_reach(monkeypatch):
+    import transformers
+
+    def refuse(*_, **__):
+        raise OSError("We couldn't connect\nto the hub")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
+    with pytest.raises(FarspanError, match=r"facebook/bart-base.*couldn't connect.*local"):
+        load_tokenizer("facebook/bart-base")
+
+
+def test_folder_with_a_configuration_only(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(FarspanError, match=r"the folder holds no tokenizer\.json, .* copy the model's tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
+    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (tmp_path / "merges.txt").write_text("\n".join(" ".join(pair) for pair in model["merges"]))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BartTokenizer"}')
+    loaded = load_tokenizer(str(tmp_path))
+    assert loaded.engine == "gigatoken"
+    assert loaded.owned_tokens["<eos>"] == 2
+    assert loaded.encode(["the river's"]).values.tolist() == byte_level.encode(["the river's"]).values.tolist()
+
+
+def test_an_artefact_without_tokenizer_never_asks_the_hub(tmp_path):
+    with pytest.raises(FarspanError, match="has no folder `tokenizer`"):
+        load_tokenizer_of(str(tmp_path))
+
+
+def test_equal_contents_are_loaded_once(tmp_path, byte_level):
+    for name in ("a", "b"):
+        byte_level.save(str(tmp_path / name))
+    assert load_tokenizer(str(tmp_path / "a")) is load_tokenizer(str(tmp_path / "b"))
+    tokens = json.loads((tmp_path / "b" / "special_tokens_map.json").read_bytes())
+    (tmp_path / "b" / "special_tokens_map.json").write_text(json.dumps(tokens | {"eos_token": "<pad>"}))
+    assert load_tokenizer(str(tmp_path / "a")) is not load_tokenizer(str(tmp_path / "b"))
+
+
+def model(prefix: str, merges: list) -> bytes:
+    vocab = {piece: number for number, piece in enumerate(["a", "b", "##b", "ab"])}
+    made = {"type": "BPE", "vocab": vocab, "merges": merges, "continuing_subword_prefix": prefix}
+    return json.dumps({"model": made}).encode()
+
+
+@pytest.mark.parametrize("merges", [[["a", "##b"]], ["a ##b"], []])
+def test_a_prefix_of_all_merges_is_kept(merges):
+    tokenizer, _, _ = load({**parse(model("##", merges)), "added_tokens": []})
+    assert tokenizer.encode("ab").tokens == (["ab"] if merges else ["a", "##b"])
+
+
+@pytest.mark.parametrize("merge", [["a", "b"], "a b", ["a"], [], None, 7])
+def test_a_merge_without_the_prefix_is_refused(merge):
+    """The library would end the process."""
+    with pytest.raises(FarspanError, match=r"merge .* has no continuing_subword_prefix '##'; restore the file$"):
+        parse(model("##", [["a", "##b"], merge]))
+
+
+def test_fingerprint_is_the_sha256_of_sorted_json(byte_level, word_piece, metaspace):
+    for tokenizer in (byte_level, word_piece, metaspace):
+        config = tokenizer._config
+        model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+        parts = {"model": model, "added_tokens": [], "normalizer": config["normalizer"]}
+        parts["pre_tokenizer"] = _without_offsets(config["pre_tokenizer"])
+        assert (
+            tokenizer.fingerprint
+            == fingerprint_of(config)
+            == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        )
+
+
+# Training of tokenizers.
+SIZE = 380
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_texts_train_the_same_tokenizer(kind, tmp_path):
+    first = train_tokenizer(kind, iter(sample_texts(80)), SIZE, str(tmp_path / "a"))
+    again = train_tokenizer(kind, iter(sample_texts(80)), SIZE, str(tmp_path / "b"))
+    assert first.serialized() == again.serialized()
+    assert load_tokenizer(str(tmp_path / "a")).fingerprint == first.fingerprint
+    assert first.vocab_size <= SIZE
+    assert set(first.owned_tokens) == {"<pad>", "<bos>", "<eos>", "<unk>"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "size", "message"),
+    [
+        ("bpe", ["a"], SIZE, ", ".join(KINDS)),
+        ("byte-level-bpe", ["", ""], SIZE, "no text"),
+        ("byte-level-bpe", ["a"], 256, "at least 260"),
+        ("sentencepiece", ["a b c"], 5_000, "too high"),
+        ("sentencepiece", ["a b c"], 100, "vocab_size 100"),
+    ],
+)
+def test_bad_input(kind, texts, size, message, tmp_path):
+    with pytest.raises(FarspanError, match=message):
+        train_tokenizer(kind, texts, size, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "precious").touch()
+    with pytest.raises(FarspanError, match="is not empty and holds no tokenizer; give a new one"):
+        train_tokenizer("byte-level-bpe", ["a"], SIZE, str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_again_keeps_the_same_tokenizer_and_refuses_another(kind, tmp_path):
+    folder = str(tmp_path / "tokenizer")
+    first = train_tokenizer(kind, sample_texts(80), SIZE, folder)
+    files = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).iterdir()}
+    assert train_tokenizer(kind, sample_texts(80), SIZE, folder).fingerprint == first.fingerprint
+    with pytest.raises(FarspanError, match=r"holds another tokenizer \(fingerprint \w{16}, not \w{16}\)"):
+        train_tokenizer(kind, sample_texts(40), SIZE, folder)
+    with pytest.raises(FarspanError, match=r"holds another tokenizer \(\d+ ids, more than 300\); give a new folder"):
+        train_tokenizer(kind, iter(()), 300, folder)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).iterdir()} == files
+
+
+def test_special_ids_are_those_of_no_text():
+    owned = {"<pad>": 5, "<unk>": 2, "<bos>": 0, "<mask>": 9, "[CLS]": 0}
+    assert special_ids(owned).tolist() == [0, 5, 9]
+    assert special_ids({"<unk>": 2}).tolist() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_white_space_and_unknown_characters_survive(kind):
+    tokenizer = import_module(f"{kinds.__name__}.{kind.replace('-', '_')}").train(sample_texts(80), 380)
+    for text in ("a  b\n\n c \t", " ﬁ①\r\n", "𝔘🌍"):
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+def test_long_lines_are_learnt_from():
+    text = "zebra quagga " * 5_000  # one line, longer than SentencePiece reads by default
+    tokenizer = train([text, *sample_texts(80)], 380)
+    assert len(tokenizer.encode(["zebra quagga"])[0]) <= 4
