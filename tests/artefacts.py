@@ -68,6 +68,44 @@ def all_rows(folder: object, format: str = "farspan.documents") -> list[dict]:
     return [row for batch in ShardedRows(str(folder), format).batches() for row in batch.to_pylist()]
 
 
+def write_part(
+    folder: str,
+    number: int,
+    count: int,
+    batch: pa.RecordBatch,
+    totals: Mapping[str, int],
+    counts: Mapping[str, Mapping[str, int]] | None = None,
+    rows_per_batch: int = 16,
+) -> Receipt:
+    """Write a batch as shard ``number`` of ``count``."""
+    path = os.path.join(folder, "shards", shard_name(number, count))
+    with write_shard(path, batch.schema, rows_per_batch) as (writer, info):
+        writer.write(batch)
+    return Receipt(str(number), tuple(info), totals, counts or {})
+
+
+def finish_artefact(
+    folder: str,
+    format: str,
+    config: Mapping[str, Any],
+    receipts: Sequence[Receipt],
+    parent: str | None = None,
+    seed: int = 0,
+    rows_per_batch: int = 16,
+    tokenizer: Mapping[str, Any] | None = None,
+) -> str:
+    """Write tokenizer, origin and manifest beside the shards; ``tokenizer`` is its entry in the manifest."""
+    small_tokenizer().save(os.path.join(folder, "tokenizer"))
+    entry = None
+    if parent is not None:
+        write_origins(folder, {"parent": relative_path(folder, parent)})
+        entry = {"manifest_sha256": manifest_sha256(parent)}
+    written = {**fold(receipts), "files": list_files(folder)}
+    tokenizer = tokenizer or tokenizer_entry()
+    write_manifest(folder, Manifest(format, config, seed, rows_per_batch, tokenizer, parent=entry, **written))
+    return folder
+
+
 def make_documents(
     folder: str,
     shards: int = 3,
@@ -115,9 +153,6 @@ def make_documents(
             ],
             schema=schema,
         )
-        path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(path, schema, 16) as (writer, info):
-            writer.write(batch)
         totals = {
             "documents": documents,
             "clustered_documents": int(clustered.sum()),
@@ -137,19 +172,9 @@ def make_documents(
             }
             for name in sources
         }
-        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
-    tokenizer.save(os.path.join(folder, "tokenizer"))
-    head = Manifest(
-        "farspan.documents",
-        {"builder": "documents", **({"read": {sources[0]: {"title_field": "title"}}} if titles else {})},
-        0,
-        16,
-        tokenizer_entry(),
-        **fold(receipts),
-        files=list_files(folder),
-    )
-    write_manifest(folder, head)
-    return folder
+        receipts.append(write_part(folder, shard, shards, batch, totals, counts))
+    config = {"builder": "documents", **({"read": {sources[0]: {"title_field": "title"}}} if titles else {})}
+    return finish_artefact(folder, "farspan.documents", config, receipts)
 
 
 def make_corpus(
@@ -175,9 +200,6 @@ def make_corpus(
         ids = pa.array([f"made:{shard}:{row}" for row in range(documents)])
         made = concatenate(ids, tokens, starts, packing)
         rows = made.sequences
-        path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(path, schema, 8) as (writer, info):
-            writer.write(rows.to_arrow(schema))
         totals = {
             "sequences": len(rows),
             "tokens": len(rows.tokens.values),
@@ -190,23 +212,10 @@ def make_corpus(
         counts = {
             "made": {"read": documents, "written": documents, "uses": documents, "tokens": len(rows.tokens.values)}
         }
-        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
-    tokenizer.save(os.path.join(folder, "tokenizer"))
+        receipts.append(write_part(folder, shard, shards, rows.to_arrow(schema), totals, counts, rows_per_batch=8))
     use = DocumentUse(left_out="too short, too long, or in a dropped tail")
     config = {"builder": "random", "document_use": asdict(use), **vars(packing)}
-    write_manifest(
-        folder,
-        Manifest(
-            "farspan.corpus",
-            config,
-            seed,
-            8,
-            tokenizer_entry(),
-            **fold(receipts),
-            files=list_files(folder),
-        ),
-    )
-    return folder
+    return finish_artefact(folder, "farspan.corpus", config, receipts, seed=seed, rows_per_batch=8)
 
 
 def make_pairs(
@@ -257,25 +266,12 @@ def make_pairs(
     batch = pa.RecordBatch.from_pylist(rows, schema)
     totals = dict.fromkeys(PAIR_TOTALS, 0)
     add_pair_totals(totals, batch)
-    receipts, edges = [], [pairs * shard // shards for shard in range(shards + 1)]
-    for shard, (begin, end) in enumerate(pairwise(edges)):
-        with write_shard(os.path.join(folder, "shards", shard_name(shard, shards)), schema, 8) as (writer, info):
-            writer.write(batch.slice(begin, end - begin))
-        receipts.append(Receipt(str(shard), tuple(info), totals if shard == 0 else {}, {}))
-    tokenizer.save(os.path.join(folder, "tokenizer"))
-    head = Manifest(
-        "farspan.pairs",
-        {"builder": "pairs"},
-        seed,
-        8,
-        tokenizer_entry(),
-        parent={"manifest_sha256": manifest_sha256(documents)},
-        **fold(receipts),
-        files=list_files(folder),
-    )
-    write_origins(folder, {"parent": relative_path(folder, documents)})
-    write_manifest(folder, head)
-    return folder
+    edges = [pairs * shard // shards for shard in range(shards + 1)]
+    receipts = [
+        write_part(folder, shard, shards, batch.slice(begin, end - begin), {} if shard else totals, rows_per_batch=8)
+        for shard, (begin, end) in enumerate(pairwise(edges))
+    ]
+    return finish_artefact(folder, "farspan.pairs", {"builder": "pairs"}, receipts, documents, seed, rows_per_batch=8)
 
 
 def make_predictions(folder: str, pairs: str, split: str = "validation", texts: Sequence[str] | None = None) -> str:
@@ -293,20 +289,8 @@ def make_predictions(folder: str, pairs: str, split: str = "validation", texts: 
     batch = pa.RecordBatch.from_pydict(columns, schema)
     totals = dict.fromkeys(PREDICTION_TOTALS, 0)
     add_prediction_totals(totals, batch)
-    with write_shard(os.path.join(folder, "shards", shard_name(0, 1)), schema, 8) as (writer, info):
-        writer.write(batch)
-    tokenizer.save(os.path.join(folder, "tokenizer"))
     model = {"folder": "model", "checkpoint": None, "sha256": "0" * 64, "vocab_size": tokenizer.vocab_size}
-    head = Manifest(
-        "farspan.predictions",
-        {"split": split, "generation": {"beams": 1}, "task": {"name": "text_to_text", "options": {}}, "model": model},
-        0,
-        8,
-        tokenizer_entry(),
-        parent={"manifest_sha256": manifest_sha256(pairs)},
-        **fold([Receipt("0", tuple(info), totals, {})]),
-        files=list_files(folder),
-    )
-    write_origins(folder, {"parent": relative_path(folder, pairs)})
-    write_manifest(folder, head)
-    return folder
+    task = {"name": "text_to_text", "options": {}}
+    config = {"split": split, "generation": {"beams": 1}, "task": task, "model": model}
+    receipts = [write_part(folder, 0, 1, batch, totals, rows_per_batch=8)]
+    return finish_artefact(folder, "farspan.predictions", config, receipts, pairs, rows_per_batch=8)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
-from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
-from corpora.storage.origins import relative_path, write_origins
-from corpora.storage.shards import shard_name, write_shard
-from tests.artefacts import all_rows, small_tokenizer
+from corpora.storage.manifest_file import read_manifest
+from tests.artefacts import all_rows, finish_artefact, write_part
 
 
 def training_documents(documents: str) -> list[dict]:
@@ -65,28 +60,8 @@ def make_neighbours(
             columns["jaccards"] += list(np.full(best.shape, jaccard, np.float16))
         schema = neighbours_schema()
         batch = pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
-        path = os.path.join(folder, "shards", shard_name(shard, clusters))
-        with write_shard(path, schema, 16) as (writer, info):
-            writer.write(batch)
         totals = {"documents": len(batch), "tokens": sum(columns["document_tokens"])}
         counts = {"made": {"read": len(batch), "written": len(batch)}}
-        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
-    small_tokenizer().save(os.path.join(folder, "tokenizer"))
-    parent = {"manifest_sha256": manifest_sha256(documents)}
-    write_origins(folder, {"parent": relative_path(folder, documents)})
-    tokenizer = read_manifest(documents).tokenizer
-    config = {"split": "train", "k": k}
-    write_manifest(
-        folder,
-        Manifest(
-            "farspan.neighbours",
-            config,
-            seed,
-            16,
-            tokenizer,
-            parent=parent,
-            **fold(receipts),
-            files=list_files(folder),
-        ),
-    )
-    return folder
+        receipts.append(write_part(folder, shard, clusters, batch, totals, counts))
+    tokenizer, config = read_manifest(documents).tokenizer, {"split": "train", "k": k}
+    return finish_artefact(folder, "farspan.neighbours", config, receipts, documents, seed, tokenizer=tokenizer)

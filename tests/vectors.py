@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,11 @@ import pyarrow as pa
 from corpora.schemas.vectors import vector_column, vector_rows, vectors_schema
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
-from corpora.storage.origins import relative_path, write_origins
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
-from tests.artefacts import small_tokenizer, tokenizer_entry
+from tests.artefacts import finish_artefact, write_part
 
 
 def topic_vectors(count: int, dimension: int = 16, topics: int = 8, spread: float = 0.4, seed: int = 0) -> np.ndarray:
@@ -56,8 +52,7 @@ def make_vectors(
     else:
         shard_of, ids, rows, tokens = _documents(documents)
         shards = len(read_manifest(documents).shards)
-        parent = {"manifest_sha256": manifest_sha256(documents)}
-        write_origins(folder, {"parent": relative_path(folder, documents)})
+        parent = documents
     if vectors is None:
         vectors = topic_vectors(len(ids), dimension, seed=seed)
     sketches = Ragged.from_rows([np.unique(rng.integers(0, 400, SKETCH_SIZE // 2)) for _ in ids], np.uint32)
@@ -74,27 +69,10 @@ def make_vectors(
             ],
             schema=schema,
         )
-        with write_shard(os.path.join(folder, "shards", shard_name(shard, shards)), schema, 16) as (
-            writer,
-            info,
-        ):
-            writer.write(batch)
         totals = {"documents": len(chosen), "tokens": int(tokens[chosen].sum())}
-        receipts.append(Receipt(str(shard), tuple(info), totals))
-    small_tokenizer().save(os.path.join(folder, "tokenizer"))
+        receipts.append(write_part(folder, shard, shards, batch, totals))
     config = {"builder": "made", "dimension": dimension, "split": "train"}
-    head = Manifest(
-        "farspan.vectors",
-        config,
-        seed,
-        16,
-        tokenizer_entry(),
-        parent=parent,
-        **fold(receipts),
-        files=list_files(folder),
-    )
-    write_manifest(folder, head)
-    return folder
+    return finish_artefact(folder, "farspan.vectors", config, receipts, parent, seed)
 
 
 def table(folder: str, format: str) -> dict[str, Any]:

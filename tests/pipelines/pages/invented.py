@@ -12,12 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.documents import DOCUMENT_TOTALS, DocumentSet, add_document_totals, documents_schema
-from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import write_manifest
-from corpora.storage.shards import shard_name, write_shard
 from corpora.tokenizers.load import load_tokenizer
 from pipelines import functions
-from tests.artefacts import make_predictions, small_tokenizer, tokenizer_entry
+from tests.artefacts import finish_artefact, make_predictions, small_tokenizer, write_part
 from tests.neighbours import make_neighbours
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, tokenizer_contents
@@ -158,22 +155,17 @@ def _write_documents(folder: str, rows: Mapping[str, np.ndarray]) -> None:
     tokenizer = small_tokenizer()
     schema = documents_schema(tokenizer.vocab_size)
     totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
-    with write_shard(os.path.join(folder, "shards", shard_name(0, 1)), schema, 16) as (writer, info):
-        kinds = [schema.field(name).type for name in ("tokens", "sentence_starts")]
-        offsets = pa.array(np.cumsum([0, *map(len, rows.values())]))
-        tokens = pa.LargeListArray.from_arrays(
-            offsets, pa.array(np.concatenate([*rows.values()]), kinds[0].value_type), type=kinds[0]
-        )
-        sources = pa.array(["hostile"] * len(rows))
-        columns = [pa.array([*rows]), sources, pa.nulls(len(rows), pa.int64()), pa.array([False] * len(rows)), tokens]
-        batch = pa.record_batch([*columns, pa.array([[0]] * len(rows), kinds[1])], schema=schema)
-        writer.write(batch)
-        add_document_totals(totals, batch)
-    tokenizer.save(os.path.join(folder, "tokenizer"))
+    kinds = [schema.field(name).type for name in ("tokens", "sentence_starts")]
+    offsets = pa.array(np.cumsum([0, *map(len, rows.values())]))
+    values = pa.array(np.concatenate([*rows.values()]), kinds[0].value_type)
+    tokens = pa.LargeListArray.from_arrays(offsets, values, type=kinds[0])
+    sources = pa.array(["hostile"] * len(rows))
+    columns = [pa.array([*rows]), sources, pa.nulls(len(rows), pa.int64()), pa.array([False] * len(rows)), tokens]
+    batch = pa.record_batch([*columns, pa.array([[0]] * len(rows), kinds[1])], schema=schema)
+    add_document_totals(totals, batch)
     counts = {"hostile": {"read": len(rows), "written": len(rows)}}
-    receipt = Receipt("0", tuple(info), totals, counts)
-    head = Manifest("farspan.documents", {"builder": "documents"}, 0, 16, tokenizer_entry(), **fold([receipt]))
-    write_manifest(folder, head)
+    receipts = [write_part(folder, 0, 1, batch, totals, counts)]
+    finish_artefact(folder, "farspan.documents", {"builder": "documents"}, receipts)
 
 
 def _vectors(documents: str) -> np.ndarray:
