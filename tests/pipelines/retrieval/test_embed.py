@@ -44,16 +44,9 @@ def encoder(tmp_path_factory):
     return make_encoder(str(tmp_path_factory.mktemp("encoder") / "tiny"), positions=32)
 
 
-def job(documents, output, encoder, normalize=False, **options):
-    return plan(
-        Embed(
-            documents=documents,
-            output=str(output),
-            encoder=EncoderOptions(name=encoder, normalize=normalize),
-            block=BLOCK,
-            **options,
-        )
-    )
+def job(documents, output, encoder, normalize=False, max_length=512, block=BLOCK, **options):
+    choice = EncoderOptions(name=encoder, normalize=normalize, max_length=max_length)
+    return plan(Embed(documents=documents, output=str(output), encoder=choice, block=block, **options))
 
 
 def build(documents, output, encoder, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -140,27 +133,9 @@ def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
 
 def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
     for block, length in ((1, 32), (BLOCK - 1, 512), (BLOCK, 33)):
-        started = plan(
-            Embed(
-                documents=documents,
-                output=reference,
-                encoder=EncoderOptions(name=encoder, max_length=length),
-                block=block,
-            )
-        )
-        run_job(started, Engine(workers=1))  # finished
+        build(documents, reference, encoder, max_length=length, block=block)  # finished
     with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
-        run_job(
-            plan(
-                Embed(
-                    documents=documents,
-                    output=reference,
-                    encoder=EncoderOptions(name=encoder, max_length=31),
-                    block=BLOCK + 1,
-                )
-            ),
-            Engine(),
-        )
+        build(documents, reference, encoder, max_length=31, block=BLOCK + 1)
 
 
 @pytest.mark.slow
@@ -281,7 +256,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
 
     def refused(message, documents=documents, encoder=encoder, **options):
         with pytest.raises(FarspanError, match=message):
-            plan(Embed(documents=documents, output=output, encoder=EncoderOptions(name=encoder), **options))
+            job(documents, output, encoder, **options)
         assert not os.path.exists(output)
 
     refused("no farspan artefact", documents=str(tmp_path))
@@ -289,8 +264,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
     refused("no train documents", documents=documents_of(WORDS, str(tmp_path / "all held out"), held_out=0.999999))
     refused("no held-out documents", documents=documents_of(WORDS, str(tmp_path / "all train")), split="held-out")
     refused("the longest document of .* has 1", min_document_tokens=10_000)
-    with pytest.raises(FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny .* give at least 3"):
-        plan(Embed(documents=documents, output=output, encoder=EncoderOptions(name=encoder, max_length=2)))
+    refused("--max-length 2: the 2 special tokens of encoder tiny .* give at least 3", max_length=2)
     refused("no such folder", encoder=str(tmp_path / "nothing"))
     refused("has no config.json", encoder=documents)
 
@@ -303,7 +277,7 @@ def test_a_corpus_tokenizer_that_cannot_decode(documents, encoder, tmp_path):
     with open(path, "w") as file:
         json.dump(settings | {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, file)
     with pytest.raises(FarspanError, match="decoder 'BPEDecoder' is not supported"):
-        plan(Embed(documents=broken, output=str(tmp_path / "vectors"), encoder=EncoderOptions(name=encoder)))
+        job(broken, tmp_path / "vectors", encoder)
 
 
 def test_the_real_encoder_brings_like_documents_together(tmp_path):
