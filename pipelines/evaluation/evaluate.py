@@ -155,7 +155,7 @@ def _measure_all(
     """Join the results of ``measure`` for all metrics, for each system; on some rows alone if ``rows`` is given."""
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in scored[0][1]]
     for metric, scores in scored:
-        picked = scores if rows is None else [{key: own[rows] for key, own in one.items()} for one in scores]
+        picked = scores if rows is None else [{key: values[rows] for key, values in one.items()} for one in scores]
         for whole, part in zip(tables, measure(metric, picked, options.resamples, options.seed), strict=True):
             whole[0].update(part[0])
             whole[1].update(part[1])
@@ -222,5 +222,5 @@ def _group(
         "name": name,
         "examples": len(rows),
         "median_source_tokens": int(np.median(lengths[rows])),
-        "scores": [{key: own[key] for key in primary} for own, _ in numbers],
+        "scores": [{key: values[key] for key in primary} for values, _ in numbers],
     }

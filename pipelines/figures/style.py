@@ -142,9 +142,9 @@ def _move_labels_apart(figure: Any) -> None:
         return
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    for axis, own in zip(figure.axes, labels, strict=True):
-        heights = [float(axis.transData.transform(text.xy)[1]) for text in own]
-        for text, height, moved in zip(own, heights, spread(heights, _LINE * figure.dpi / 72), strict=True):
+    for axis, texts in zip(figure.axes, labels, strict=True):
+        heights = [float(axis.transData.transform(text.xy)[1]) for text in texts]
+        for text, height, moved in zip(texts, heights, spread(heights, _LINE * figure.dpi / 72), strict=True):
             text.xyann = (4, (moved - height) * 72 / figure.dpi)
 
 

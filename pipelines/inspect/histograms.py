@@ -42,17 +42,17 @@ def draw(distributions: Sequence[_Named], path: str) -> None:
         save(plt, figure, path)
 
 
-def _largest(given: Sequence[_Named]) -> Sequence[_Named]:
+def _largest(candidates: Sequence[_Named]) -> Sequence[_Named]:
     """Choose the ``_MOST`` distributions with the most values, in their order."""
-    if len(given) <= _MOST:
-        return given
-    kept = sorted(given, key=lambda pair: -len(pair[1].values))[:_MOST]
-    return [pair for pair in given if any(pair[1] is one for _, one in kept)]
+    if len(candidates) <= _MOST:
+        return candidates
+    largest = sorted(candidates, key=lambda pair: -len(pair[1].values))[:_MOST]
+    return [pair for pair in candidates if any(pair[1] is one for _, one in largest)]
 
 
-def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_artefact: Mapping[str, str]) -> None:
+def _panel(axis: Any, name: str, candidates: Sequence[_Named], several: bool, of_artefact: Mapping[str, str]) -> None:
     """Draw distributions of one name, and above them a line for each in its colour."""
-    shown = _largest(given)
+    shown = _largest(candidates)
     counted = shown[0][1].unit in _COUNTED
     values = np.concatenate([one.values for _, one in shown])
     ends = [_ends(one.values, counted) for _, one in shown]
@@ -76,8 +76,8 @@ def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_arte
         title = " ".join(filter(None, (folder if several and (mixed or not one.source) else "", one.source)))
         label = f"{title}: {describe(one)}" if title else describe(one)
         above += [(part, colour) for part in textwrap.wrap(label, _WIDE)]
-    if len(given) > len(shown):
-        above.append((f"{len(given) - len(shown)} more, with fewer values, left out", "0.4"))
+    if len(candidates) > len(shown):
+        above.append((f"{len(candidates) - len(shown)} more, with fewer values, left out", "0.4"))
     for number, (line, colour) in enumerate(above):
         line_above(axis, line, colour, len(above) - 1 - number)
     axis.set_title(name, pad=6 + 9 * len(above))

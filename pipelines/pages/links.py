@@ -83,9 +83,9 @@ class Links:
         numbers = pc.index_in(pa.array(ids, pa.string()), known.ids).fill_null(-1).to_pylist()
         links = [Link(near_duplicates=near.get(ids[0], ()))]
         for number in range(1, len(ids)):
-            before, own = numbers[number - 1], numbers[number]
-            similarity, cosine, jaccard = _relation(known, before, own)
-            to_first, _, _ = _relation(known, numbers[0], own)
+            before, after = numbers[number - 1], numbers[number]
+            similarity, cosine, jaccard = _relation(known, before, after)
+            to_first, _, _ = _relation(known, numbers[0], after)
             links.append(Link(similarity, cosine, to_first, jaccard, near.get(ids[number], ())))
         return links
 
@@ -115,12 +115,12 @@ class Links:
         slices, first = [], -1
         for number in range(low, batches):
             batch = self._rows.batch(shard, number)
-            own = np.flatnonzero(batch.column("cluster_id").to_numpy() == cluster)
-            if not len(own):
+            places = np.flatnonzero(batch.column("cluster_id").to_numpy() == cluster)
+            if not len(places):
                 break
             if first < 0:
-                first = number * self._rows.manifest.rows_per_batch + int(own[0])
-            slices.append(batch.slice(int(own[0]), len(own)))
+                first = number * self._rows.manifest.rows_per_batch + int(places[0])
+            slices.append(batch.slice(int(places[0]), len(places)))
         if not slices:
             return _NO_CLUSTER
         table = pa.Table.from_batches(slices).combine_chunks()
@@ -145,9 +145,9 @@ class Links:
             reader = open_shard(os.path.join(self._folder, name))
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
-                for own, other in (("document_id", "near_duplicate"), ("near_duplicate", "document_id")):
-                    for pair in batch.filter(pc.is_in(batch.column(own), wanted)).to_pylist():
-                        near.setdefault(pair[own], {})[pair[other]] = pair["similarity"]
+                for side, other in (("document_id", "near_duplicate"), ("near_duplicate", "document_id")):
+                    for pair in batch.filter(pc.is_in(batch.column(side), wanted)).to_pylist():
+                        near.setdefault(pair[side], {})[pair[other]] = pair["similarity"]
         return {name: tuple(sorted(others.items())) for name, others in near.items()}
 
     def _lists_of(self, cluster: int | None) -> list[str]:
@@ -161,10 +161,10 @@ def _relation(cluster: _Cluster, one: int, other: int) -> tuple[float | None, fl
     """Inner product, cosine and Jaccard similarity of two documents, if either lists the other."""
     if one < 0 or other < 0:
         return None, None, None
-    for own, neighbour in ((one, other), (other, one)):
-        place = np.flatnonzero(cluster.neighbours[own] == neighbour)
+    for document, neighbour in ((one, other), (other, one)):
+        place = np.flatnonzero(cluster.neighbours[document] == neighbour)
         if len(place):
-            similarity = float(cluster.similarities[own][place[0]])
-            norms = float(cluster.norms[own] * cluster.norms[neighbour])
-            return similarity, similarity / norms if norms else None, float(cluster.jaccards[own][place[0]])
+            similarity = float(cluster.similarities[document][place[0]])
+            norms = float(cluster.norms[document] * cluster.norms[neighbour])
+            return similarity, similarity / norms if norms else None, float(cluster.jaccards[document][place[0]])
     return None, None, None

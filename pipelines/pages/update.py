@@ -160,11 +160,11 @@ class UpdateRows:
         return len(self._pages)
 
     def page(self, row: int, options: PageOptions) -> RowPage:
-        own = self._pages[row]
-        page, seen = own.subject.page(own.row, own.options(options)), own.seen
+        inner = self._pages[row]
+        page, seen = inner.subject.page(inner.row, inner.options(options)), inner.seen
         facts = (
             ("source", seen.source),
-            ("row", f"{seen.row:,} of {Path(own.subject.folder).name}"),
+            ("row", f"{seen.row:,} of {Path(inner.subject.folder).name}"),
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )
