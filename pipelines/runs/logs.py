@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ class Logs:
     def restarts(self) -> list[int]:
         """Updates after which the run was started again."""
         return [int(start["step"]) for start in self.starts[1:] if start.get("step", 0) > 0]
+
+    @cached_property
+    def spikes(self) -> list[int]:
+        """Updates at which the loss rose."""
+        return find_spikes(*self.curve("loss"))
 
     def tokens_at(self, steps: np.ndarray) -> np.ndarray:
         """Count the source tokens read up to each of the ``(n,)`` steps, ``(n,)`` float64."""
@@ -106,7 +112,7 @@ def average(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarra
     return (totals[ends] - totals[firsts]) / (ends - firsts)
 
 
-def spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> list[int]:
+def find_spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> list[int]:
     """Find updates whose loss is far above that of the updates before; among close ones, the highest.
 
     An update is a spike if its loss exceeds the median of the 50 updates before it by 8 times their median absolute

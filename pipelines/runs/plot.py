@@ -11,7 +11,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.reporting import result
 from pipelines.figures.style import check_figure, grid, label_lines, save, short_names, thousands, use_style
-from pipelines.runs.logs import Logs, average, read_logs, spikes
+from pipelines.runs.logs import Logs, average, read_logs
 from pipelines.runs.options import Plot
 
 _PANELS = {
@@ -32,7 +32,7 @@ def command(options: Plot) -> None:
     _check_metrics(all_logs, options.metric)
     draw(all_logs, options.figure, options.over, options.smooth, options.metric)
     for run, logs in zip(options.run, all_logs, strict=True):
-        for step in spikes(*logs.curve("loss")):
+        for step in logs.spikes:
             result(f"the loss rose at step {step:,}: {show_command(run, step)}", run=run, step=step)
     result(f"figure: {options.figure}", figure=options.figure)
 
@@ -59,7 +59,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
     names = short_names([logs.folder.resolve() for logs in runs])
     shown = [(key, title) for key, title in _PANELS.items() if not metrics or key in metrics]
     panels = [(key, title) for key, title in shown if any(_curves(logs, key) for logs in runs)]
-    last = max(float(_places(logs, np.array([step]), over)[0]) for logs in runs for step in _last(logs))
+    last = max(float(_places(logs, np.array([logs.records[-1]["step"]]), over)[0]) for logs in runs)
     with use_style() as plt:
         figure, axes = grid(plt, len(panels))
         for axis, (key, title) in zip(axes, panels, strict=True):
@@ -85,7 +85,11 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
             if any(label for *_, label, _ in ends):
                 label_lines(axis, ends)
         notes = ["dotted: the run was started again"] if any(logs.restarts for logs in runs) else []
-        notes += ["triangle: the loss rose far above that of the 50 updates before"] if _any_spike(runs) else []
+        notes += (
+            ["triangle: the loss rose far above that of the 50 updates before"]
+            if any(logs.spikes for logs in runs)
+            else []
+        )
         if notes:
             figure.supxlabel("; ".join(notes), fontsize=7, color="0.3")
         save(plt, figure, path)
@@ -116,11 +120,6 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
     return float(x[-1]), float(shown[-1])
 
 
-def _last(logs: Logs) -> list[int]:
-    """The last step of a run in a list, which is empty without records."""
-    return [int(line["step"]) for line in logs.records[-1:]]
-
-
 def _places(logs: Logs, steps: np.ndarray, over: str) -> np.ndarray:
     """Positions of ``(n,)`` steps on the horizontal axis, ``(n,)``."""
     return logs.tokens_at(steps) if over == "tokens" else steps
@@ -132,17 +131,13 @@ def _restarts(axis: Any, logs: Logs, over: str, colour: str) -> None:
         axis.axvline(float(place), color=colour, linewidth=0.8, linestyle=(0, (1, 3)), gid="restart")
 
 
-def _any_spike(runs: Sequence[Logs]) -> bool:
-    return any(spikes(*logs.curve("loss")) for logs in runs)
-
-
 def _spikes(axis: Any, runs: Sequence[Logs], over: str) -> None:
     """Mark the updates at which the loss rose; each mark names the command that shows their rows."""
     bottom, top = axis.get_ylim()
     marks = []
     for number, logs in enumerate(runs):
         steps, losses = logs.curve("loss")
-        spike_steps = np.array(spikes(steps, losses), np.int64)
+        spike_steps = np.array(logs.spikes, np.int64)
         for step, place in zip(spike_steps.tolist(), _places(logs, spike_steps, over).tolist(), strict=True):
             height = min(float(losses[np.searchsorted(steps, step)]), top)
             marks.append((place, height, step, logs, f"C{number % 7}"))

@@ -13,7 +13,7 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from pipelines.runs.logs import average, read_logs, spikes
+from pipelines.runs.logs import average, find_spikes, read_logs
 from pipelines.runs.table import runs
 from trainer.run.logs import TensorBoard
 
@@ -94,24 +94,24 @@ def test_a_moving_median_leaves_out_a_single_high_value():
 
 def test_spikes_are_those_that_were_made():
     steps = np.arange(1, 201)
-    assert spikes(steps, losses(200)) == []
-    assert spikes(steps, losses(200, [77, 150])) == [77, 150]
+    assert find_spikes(steps, losses(200)) == []
+    assert find_spikes(steps, losses(200, [77, 150])) == [77, 150]
     near = losses(200, [77, 78, 79])
     near[77] += 1  # step 78 is the highest of three neighbours
-    assert spikes(steps, near) == [78]
+    assert find_spikes(steps, near) == [78]
 
 
 def test_of_many_spikes_the_highest_are_named():
     values = losses(400, range(20, 400, 20))
     values[199] += 5
-    found = spikes(np.arange(1, 401), values, max_spikes=3)
+    found = find_spikes(np.arange(1, 401), values, max_spikes=3)
     assert len(found) == 3
     assert 200 in found
 
 
 def test_a_constant_or_short_loss_has_no_spike():
-    assert spikes(np.arange(100), np.ones(100)) == []
-    assert spikes(np.arange(3), np.array([1.0, 9.0, 1.0])) == []
+    assert find_spikes(np.arange(100), np.ones(100)) == []
+    assert find_spikes(np.arange(3), np.array([1.0, 9.0, 1.0])) == []
 
 
 def texts(svg: str) -> list[str]:
