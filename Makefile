@@ -61,7 +61,7 @@ test-other-processor: $(VENV)/installed-dev
 	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto --dist worksteal
 
 test-slurm: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/cooperative/test_run_slurm.py
+	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/test_slurm.py
 
 test-flink: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m flink tests/flink

@@ -21,8 +21,8 @@ from typing import Any
 from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.stores.local_disk import LocalDisk
-from pipelines.engine.cooperative import stage
-from pipelines.engine.cooperative.order import listing_cost
+from pipelines.engine import participant
+from pipelines.engine.claims import listing_cost
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -74,7 +74,7 @@ def take_part(output: str, tasks: int, as_store: bool) -> tuple[float, Counter[s
     job, requests = plan(output, tasks), Requests()
     if as_store:
         requests.watch()
-        vars(stage)["claims_per_listing"] = lambda files, local: listing_cost(files)
+        vars(participant)["claims_per_listing"] = lambda files, local: listing_cost(files)
     begun = time.process_time()
     with redirect_stderr(StringIO()):
         run_job(job, Engine(engine="cooperative"))

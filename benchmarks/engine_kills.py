@@ -136,7 +136,7 @@ class Workers(Engine):
     """The driver, or one of its two workers."""
 
     flags = ("--workers=2",)
-    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.cooperative.local"}
+    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.local"}
 
 
 class Cooperative(Engine):

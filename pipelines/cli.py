@@ -20,8 +20,8 @@ from corpora.settings import make
 from pipelines.arrow_alone import leave_pandas_out
 from pipelines.commands import WELCOME, build_parser
 from pipelines.commands.command import Command
-from pipelines.engine.cooperative.interrupts import Terminated
 from pipelines.execute import run
+from pipelines.interrupts import Terminated
 from trainer.parallel.reports import is_reporter
 
 

@@ -9,8 +9,7 @@ from corpora.errors import FarspanError, nearest
 from corpora.reporting import Reporting, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
-from pipelines.engine.options import EMBEDDED, Engine
-from pipelines.engine.store_flags import use_store_flags
+from pipelines.engine.options import EMBEDDED, Engine, use_store_flags
 from pipelines.interrupts import raise_on_interrupt
 from trainer.parallel.reports import raised_alike
 
@@ -49,7 +48,7 @@ def run(
         elif engine.engine == "cooperative":
             _start(function, options, engine)
         else:
-            from pipelines.engine.presence.lock import locked  # imports file systems, which --help does not need
+            from pipelines.engine.lock import locked  # imports file systems, which --help does not need
 
             with locked(options[-1].output, engine.lease):  # before the job is planned, which may take minutes
                 _start(function, options, engine)
@@ -70,10 +69,10 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
 
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
     """Plan and run the jobs of a command, and print the summary of what each has made."""
+    from pipelines.cards.summary import summary
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.job import Job
     from pipelines.engine.run import run_job
-    from pipelines.engine.summary import summary
 
     planned, folder = plan(*options), options[-1].output
     for job in (planned,) if isinstance(planned, Job) else planned:

@@ -1,11 +1,18 @@
-"""Ctrl-C while the command's modules are imported, when an exception could get lost or print a traceback."""
+"""Signals: Ctrl-C while modules are imported, and SIGTERM to a process that shares a job.
+
+An exception could get lost in an import, or print a traceback; hence this module imports nothing of farspan at first.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from types import FrameType
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
 
 
 def exit_on_interrupt() -> None:
@@ -23,3 +30,80 @@ def raise_on_interrupt() -> None:
 def _exit(number: int, frame: FrameType | None) -> None:
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"farspan: interrupted\n")
     os._exit(128 + number)
+
+
+class Terminated(BaseException):
+    """The process received SIGTERM."""
+
+
+class TaskDoneElsewhere(BaseException):
+    """Another process has finished the task that this one works on."""
+
+
+class Interrupts:
+    """Handling of SIGTERM while the context is open, in the main thread; elsewhere nothing is handled.
+
+    At work on a task, SIGTERM lets it end if it does within the time of grace; a second one does not wait.
+
+    Args:
+        grace: seconds.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace, self._ended, self._late = grace, False, False
+        self._done_elsewhere: Callable[[], bool] | None = None  # of the task at work
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._alarm)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    @contextmanager
+    def working(self, done_elsewhere: Callable[[], bool]) -> Iterator[None]:
+        """Work on a task.
+
+        Args:
+            done_elsewhere: True if another process has finished it.
+        """
+        self._done_elsewhere = done_elsewhere
+        try:
+            yield
+        finally:
+            self._done_elsewhere = None
+        if self._ended:
+            raise Terminated
+
+    def look_elsewhere(self) -> None:
+        """Give up the task at work if another process has finished it; called from any thread, at times."""
+        check = self._done_elsewhere
+        if self._before and check is not None and check():
+            self._late = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        if self._done_elsewhere is None or self._ended:
+            self._ended = True
+            raise Terminated
+        from corpora.reporting import note
+
+        self._ended = True
+        note(f"farspan: SIGTERM: ends after this task, at most {self._grace:g} s from now")
+        signal.setitimer(signal.ITIMER_REAL, max(self._grace, 0.001))
+
+    def _alarm(self, number: int, frame: FrameType | None) -> None:
+        late, self._late = self._late, False
+        if self._done_elsewhere is None:
+            return
+        self._done_elsewhere = None  # one exception is enough
+        raise TaskDoneElsewhere if late else Terminated

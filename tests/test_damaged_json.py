@@ -25,11 +25,11 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.strict_json import seal, unseal
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
+from pipelines.cards.summary import summary
 from pipelines.corpus import random as random_corpus
-from pipelines.engine.finalize import finalize
+from pipelines.engine.folder import finalize
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from pipelines.inspect.distributions import distributions
 from pipelines.inspect.stats import statistics
 from pipelines.inspect.verify import verify

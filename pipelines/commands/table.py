@@ -100,7 +100,7 @@ COMMANDS = (
     _command(
         "finalize",
         "Write the manifest of a job whose driver stopped before the end.",
-        ".engine.finalize:command",
+        ".engine.folder:command",
         "Finalize",
         flags="beam",
     ),

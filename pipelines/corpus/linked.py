@@ -27,8 +27,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
 from pipelines.corpus.options import LinkedCorpus
-from pipelines.engine.artefacts import absolute, parent_entry
-from pipelines.engine.derived import Parent, read_neighbours
+from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import (

@@ -8,7 +8,7 @@ from corpora.errors import FarspanError
 from pipelines.corpus import linked
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import absolute
-from pipelines.engine.beginning import check_output
+from pipelines.engine.folder import check_output
 from pipelines.engine.job import Job
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch

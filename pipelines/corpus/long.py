@@ -29,8 +29,7 @@ from pipelines.corpus.mixture_file import MixtureFile, read_mixture_file
 from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
-from pipelines.engine.artefacts import absolute, tokens_of_split
-from pipelines.engine.derived import Parent
+from pipelines.engine.artefacts import Parent, absolute, tokens_of_split
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages

@@ -22,8 +22,7 @@ from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
-from pipelines.engine.artefacts import absolute, some_tokens
-from pipelines.engine.derived import Parent
+from pipelines.engine.artefacts import Parent, absolute, some_tokens
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages

@@ -28,8 +28,7 @@ from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard
 from pipelines.corpus.options import RelatedCorpus
-from pipelines.engine.artefacts import absolute, parent_entry, some_tokens
-from pipelines.engine.derived import Parent, read_neighbours
+from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements

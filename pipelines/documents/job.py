@@ -115,7 +115,7 @@ def _stages(
 
 
 def _terms(options: Documents) -> dict[str, Any]:
-    """Licence and languages, which derived artefacts inherit (``pipelines.engine.derived``)."""
+    """Licence and languages, which derived artefacts inherit (``pipelines.engine.artefacts``)."""
     return {"license": options.license, "language": list(options.language)}
 
 

@@ -1,17 +1,20 @@
-"""Options of the engine that runs a job, and of ``farspan finalize``."""
+"""Options of the engine that runs a job and of ``farspan finalize``, and Beam's flags for object stores."""
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, Flag
-from pipelines.engine.presence.identity import LEASE
 from pipelines.options import ErrorBudget
 
 EMBEDDED = "embedded"
+LEASE = 60
+"""Seconds without a sign of life, after which a process counts as dead."""
 _SMALL = 16 << 20  # bytes of work done before a second process has started
 EngineName = Literal["auto", "beam", "cooperative"]
 
@@ -88,3 +91,19 @@ class Finalize:
 
     output: Annotated[str, Flag(positional=True)]
     error_budget: ErrorBudget = 0.01
+
+
+def use_store_flags(rest: Sequence[str]) -> list[str]:
+    """Set up the stores of this process by Beam's flags ``--s3_*``, and return the other arguments.
+
+    Every command and worker takes them. For those left out, AWS's variables and profile count.
+    """
+    from corpora.storage.stores import s3
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in s3.SETTINGS:
+        parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
+    parser.add_argument("--s3_disable_ssl", action="store_true", default=argparse.SUPPRESS)
+    flags, others = parser.parse_known_args(list(rest))
+    s3.use_settings(vars(flags))
+    return others

@@ -1,19 +1,19 @@
-"""Progress of a running job: workers send small datagrams, the driver shows one bar per stage.
+"""Progress of a running job: a bar for each stage, or lines with its share, rate, time left and memory.
 
-A lost datagram costs nothing, since each carries a task's running total. Of tasks on other
-machines, only the end shows, by their receipts.
+A report carries a task's running total. Of tasks on other machines, only the end shows, by their receipts.
 """
 
 from __future__ import annotations
 
-import json
-import socket
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -22,33 +22,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from corpora.reporting import Reporting, current, note
 from pipelines.engine.job import Stage
-from pipelines.engine.pace import Pace
 
 _CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
-
-
-@dataclass(frozen=True)
-class Reporter:
-    """Sends the progress of a task from a worker to the driver."""
-
-    port: int
-
-    def __call__(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
-        """
-        Args:
-            done: units of the stage finished in this task so far.
-            rejects: records that the task rejected, told once it is finished.
-        """
-        if self.port:
-            with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-                sender.sendto(json.dumps([stage, task, done, rejects]).encode(), ("127.0.0.1", self.port))
+_LINE_SECONDS = 30.0  # between two lines in a log, and before a job's first one
 
 
 class ProgressBars:
-    """Listens in a thread while the job runs; draws bars in a terminal or a notebook, prints a line at times in a log.
+    """Draws bars in a terminal or a notebook while a job runs, and prints a line at times in a log.
 
     A log has a line after each half minute, and from the first one on at each tenth of a stage; so a job that takes
-    less than half a minute leaves none (``pipelines.engine.pace``).
+    less than half a minute leaves none.
     """
 
     def __init__(self, stages: Sequence[Stage], clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,13 +58,6 @@ class ProgressBars:
         self._clock, self._begun = clock, clock()
         self._shown = self._heard = self._begun  # when a line was last printed, and a report last received
         self._cell: Any = None  # IPython's handle of what is displayed
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._listen, name="farspan-progress", daemon=True)
-
-    @property
-    def reporter(self) -> Reporter:
-        return Reporter(self._socket.getsockname()[1])
 
     def __enter__(self) -> ProgressBars:
         if self._console.is_jupyter and current() == Reporting():
@@ -89,13 +65,11 @@ class ProgressBars:
 
             self._cell = display(self._bars, display_id=True)
         self._bars.start()
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
         self._bars.stop()
         if self._cell:
             self._cell.update(self._bars)
@@ -104,15 +78,15 @@ class ProgressBars:
         """Count tasks that an earlier start of the job has done."""
         for task in stage.tasks:
             if task.name in done:
-                self._paces[stage.name].restored(task.name, task.units)
+                self._paces[stage.name].restore(task.name, task.units)
         self._bars.update(self._rows[stage.name], completed=self._paces[stage.name].done)
 
-    def received(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
+    def report(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
         """Take one report, and show it if the last one was shown long enough ago."""
         if stage not in self._paces:
             return
         pace = self._paces[stage]
-        pace.received(task, done, rejects, since=self._heard)
+        pace.report(task, done, rejects, since=self._heard)
         self._heard = self._clock()
         self._bars.update(self._rows[stage], completed=pace.done)
         if self._draws:
@@ -123,13 +97,119 @@ class ProgressBars:
                 self._cell.update(self._bars)
         elif pace.due(self._begun, self._shown):
             self._shown = self._clock()
-            note(f"{stage}: {pace.described()}", "progress", stage=stage, **pace.values())
+            note(f"{stage}: {pace.describe()}", "progress", stage=stage, **pace.values())
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                self.received(*json.loads(self._socket.recv(4096)))
-            except OSError:
-                return  # closed: the job has ended
-            except (TypeError, ValueError):
-                continue  # another program's datagram
+
+@dataclass
+class Pace:
+    """The units of a stage that are done, and when a log gets a line about them.
+
+    A line is due after half a minute without one, and from the first half minute on at each tenth of the stage.
+
+    Attributes:
+        total, unit: size of the stage.
+        clock: seconds.
+        earlier: units done before this start of the job, which say nothing about the rate.
+        rejects: records that finished tasks of this start have rejected.
+        done: units done.
+    """
+
+    total: int
+    unit: str
+    clock: Callable[[], float] = time.monotonic
+    earlier: int = 0
+    rejects: int = 0
+    done: int = 0
+    _done: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _begun: float | None = None
+    _tenth: int = 0
+
+    def restore(self, task: str, units: int) -> None:
+        """Count a task that was done before this start."""
+        self._count(task, units)
+        self.earlier += units
+        self._tenth = 10 * self.done // max(self.total, 1)
+
+    def report(self, task: str, units: int, rejects: int = 0, since: float | None = None) -> None:
+        """Count the units that a task has done so far.
+
+        Args:
+            since: time from which the rate counts if this is the stage's first report, whose units took time before
+                it; now by default.
+        """
+        if self._begun is None:
+            self._begun = self.clock() if since is None else since
+        self._count(task, units)
+        self.rejects += rejects
+
+    def _count(self, task: str, units: int) -> None:
+        with self._lock:  # reports come from several threads; to add up all tasks for each would take n * n steps
+            self.done += units - self._done.get(task, 0)
+            self._done[task] = units
+
+    def due(self, begun: float, last: float) -> bool:
+        """True if a line is due.
+
+        Args:
+            begun: time at which the job began.
+            last: time of the last line of any stage; ``begun`` before the first one.
+        """
+        tenth = 10 * self.done // max(self.total, 1)
+        if self.clock() - last >= _LINE_SECONDS or (tenth > self._tenth and self.clock() - begun >= _LINE_SECONDS):
+            self._tenth = tenth
+            return True
+        return False
+
+    def values(self) -> dict[str, Any]:
+        """Numbers for a program; ``rate`` and ``seconds_left`` are None before anything is done."""
+        seconds = 0.0 if self._begun is None else self.clock() - self._begun
+        fresh = self.done - self.earlier
+        rate = fresh / seconds if fresh and seconds > 0 else None
+        return {
+            "done": self.done,
+            "total": self.total,
+            "unit": self.unit,
+            "share": self.done / max(self.total, 1),
+            "rate": rate,
+            "seconds_left": None if rate is None else (self.total - self.done) / rate,
+            "rejects": self.rejects,
+            "memory_bytes": memory_of_family(),
+        }
+
+    def describe(self) -> str:
+        """Describe the same in words."""
+        values = self.values()
+        parts = [f"{values['share']:.0%} ({self.done:,} of {self.total:,} {self.unit})"]
+        if values["rate"] is not None:
+            parts += [
+                f"{short(values['rate'])} {self.unit}/s",
+                f"{timedelta(seconds=ceil(values['seconds_left']))} left",
+            ]
+        if self.rejects:
+            parts.append(f"{self.rejects:,} rejected")
+        if values["memory_bytes"] is not None:
+            parts.append(f"{values['memory_bytes'] / 2**30:.1f} GiB")
+        return ", ".join(parts)
+
+
+def short(number: float) -> str:
+    """Format a number with three digits: 0.0213, 2.13, 213, 2,130."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def memory_of_family(root: int | None = None) -> int | None:
+    """Return the resident bytes of a process (this one) and its descendants; None on systems without ``/proc``.
+
+    Pages that several share count for each of them.
+    """
+    pages, waiting = 0, [os.getpid() if root is None else root]
+    while waiting:
+        place = Path("/proc", str(waiting.pop()))
+        try:
+            pages += int((place / "statm").read_text().split()[1])
+            for thread in (place / "task").iterdir():
+                waiting += map(int, (thread / "children").read_text().split())
+        except (OSError, ValueError, IndexError):
+            continue  # ended meanwhile
+    return pages * os.sysconf("SC_PAGE_SIZE") if pages else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
-from pipelines.engine.beginning import begin, require_begun
-from pipelines.engine.finalize import finalize
+from pipelines.engine.folder import begin, finalize, require_begun
 from pipelines.engine.job import REPEAT, Job
+from pipelines.engine.lock import locked
 from pipelines.engine.options import EMBEDDED, Engine
-from pipelines.engine.presence.lock import locked
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import RunTask
 
@@ -25,7 +24,7 @@ def run_job(job: Job, engine: Engine) -> Manifest:
         raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
     try:
         if engine.engine == "cooperative":
-            from pipelines.engine.cooperative.run import run_stages
+            from pipelines.engine.participant import run_stages
 
             return run_stages(job, engine)
         with locked(job.output, engine.lease):
@@ -63,12 +62,12 @@ def _launch(job: Job, engine: Engine, done: set[str], bars: ProgressBars, worker
 
         run_on_beam(job, engine, done, bars)
     elif workers > 1:
-        from pipelines.engine.cooperative.local import share
+        from pipelines.engine.local import run_on_workers
 
-        share(job, done, bars.reporter, workers, engine)
+        run_on_workers(job, done, bars.report, workers, engine)
     else:
         for stage in job.stages:
-            run = RunTask(stage.name, stage.work, job.output, bars.received)
+            run = RunTask(stage.name, stage.work, job.output, bars.report)
             for task in stage.tasks:
                 if task.name not in done:
                     run(task)

@@ -13,13 +13,16 @@ from functools import partial
 import pyarrow as pa
 
 from corpora.errors import FarspanError, StoreError, from_os_error, one_line, out_of_memory
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
-from pipelines.engine.beginning import FolderGone, require_begun
+from pipelines.engine.folder import FolderGone, require_begun
 from pipelines.engine.job import REPEAT, Report, Task
 from pipelines.engine.paths import WORK
 
+FAILURES = 3
+"""Processes that may fail with a task before the job ends."""
 _CORRECT = "finished tasks are kept: correct this, then run the same command again to resume"
 _PATIENCE = 20.0  # seconds that an attempt waits for the receipt of another one, whose file has its name
 _LOOK = 0.5  # seconds between two checks for it
@@ -40,25 +43,30 @@ class TaskFailed(FarspanError):
         return TaskFailed, (str(self), self.for_good)
 
 
+def report_nothing(stage: str, task: str, units: int, rejects: int = 0) -> None:
+    """Take the progress of a task whose driver learns of its end by its receipt."""
+
+
 @dataclass(frozen=True)
 class RunTask:
     """Does one task and writes its receipt, unless the receipt exists.
 
     Attributes:
+        report: called with a stage, a task, its units done so far and, at its end, the number of rejected records.
         looked: True if the caller has just seen that there is no receipt.
     """
 
     stage: str
     work: Callable[[Task, Report], Receipt]
     output: str
-    reporter: Callable[..., None]
+    report: Callable[..., None] = report_nothing
     looked: bool = False
 
     def __call__(self, task: Task) -> str:
         """Do a task and return its name."""
         try:
-            report = partial(self.reporter, self.stage, task.name)
-            made = perform(task, self.work, self.output, report, looked=self.looked)
+            report = partial(self.report, self.stage, task.name)
+            receipt = perform(task, self.work, self.output, report, looked=self.looked)
         except FolderGone:
             raise
         except (Exception, SystemExit) as error:  # a plug-in that exits with status 0 would end the job as done
@@ -66,7 +74,7 @@ class RunTask:
             raise _failure(task, error, self.output) from error
         finally:
             pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
-        self.reporter(self.stage, task.name, task.units, sum(made.rejects.values()) if made else 0)
+        self.report(self.stage, task.name, task.units, sum(receipt.rejects.values()) if receipt else 0)
         return task.name
 
 
@@ -102,10 +110,10 @@ def perform(
         if not looked:
             attempt.require_open()
         with files.guard_creation(attempt.require_open, attempt.give_way):
-            made = work(task, report)
+            receipt = work(task, report)
         with attempt.publishing_receipt():
-            write_bytes(attempt.receipt, made.to_json())
-        return made
+            write_bytes(attempt.receipt, receipt.to_json())
+        return receipt
     except _DoneElsewhere:
         return None
     except Exception:
@@ -147,6 +155,11 @@ class _Attempt:
         if self.replaced:
             return files.guard_creation(partial(require_begun, self.output))
         return files.guard_creation(self.require_open, self.give_way)
+
+
+def note_retry(error: TaskFailed) -> None:
+    """Note that another process will do a task that failed."""
+    note(f"{str(error).removesuffix(f'; {REPEAT}').removesuffix(REPEAT)}; passed on to another process")
 
 
 def message_bytes(text: str) -> bytes:

@@ -27,13 +27,12 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
-from pipelines.engine.artefacts import absolute
-from pipelines.engine.derived import Parent, derived_job
+from pipelines.cards.summary import summary
+from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.options import Engine
 from pipelines.engine.paths import shard_paths
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from pipelines.generation.options import Generating
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank

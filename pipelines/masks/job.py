@@ -18,8 +18,7 @@ from corpora.storage.shards import MOST_SHARDS, StoredShard, write_shard
 from objectives.api.masks import TOTALS, add_mask_totals, mask_schema
 from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key
-from pipelines.engine.artefacts import absolute, artefact_tokenizer
-from pipelines.engine.derived import Parent, derived_job
+from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job
 from pipelines.engine.job import Job, Report, Task, sharded_stage
 from pipelines.engine.paths import shard_paths
 from pipelines.masks.options import Masking

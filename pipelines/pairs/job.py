@@ -24,8 +24,7 @@ from pipelines.documents.inputs import (
     repeated_links,
 )
 from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, work_bytes
-from pipelines.engine.artefacts import absolute
-from pipelines.engine.derived import Parent, derived_job
+from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Stage, sharded_stage
 from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs

@@ -19,10 +19,10 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, write_shard
 from pipelines.documents.shard import RejectsShard
-from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Task
 from pipelines.pairs.grouping import draw_splits, first_of_equal, in_several_splits
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, checksum_path, unmerged_schema
+from pipelines.shuffle.intermediate import read_array, write_array
 
 _KEY = make_key(0, "pairs")
 

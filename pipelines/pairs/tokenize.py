@@ -29,8 +29,8 @@ from corpora.tokenizers.protocol import Tokenizer
 from pipelines.documents.read_ranges import ReadRanges, plain
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
-from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Task
+from pipelines.shuffle.intermediate import read_array, write_array
 
 ROWS_PER_BATCH = 1024
 PLACE = (pa.field("source", pa.string()), pa.field("path", pa.string()), pa.field("record", pa.string()))

@@ -32,12 +32,11 @@ from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_ro
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
-from pipelines.engine.artefacts import absolute
-from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.handed_on import npy_bytes, partition, read_array, read_batch, write_array, write_batches
+from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import WORK, shard_paths, work_paths
 from pipelines.retrieval.options import Clustering
+from pipelines.shuffle.intermediate import npy_bytes, partition, read_array, read_batch, write_array, write_batches
 
 CENTROIDS = "centroids.npy"
 _CLUSTERS, _DOCUMENTS = 256, 20_000

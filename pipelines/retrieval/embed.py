@@ -25,8 +25,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard, write_shard
 from corpora.text.word_ngrams import ngram_hashes, sketch
-from pipelines.engine.artefacts import absolute, artefact_tokenizer, some_tokens
-from pipelines.engine.derived import Parent, derived_job
+from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job, some_tokens
 from pipelines.engine.job import Job, Report, Task, sharded_stage
 from pipelines.engine.paths import shard_paths
 from pipelines.retrieval.condensing import condense

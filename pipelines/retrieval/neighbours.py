@@ -28,13 +28,12 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardWriter, write_shard
 from corpora.text.word_ngrams import jaccard
-from pipelines.engine.artefacts import absolute
-from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.handed_on import read_array, write_array
+from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.retrieval.cluster_shard import ClusterShard
 from pipelines.retrieval.options import NeighbourSearch, SearchOptions
+from pipelines.shuffle.intermediate import read_array, write_array
 
 _SAMPLE = 256  # documents whose true neighbours are searched in all clusters
 _DEPTH = 10  # true neighbours per sampled document, or fewer if the search has fewer

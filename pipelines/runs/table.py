@@ -16,7 +16,7 @@ from rich.text import Text
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.reporting import current, result
-from pipelines.engine.pace import short
+from pipelines.engine.progress import short
 from pipelines.runs.logs import HELD_OUT, Logs, read_logs, records_in
 from pipelines.runs.options import Runs
 from trainer.checkpoint.run_files import METRICS, SUMMARY

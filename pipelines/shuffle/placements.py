@@ -17,10 +17,10 @@ from corpora.keyed import id_keys, make_key
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from pipelines.engine.derived import Parent
-from pipelines.engine.handed_on import partition, read_batch, write_batches
+from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import work_paths
+from pipelines.shuffle.intermediate import partition, read_batch, write_batches
 from pipelines.shuffle.spill import Pieces, bucket_of
 
 _SCHEMA = pa.schema(

@@ -22,11 +22,11 @@ from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard
-from pipelines.engine.derived import Parent
-from pipelines.engine.handed_on import checked_batch, partition, read_batch, write_batches
+from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import work_paths
 from pipelines.options import FAN_IN
+from pipelines.shuffle.intermediate import checked_batch, partition, read_batch, write_batches
 
 
 @dataclass(frozen=True)

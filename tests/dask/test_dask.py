@@ -23,7 +23,7 @@ from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
 from tests.flink.test_flink import chain, differences, inputs  # noqa: F401 (a fixture)
 from tests.pipelines.conftest import run  # noqa: F401 (a fixture)
-from tests.pipelines.engine.cooperative.jobs import shared_job
+from tests.pipelines.engine.jobs import shared_job
 
 pytestmark = pytest.mark.dask
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from corpora.errors import FarspanError
 from corpora.options import Flag
 from corpora.storage.stores import s3
 from pipelines.commands.command import Command, Parser
-from pipelines.engine.store_flags import use_store_flags
+from pipelines.engine.options import use_store_flags
 from pipelines.execute import refuse_rest, run
 
 

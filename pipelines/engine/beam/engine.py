@@ -21,9 +21,9 @@ from corpora.storage.files import is_local
 from pipelines.engine.beam.apache import PipelineOptions, beam, serve_on_loopback, without_interactive_labels
 from pipelines.engine.beam.flink import Flink, address_of
 from pipelines.engine.beam.job_server import EngineStopped, JobServer, own_job_servers
-from pipelines.engine.cooperative.interrupts import Interrupts
 from pipelines.engine.job import REPEAT, Task
 from pipelines.engine.options import EMBEDDED, Engine
+from pipelines.interrupts import Interrupts
 
 from apache_beam.options import pipeline_options  # isort: skip
 
@@ -68,7 +68,6 @@ class BeamEngine:
     """Runs pipelines on the engine that ``--runner`` names, while the context is open.
 
     Attributes:
-        here: its workers are processes of this machine.
         name: of its jobs, as the engine shows it.
     """
 
@@ -83,7 +82,7 @@ class BeamEngine:
         master = self._options.view_as(pipeline_options.FlinkRunnerOptions).flink_master
         address = address_of(master) if engine.runner.rpartition(".")[2] == "FlinkRunner" else ""
         self._flink = Flink(address) if address else None
-        self._engine, self.here, self.name = engine, workers_are_here(engine), str(cloud.job_name)
+        self._engine, self.name = engine, str(cloud.job_name)
         self._stack, self._servers = ExitStack(), list[JobServer]()
         self._result: Any = None
         self._submitted = threading.Event()

@@ -19,12 +19,12 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import farspan_version
 from pipelines.engine.beam.engine import BeamEngine
-from pipelines.engine.beginning import FolderGone, require_begun
+from pipelines.engine.folder import FolderGone, require_begun
 from pipelines.engine.job import Job, Stage, Task
-from pipelines.engine.options import Engine
+from pipelines.engine.lock import lock_of
+from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.paths import WORK
-from pipelines.engine.presence.lock import lock_of
-from pipelines.engine.progress import ProgressBars, Reporter
+from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import RunTask, TaskFailed, is_for_good, message_bytes
 
 _VERSIONS = (farspan_version(), f"{sys.version_info.major}.{sys.version_info.minor}")
@@ -39,12 +39,11 @@ def run_on_beam(job: Job, engine: Engine, done: set[str], bars: ProgressBars) ->
     files.delete([os.path.join(job.output, WORK, _BEGUN)])
     begin = engine.worker_timeout or (_CLOUD_BEGIN_SECONDS if "Dataflow" in engine.runner else _BEGIN_SECONDS)
     with BeamEngine(engine, job.output) as beam_engine:
-        reporter = bars.reporter if beam_engine.here else Reporter(0)
         for stage in job.stages:
             tasks = sorted((task for task in stage.tasks if task.name not in done), key=lambda task: -task.units)
             if not tasks:
                 continue  # an empty pipeline would only take time
-            do = RunTask(stage.name, stage.work, job.output, reporter)
+            do = RunTask(stage.name, stage.work, job.output)
             work = Work(do, lock_of(job.output), engine.beam_flags)
             watch = Watch(job.output, stage, tasks, bars, begin)
             try:
@@ -86,8 +85,6 @@ class Work:
     def _set_up(self, work: str) -> None:
         if work in _set_up:
             return
-        from pipelines.engine.store_flags import use_store_flags
-
         use_store_flags(self.flags)
         if self.versions != _VERSIONS:
             error = FarspanError(
@@ -129,7 +126,7 @@ class Watch:
         names = set(files.names(self._work))
         for name in [name for name in self._left if f"{name}.json" in names]:
             task = self._left.pop(name)
-            self._bars.received(self._stage, name, task.units)
+            self._bars.report(self._stage, name, task.units)
             self._since = time.monotonic()
         for name in sorted(names & {f"{name}.failed" for name in (*self._left, "worker")}):
             text = read_bytes(os.path.join(self._work, name)).decode(errors="replace")

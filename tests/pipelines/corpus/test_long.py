@@ -14,11 +14,11 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
+from pipelines.cards.summary import summary
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.pipelines.corpus.mixture_files import write_mixture_file

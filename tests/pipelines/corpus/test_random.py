@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,15 +20,15 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.strict_json import seal
 from corpora.verify.artefact import verify
+from pipelines.cards.summary import summary
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
-from pipelines.engine.finalize import finalize
+from pipelines.engine.folder import finalize
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
-from tests.pipelines.engine.presence.test_lock import locked_elsewhere
+from tests.pipelines.engine.test_lock import locked_elsewhere
 
 SHARDS = 5
 
@@ -197,22 +196,6 @@ def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
     assert verify(str(output)) == []
     assert sorted(os.listdir(output)) == [".origins.json", "README.md", "manifest.json", "shards", "tokenizer"]
     assert len(os.listdir(output / "shards")) == SHARDS
-
-
-def test_a_killed_worker_ends_the_job_with_a_message(tmp_path):
-    root = str(Path(__file__).parents[3])
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.pipelines.engine.crashing_job", str(tmp_path / "corpus")],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert "worker process was killed" in ended.stderr
-    assert "same command again to resume" in ended.stderr
 
 
 def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_path):

@@ -15,6 +15,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.verify.artefact import verify
+from pipelines.cards.summary import summary
 from pipelines.corpus.options import RelatedCorpus
 from pipelines.corpus.related import plan
 from pipelines.documents.inputs import Input
@@ -22,7 +23,6 @@ from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours

@@ -1,7 +1,9 @@
-"""Places inside an unfinished job's output, and the removal of those that are empty."""
+"""Names of tasks, by which an unfinished job is resumed, and places inside its output."""
 
 from __future__ import annotations
 
+from corpora.storage.manifest import Receipt
+from pipelines.engine.job import sharded_stage
 from pipelines.engine.paths import (
     claims_folder,
     processes_folder,
@@ -44,3 +46,20 @@ def test_paths_of_intermediate_files_and_of_shards():
     assert work_paths("s3://bucket/out", "queries", 1) == ("s3://bucket/out/_work/queries-00000",)
     assert shard_paths("out", 2) == ("out/shards/part-00000-of-00002.arrow", "out/shards/part-00001-of-00002.arrow")
     assert shard_paths("out", 0) == ()
+
+
+def work(task, report):
+    return Receipt(task.name)
+
+
+def test_a_task_has_the_stages_name_and_its_number():
+    stage = sharded_stage("pack", [({"bucket": 0}, 5), ({"bucket": 1}, 7)], work, "tokens")
+    assert (stage.name, stage.unit, stage.work) == ("pack", "tokens", work)
+    assert [(task.name, task.payload, task.units) for task in stage.tasks] == [
+        ("pack-00000", {"bucket": 0}, 5),
+        ("pack-00001", {"bucket": 1}, 7),
+    ]
+
+
+def test_a_stage_may_have_no_task():
+    assert list(sharded_stage("pack", iter(()), work, "tokens").tasks) == []

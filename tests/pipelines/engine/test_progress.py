@@ -1,7 +1,10 @@
-"""Progress without a terminal: bars in a notebook's cell, lines in a log."""
+"""Progress without a terminal: bars in a notebook's cell, lines in a log, rates, and the memory of a job."""
+
+from __future__ import annotations
 
 import json
-import socket
+import os
+import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -12,7 +15,7 @@ from rich.console import Console
 from corpora.reporting import Reporting, reporting
 from corpora.storage.manifest import Receipt
 from pipelines.engine.job import Stage, Task
-from pipelines.engine.progress import ProgressBars, Reporter
+from pipelines.engine.progress import Pace, ProgressBars, memory_of_family, short
 
 STAGES = [
     Stage("tokenise", [Task("a", {}, 1500), Task("b", {}, 500)], lambda task, report: Receipt(task.name), "bytes"),
@@ -36,15 +39,15 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
-    monkeypatch.setattr("pipelines.engine.pace.memory_of_family", lambda: 3 << 29)
+    monkeypatch.setattr("pipelines.engine.progress.memory_of_family", lambda: 3 << 29)
 
 
 def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
     with ProgressBars(STAGES, clock) as bars:
         for clock.now, task, done in [(29.0, "a", 500), (31.0, "a", 700), (32.0, "b", 100), (62.0, "b", 300)]:
-            bars.received("tokenise", task, done)
+            bars.report("tokenise", task, done)
         clock.now = 93.0
-        bars.received("pack", "a", 1)
+        bars.report("pack", "a", 1)
     assert capsys.readouterr() == (
         "",
         "tokenise: 35% (700 of 2,000 bytes), 22.6 bytes/s, 0:00:58 left, 1.5 GiB\n"
@@ -56,28 +59,8 @@ def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
 
 def test_a_short_job_leaves_no_line(clock: Clock, capsys):
     with ProgressBars(STAGES, clock) as bars:
-        bars.received("tokenise", "a", 2000)
+        bars.report("tokenise", "a", 2000)
     assert capsys.readouterr() == ("", "")
-
-
-def test_reports_of_workers_arrive(clock: Clock, monkeypatch):
-    found = []
-    monkeypatch.setattr(ProgressBars, "received", lambda bars, *report: found.append(report))
-    with ProgressBars(STAGES, clock) as bars:
-        bars.reporter("tokenise", "a", 700)
-        for _ in range(1000):
-            if found:
-                break
-            bars._thread.join(0.01)
-    assert found == [("tokenise", "a", 700, 0)]
-
-
-def test_a_report_that_cannot_be_sent_costs_nothing(monkeypatch):
-    def refuse(*arguments):
-        raise OSError("no sockets here")
-
-    monkeypatch.setattr(socket, "socket", refuse)
-    Reporter(1)("tokenise", "a", 700)
 
 
 def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, capsys):
@@ -96,7 +79,7 @@ def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, ca
     monkeypatch.setattr("pipelines.engine.progress.Console", lambda file: Console(file=file, force_jupyter=True))
     with ProgressBars(STAGES, clock) as bars:
         for clock.now, done in [(0.1, 500), (0.3, 1000), (0.4, 2000)]:
-            bars.received("tokenise", "a", done)
+            bars.report("tokenise", "a", done)
     percents = [[line.split("%")[0].split()[-1] for line in text.splitlines() if "%" in line] for text in drawn]
     assert percents == [["0", "0"], ["50", "0"], ["100", "0"]]
     assert capsys.readouterr() == ("", "")
@@ -106,12 +89,84 @@ def test_json_lines_and_quiet(clock: Clock, capsys):
     for options, count in ((Reporting(log_format="json"), 1), (Reporting(quiet=True), 0)):
         with reporting(options), ProgressBars(STAGES, clock) as bars:
             bars.restore(replace(STAGES[0], tasks=[Task("old", {}, 1000)]), {"old"})
-            bars.received("tokenise", "a", 0)
+            bars.report("tokenise", "a", 0)
             clock.now += 40
-            bars.received("tokenise", "a", 400, 3)
+            bars.report("tokenise", "a", 400, 3)
         out, err = capsys.readouterr()
         lines = [json.loads(line) for line in err.splitlines()]
         assert (out, len(lines)) == ("", count)
         for line in lines:
             assert (line["event"], line["stage"], line["done"], line["rejects"]) == ("progress", "tokenise", 1400, 3)
             assert (line["rate"], line["seconds_left"]) == (10, 60)  # of what this start has done
+
+
+def test_tenths_count_from_the_first_half_minute_on():
+    clock = Clock()
+    pace, last, lines = Pace(100, "files", clock), 0.0, []
+    for clock.now in range(0, 80, 2):
+        pace.report("a", int(clock.now))
+        if pace.due(0.0, last):
+            last = clock.now
+            lines.append((int(clock.now), pace.done))
+    assert lines == [(30, 30), (40, 40), (50, 50), (60, 60), (70, 70)]
+
+
+def test_a_stage_that_hardly_moves_has_a_line_each_half_minute():
+    clock = Clock()
+    pace, last, lines = Pace(1000, "files", clock), 0.0, []
+    for clock.now in range(0, 100, 5):
+        pace.report("a", int(clock.now))
+        if pace.due(0.0, last):
+            last = clock.now
+            lines.append(clock.now)
+    assert lines == [30, 60, 90]
+
+
+def test_what_earlier_starts_did_is_no_speed():
+    clock = Clock()
+    pace = Pace(100, "files", clock)
+    pace.restore("old", 60)
+    assert pace.values()["rate"] is None
+    pace.report("a", 0)
+    clock.now = 10.0
+    pace.report("a", 20)
+    assert (pace.done, pace.values()["rate"], pace.values()["seconds_left"]) == (80, 2.0, 10.0)
+
+
+def test_the_units_of_the_first_report_took_time_before_it():
+    clock = Clock()
+    pace = Pace(100, "files", clock)
+    clock.now = 40.0
+    pace.report("a", 60, since=10.0)
+    assert (pace.values()["rate"], pace.values()["seconds_left"]) == (2.0, 20.0)
+
+
+def test_an_empty_stage_divides_by_nothing():
+    assert Pace(0, "files", Clock()).describe().startswith("0% (0 of 0 files)")
+
+
+def test_short_numbers():
+    assert [short(number) for number in (0.02134, 2.134, 99.96, 2134.4)] == ["0.0213", "2.13", "100", "2,134"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system has no /proc")
+def test_the_memory_of_children_counts():
+    before = memory_of_family()
+    program = "data = bytearray(b'x') * (64 << 20); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        during = memory_of_family()
+        child.communicate(b"\n")
+    assert during - before > 60 << 20
+
+
+def test_a_process_that_is_gone_has_no_memory():
+    assert memory_of_family(2**30) is None
+
+
+def test_reports_of_a_task_count_once_whatever_their_order():
+    pace = Pace(100, "files", Clock())
+    for task, units in (("a", 3), ("b", 5), ("a", 7), ("a", 7), ("b", 2)):
+        pace.report(task, units)
+    pace.restore("c", 10)
+    assert (pace.done, pace.earlier) == (19, 10)

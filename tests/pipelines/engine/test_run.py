@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
 from corpora.storage.strict_json import seal
-from pipelines.engine.finalize import finalize
+from pipelines.engine.folder import finalize
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job

@@ -15,7 +15,6 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.stores.local_disk import is_temporary
 from pipelines.engine import tasks
 from pipelines.engine.job import Task
-from pipelines.engine.progress import Reporter
 from pipelines.engine.tasks import RunTask, TaskFailed, is_for_good, message_bytes, perform
 
 TASK = Task("embed-00000", {}, 1)
@@ -151,7 +150,7 @@ def test_whatever_a_task_raises_is_its_failure(output, error, told):
         raise error
 
     with pytest.raises(TaskFailed, match="task embed-00000 failed: ") as caught:
-        RunTask("embed", fail, output, Reporter(0))(TASK)
+        RunTask("embed", fail, output)(TASK)
     assert told in message_bytes(str(caught.value)).decode()
     assert caught.value.for_good == (type(error) is FarspanError)
     assert is_for_good(str(caught.value)) == caught.value.for_good
@@ -164,6 +163,6 @@ def test_an_error_of_the_store_is_not_for_good(output):
         raise StoreError("s3://b/x: slow down; try again")
 
     with pytest.raises(TaskFailed, match="task embed-00000 failed: s3://b/x: slow down") as caught:
-        RunTask("embed", fail, output, Reporter(0))(TASK)
+        RunTask("embed", fail, output)(TASK)
     assert not caught.value.for_good
     assert len(str(caught.value).splitlines()) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.cooperative.local import search_path
+from pipelines.engine.local import search_path
 from tests.artefacts import small_tokenizer
 
 # imported at the start of a command, of Beam, of a task, by the standard library or by ours

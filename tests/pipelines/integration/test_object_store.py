@@ -18,9 +18,8 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
-from pipelines.engine.options import Engine
+from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.run import run_job
-from pipelines.engine.store_flags import use_store_flags
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents
 from tests.pipelines.integration.stores import chain, copy, files_of, same_artefact

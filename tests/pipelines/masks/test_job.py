@@ -22,9 +22,9 @@ from corpora.storage.shards import shard_name
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import draw_key, load_objective, mask_key
 from objectives.api.verify import verify_masks
+from pipelines.cards.summary import summary
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.engine.summary import summary
 from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan

@@ -17,7 +17,7 @@ from corpora.readers.task_data.declaration import text_key
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
-from pipelines.engine.summary import summary
+from pipelines.cards.summary import summary
 from tests.artefacts import all_rows, digests
 from tests.corpora.readers.tasks import write_lines
 from tests.killing import run_killed

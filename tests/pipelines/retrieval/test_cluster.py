@@ -15,11 +15,11 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
-from pipelines.engine.handed_on import write_batches
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval.cluster import CENTROIDS, SpilledVectors, first_level, plan
 from pipelines.retrieval.options import Clustering
+from pipelines.shuffle.intermediate import write_batches
 from tests.artefacts import edit_sealed, make_documents
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors

@@ -21,13 +21,13 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import write_shard
 from corpora.text.word_ngrams import jaccard
 from corpora.verify.artefact import verify
-from pipelines.engine.handed_on import write_array
 from pipelines.engine.job import Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.neighbours import Recall, no_queries
 from pipelines.retrieval.options import NeighbourSearch
+from pipelines.shuffle.intermediate import write_array
 from tests.artefacts import edit_sealed
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors

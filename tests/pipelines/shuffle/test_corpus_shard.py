@@ -14,7 +14,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import map_shard
-from pipelines.engine.derived import Parent
+from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Task
 from pipelines.shuffle.corpus_shard import SHARD_TOKENS, corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Bucket

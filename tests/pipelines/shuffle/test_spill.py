@@ -8,7 +8,7 @@ import pytest
 
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from pipelines.engine.derived import Parent
+from pipelines.engine.artefacts import Parent
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, spill_stages
 from tests.artefacts import make_documents
 

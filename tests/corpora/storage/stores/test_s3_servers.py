@@ -23,7 +23,7 @@ from corpora.verify.artefact import verify
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, make_documents
 from tests.object_store import upload
-from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job
+from tests.pipelines.engine.jobs import cooperative, shared_job
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "farspan" / "s3rver-3.7.1"
 SERVER = shutil.which("s3rver", path=f"{CACHE}/node_modules/.bin{os.pathsep}{os.environ.get('PATH', '')}")

@@ -17,9 +17,9 @@ from pipelines.engine.beam import engine as engine_module
 from pipelines.engine.beam import pipeline
 from pipelines.engine.beam.engine import require_shared, root_cause, workers_are_here
 from pipelines.engine.beam.pipeline import Watch
-from pipelines.engine.cooperative.interrupts import Terminated
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.interrupts import Terminated
 from tests.pipelines.engine.test_run import TOTALS, job
 
 TRACE = """\

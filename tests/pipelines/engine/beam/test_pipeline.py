@@ -25,11 +25,11 @@ from pipelines.documents.options import Documents
 from pipelines.engine.beam import pipeline
 from pipelines.engine.beam.engine import BeamEngine
 from pipelines.engine.beam.pipeline import Watch, Work
-from pipelines.engine.beginning import begin
+from pipelines.engine.folder import begin
 from pipelines.engine.job import Stage, Task
+from pipelines.engine.lock import lock_of, locked
 from pipelines.engine.options import Engine
-from pipelines.engine.presence.lock import lock_of, locked
-from pipelines.engine.progress import ProgressBars, Reporter
+from pipelines.engine.progress import ProgressBars
 from pipelines.engine.run import run_job
 from pipelines.engine.tasks import RunTask
 from pipelines.masks.job import plan as plan_masks
@@ -93,7 +93,7 @@ def on_worker(tmp_path):
     with locked(str(tmp_path)):
         begin(one)
         yield lambda **changes: replace(
-            Work(RunTask("fine", work, str(tmp_path), Reporter(0)), lock_of(str(tmp_path)), ()), **changes
+            Work(RunTask("fine", work, str(tmp_path)), lock_of(str(tmp_path)), ()), **changes
         )
 
 

@@ -13,7 +13,7 @@ from pipelines.engine.beam import engine as engine_module
 from pipelines.engine.beam.pipeline import Watch
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.cooperative.jobs import shared_job
+from tests.pipelines.engine.jobs import shared_job
 
 SIZES = {f"write-{index:02d}": 1 for index in range(6)}
 

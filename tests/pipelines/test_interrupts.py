@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from pipelines.engine.cooperative.interrupts import Interrupts, TaskDoneElsewhere, Terminated
+from pipelines.interrupts import Interrupts, TaskDoneElsewhere, Terminated
 
 
 def terminate() -> None:

@@ -14,10 +14,10 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes
+from pipelines.engine.lock import locked
 from pipelines.engine.options import Engine
-from pipelines.engine.presence.lock import locked
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.cooperative.jobs import cooperative, end_of, launch, shared_job
+from tests.pipelines.engine.jobs import cooperative, end_of, launch, shared_job
 
 SIZES = {f"write-{index:02d}": 1 + index % 7 for index in range(24)}
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,12 +16,11 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.finalize import finalize
+from pipelines.engine.claims import Claims
+from pipelines.engine.folder import finalize
+from pipelines.engine.lock import locked, opened
+from pipelines.engine.members import DRIVER, Identity, Member
 from pipelines.engine.paths import claims_folder, processes_folder
-from pipelines.engine.presence.claims import Claims
-from pipelines.engine.presence.identity import DRIVER, Identity
-from pipelines.engine.presence.lock import locked, shared
-from pipelines.engine.presence.member import Member
 from tests.pipelines.engine.test_run import finished
 
 
@@ -78,7 +77,7 @@ def test_a_file_is_no_output(tmp_path):
             pass
 
 
-@pytest.mark.parametrize("hold", [locked, shared])
+@pytest.mark.parametrize("hold", [locked, opened])
 def test_the_address_of_a_local_folder_is_refused(tmp_path, hold):
     told = f"--output file://{tmp_path}: give the path, {tmp_path}$"
     with pytest.raises(FarspanError, match=told), hold(f"file://{tmp_path}"):
@@ -101,9 +100,8 @@ def other_machine(monkeypatch):
     @contextmanager
     def inside() -> Iterator[None]:
         with monkeypatch.context() as patch:
-            patch.setattr("pipelines.engine.presence.identity._machine", lambda: "0123456789ab")
+            patch.setattr("pipelines.engine.members._machine", lambda: "0123456789ab")
             patch.setattr("socket.gethostname", lambda: "n2")
-            patch.setattr("pipelines.engine.presence.lock._locked_here", lambda folder, how=0: nullcontext())
             yield
 
     return inside

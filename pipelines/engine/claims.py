@@ -1,4 +1,4 @@
-"""Claims, files that exactly one process creates, and the rule for the next claim.
+"""Claims, files that exactly one process creates: the rule for the next one, and the order in which tasks are claimed.
 
 A claim is held by the process whose name its file holds, until it is given back (the file goes), the process has failed
 (the file says so) or is dead; then the next generation of the claim may be created. So the generation counts the
@@ -7,11 +7,19 @@ processes that died or failed with it.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
 
 from corpora.storage import files
+from pipelines.engine.job import Task
+
+_LISTED = 1000  # names that an object store lists per request
+_READ = 50  # names of a local folder that are listed in the time of a claim
 
 
 @dataclass(frozen=True)
@@ -100,3 +108,54 @@ def next_generation(generation: int, owner: Owner | None, dead: bool) -> int | N
     if owner is None:
         return generation
     return generation + 1 if dead or owner.failure else None
+
+
+def group_by_size(tasks: Iterable[Task]) -> list[list[Task]]:
+    """Groups of tasks that differ by less than a half, the largest tasks first; each in the order of names.
+
+    A process goes through a group from a random place, and from another one whenever it meets a claim. In an order
+    common to all, what a process has claimed lies together, so that few jumps and few claims of others lie on the way.
+    """
+    ordered = sorted(tasks, key=lambda task: (-_size_class(task), task.name))
+    return [[*group] for _, group in groupby(ordered, _size_class)]
+
+
+def shuffle(tasks: Iterable[Task], process: str) -> list[Task]:
+    """Return tasks from large to small, those of similar size in an order that differs by process."""
+    sample = random.Random(process).sample
+    return [task for group in group_by_size(tasks) for task in sample(group, len(group))]
+
+
+def _size_class(task: Task) -> int:
+    return round(2 * math.log2(task.units)) if task.units > 0 else -1
+
+
+def listing_cost(files: int) -> int:
+    """Return the number of requests for listing a folder with this number of files."""
+    return 1 + files // _LISTED
+
+
+def claims_per_listing(files: int, *, local: bool) -> int:
+    """Return the number of failed claims that cost as much as listing a folder with this number of files."""
+    return 1 + files // _READ if local else listing_cost(files)
+
+
+@dataclass
+class Pauses:
+    """Pauses of a process that waits: a quarter of the time that it has waited, so that a long wait costs few looks.
+
+    Attributes:
+        least, most: seconds of a pause.
+    """
+
+    least: float
+    most: float = 10.0
+    clock: Callable[[], float] = time.monotonic
+    begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begun = self.clock()
+
+    def next(self) -> float:
+        """Return the seconds to wait until the next look."""
+        return min(max(self.least, (self.clock() - self.begun) / 4), self.most)

@@ -1,4 +1,4 @@
-"""Claims: one process of many gets each, on local disk and in a remote store."""
+"""Claims: one process of many gets each, on local disk and in a remote store; and the order in which they are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.storage import files
-from pipelines.engine.presence.claims import Claims, Owner, highest_generations, next_generation
+from pipelines.engine.claims import (
+    Claims,
+    Owner,
+    Pauses,
+    claims_per_listing,
+    group_by_size,
+    highest_generations,
+    listing_cost,
+    next_generation,
+    shuffle,
+)
+from pipelines.engine.job import Task
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -99,3 +110,46 @@ def test_a_creation_whose_answer_was_lost_is_known_by_its_owner(folder, monkeypa
     monkeypatch.setattr(files, "create_new", lambda path, data: create(path, data) and False)
     assert Claims(folder, "one").create("task")
     assert not Claims(folder, "two").create("task")
+
+
+def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
+    sizes = [3, 1000, 10, 1000, 50_000, 0, 980, 1, 1010]
+    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate(sizes)]
+    for process in ("one", "two"):
+        ordered = [task.units for task in shuffle(tasks, process)]
+        assert sorted(ordered[1:5]) == [980, 1000, 1000, 1010]
+        assert [ordered[0], *ordered[5:]] == [50_000, 10, 3, 1, 0]
+    many = [Task(f"task-{index:03d}", {}, 7) for index in range(100)]
+    orders = [[task.name for task in shuffle(many, process)] for process in ("one", "two")]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert sum(a == b for a, b in zip(*orders, strict=True)) < 10
+    assert shuffle(reversed(many), "one") == shuffle(many, "one")
+
+
+def test_groups_of_similar_size_are_the_same_for_all_processes():
+    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate([3, 1000, 10, 990, 50_000, 0, 1010])]
+    assert [[task.units for task in group] for group in group_by_size(tasks)] == [
+        [50_000], [1000, 990, 1010], [10], [3], [0],
+    ]  # fmt: skip
+    assert group_by_size(tasks[::-1]) == group_by_size(tasks)
+
+
+def test_looks_become_rarer_the_longer_one_waits():
+    now = [0.0]
+    pauses, looks = Pauses(0.05, clock=lambda: now[0]), 0
+    while now[0] < 3600:
+        now[0] += pauses.next()
+        looks += 1
+    assert looks < 400
+    assert pauses.next() == 10.0
+    assert Pauses(0.5, clock=lambda: now[0]).next() == 0.5
+
+
+@pytest.mark.parametrize(("files", "requests"), [(0, 1), (999, 1), (1000, 2), (89_000, 90)])
+def test_a_listing_has_a_thousand_names_a_request(files, requests):
+    assert listing_cost(files) == requests
+
+
+def test_a_claim_on_a_disk_costs_as_much_as_listing_fifty_names_and_in_a_store_as_a_thousand():
+    assert [claims_per_listing(files, local=True) for files in (0, 49, 50, 89_000)] == [1, 1, 2, 1781]
+    assert [claims_per_listing(files, local=False) for files in (0, 999, 89_000)] == [1, 1, 90]

@@ -26,7 +26,7 @@ from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 
 pytestmark = pytest.mark.slurm
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 ENGINES = Path(os.environ.get("FARSPAN_ENGINES", ROOT.parent / "shared" / "engines"))
 FILES = 6
 WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()

@@ -1,18 +1,17 @@
 """The lock of a process that works alone in a folder, where another job would delete its temporary files.
 
-On this machine a lock of the operating system decides, which ends with the process. Between machines, and on object
-stores, it is a claim with a lease: a process that gives no sign of life for as long loses it.
+It is a claim with a lease. One of a process of this machine ends with the process; one of another machine, once that
+gives no sign of life for as long.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.reporting import note
@@ -20,13 +19,12 @@ from corpora.storage import files
 from corpora.storage.files import is_local
 from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.client_errors import Unsupported
+from pipelines.engine.claims import Claims, next_generation
+from pipelines.engine.members import DRIVER, LAUNCHER, Identity, Member
+from pipelines.engine.options import LEASE
 from pipelines.engine.paths import claims_folder
-from pipelines.engine.presence.claims import Claims, next_generation
-from pipelines.engine.presence.identity import DRIVER, LAUNCHER, LEASE, Identity
-from pipelines.engine.presence.member import Member
 
 _LOCK = "lock"
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems that leave it to the lease
 _LOOKS = 1.0  # seconds between two checks of a process that may be dead
 _held: dict[tuple[int, str], tuple[str, bytes]] = {}  # (thread, folder) of the locks of this process -> its claim
 
@@ -35,27 +33,24 @@ _held: dict[tuple[int, str], tuple[str, bytes]] = {}  # (thread, folder) of the 
 def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
     """Lock ``folder`` for this thread, creating it if necessary; the lock ends with the process at the latest.
 
-    A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. A folder
-    that was made for the lock and is empty at the end is removed, as are folders above it. In a finished artefact
-    nothing is written.
+    A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. In a
+    finished artefact nothing is written.
 
     Args:
         lease: seconds without a sign of life, after which processes on other machines take this one for dead.
     """
-    _refuse_address(folder)
     key = _key(folder)
     if key in _held:
         yield
         return
-    with ExitStack() as stack:
-        if is_local(folder):
-            stack.enter_context(_locked_here(folder))
+    with opened(folder):
         finished = files.exists(os.path.join(folder, NAME))
-        _held[key] = ("", b"") if finished else stack.enter_context(_locked_everywhere(folder, lease))
-        try:
-            yield
-        finally:
-            del _held[key]
+        with nullcontext(("", b"")) if finished else _claimed(folder, lease) as claim:
+            _held[key] = claim
+            try:
+                yield
+            finally:
+                del _held[key]
 
 
 def _key(folder: str) -> tuple[int, str]:
@@ -63,24 +58,42 @@ def _key(folder: str) -> tuple[int, str]:
 
 
 @contextmanager
-def shared(folder: str) -> Iterator[None]:
-    """Work in a folder together with others that do the same: no process on this machine can lock it meanwhile."""
-    _refuse_address(folder)
-    with _locked_here(folder, fcntl.LOCK_SH) if is_local(folder) else nullcontext():
-        yield
-
-
-def _refuse_address(folder: str) -> None:
-    """Refuse the address of a local folder, through which nothing can be locked."""
-    if folder.startswith("file://"):
+def opened(folder: str) -> Iterator[None]:
+    """Create ``folder``; remove it in the end if it was made here and is empty, as are folders made above it."""
+    if folder.startswith("file://"):  # nothing can be locked through it
         raise FarspanError(f"--output {folder}: give the path, {folder.removeprefix('file://')}")
+    missing = list(_missing(os.path.realpath(folder))) if is_local(folder) else []
+    try:
+        if is_local(folder):
+            os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise FarspanError(f"--output {folder}: cannot be used as a folder ({error.strerror}); give another") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for path in missing:
+                os.rmdir(path)
+
+
+def _missing(folder: str) -> Iterator[str]:
+    """Yield ``folder`` and the folders above it that do not exist, the lowest first."""
+    while not os.path.lexists(folder):
+        yield folder
+        folder = os.path.dirname(folder)
 
 
 def refuse_drivers(member: Member, folder: str) -> None:
     """Check that no process works in the folder alone."""
     claims = Claims(claims_folder(folder), member.identity.name)
     if generation := claims.generations().get(_LOCK, 0):
-        _settle(member, folder, lambda: [owner.name] if (owner := claims.owner_of(_LOCK, generation)) else [])
+        _settle(member, folder, partial(_owner, claims, generation))
+
+
+def _owner(claims: Claims, generation: int) -> list[str]:
+    """Name of the process that holds the lock now; it may be read before it is written."""
+    owner = claims.owner_of(_LOCK, generation)
+    return [owner.name] if owner else []
 
 
 def lock_of(folder: str) -> tuple[str, bytes]:
@@ -92,10 +105,11 @@ def lock_of(folder: str) -> tuple[str, bytes]:
 
 
 @contextmanager
-def _locked_everywhere(folder: str, lease: float) -> Iterator[tuple[str, bytes]]:
-    """Hold the lock between machines, and yield ``lock_of``."""
+def _claimed(folder: str, lease: float) -> Iterator[tuple[str, bytes]]:
+    """Hold the claim, and yield ``lock_of``."""
+    member = Member(folder, Identity.own(DRIVER, lease))
     try:
-        member = Member(folder, Identity.own(DRIVER, lease)).__enter__()
+        member.__enter__()
     except OSError as error:
         if cured := from_os_error(error, folder):
             raise FarspanError(cured) from error
@@ -120,10 +134,15 @@ def _claim(member: Member, claims: Claims, folder: str) -> int | None:
         generation = claims.generations().get(_LOCK, 0)
         owner = claims.owner_of(_LOCK, generation) if generation else None
         if owner is not None:
-            _settle(member, folder, lambda owner=owner: [owner.name])  # type: ignore[misc]
+            _settle(member, folder, partial(_owner, claims, generation))
+            if claims.owner_of(_LOCK, generation) != owner:
+                continue
         following = next_generation(generation, owner, dead=True)
         try:
             if following and claims.create(_LOCK, following):
+                if claims.generations().get(_LOCK) != following:  # another process took over a later one meanwhile
+                    claims.give_back(_LOCK, following)
+                    continue
                 if owner is not None:
                     claims.give_back(_LOCK, generation)  # so that the dead process's workers see that it has ended
                 return following
@@ -147,50 +166,3 @@ def _settle(member: Member, folder: str, names: Callable[[], list[str]]) -> None
             note(f"{folder}: waiting up to {other.lease:g} s to see whether {other} still works there")
             noted = True
         time.sleep(min(_LOOKS, member.identity.lease / 10))
-
-
-@contextmanager
-def _locked_here(folder: str, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold the operating system's lock on a local folder, creating it if necessary."""
-    made = list(_missing(os.path.realpath(folder)))
-    handle = _open_locked(folder, how)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # not empty
-            for path in made:
-                os.rmdir(path)
-        os.close(handle)
-
-
-def _missing(folder: str) -> Iterator[str]:
-    """``folder`` and the folders above it that do not exist, the lowest first."""
-    while not os.path.lexists(folder):
-        yield folder
-        folder = os.path.dirname(folder)
-
-
-def _open_locked(folder: str, how: int) -> int:
-    while True:
-        try:
-            os.makedirs(folder, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise FarspanError(
-                f"--output {folder}: cannot be used as a folder ({error.strerror}); give another"
-            ) from error
-        try:
-            fcntl.flock(handle, how | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(folder)):
-                return handle
-        except BlockingIOError as error:
-            os.close(handle)
-            raise FarspanError(f"{folder}: another farspan job works here; wait, or give another --output") from error
-        except FileNotFoundError:
-            pass  # removed by the process that held it, after it was opened here
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(handle)
-                raise
-            return handle
-        os.close(handle)

@@ -86,7 +86,7 @@ def launch(errors: Path, *arguments: Any, engine: Engine | None = None) -> BaseP
 
 
 def _run(errors: str, arguments: tuple, engine: Engine) -> None:
-    from pipelines.engine.cooperative.interrupts import Terminated
+    from pipelines.interrupts import Terminated
 
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     sys.stderr = open(2, "w", buffering=1)

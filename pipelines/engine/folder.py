@@ -1,34 +1,126 @@
-"""``farspan finalize``: the manifest of a job from its receipts."""
+"""A job's folder from its start to its manifest: its description, checks of both, and the fold of receipts."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count, printable
-from corpora.reporting import result
+from corpora.reporting import note, result
 from corpora.storage import files
-from corpora.storage.files import read_bytes
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, TaskName, farspan_version, fold
 from corpora.storage.manifest_contents import fault
 from corpora.storage.manifest_file import NAME, list_files, read_manifest, write_manifest
 from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.stores.local_disk import is_temporary
-from corpora.storage.strict_json import Natural, StructureError, decode, unseal
+from corpora.storage.strict_json import Natural, StructureError, decode, seal, unseal
+from pipelines.cards.summary import summary
 from pipelines.cards.write import write_card
+from pipelines.engine.job import Job
+from pipelines.engine.lock import locked
 from pipelines.engine.options import Finalize
-from pipelines.engine.paths import WORK, remove_empty_folders
-from pipelines.engine.presence.lock import locked
-from pipelines.engine.summary import summary
+from pipelines.engine.paths import WORK, remove_empty_folders, shows_presence
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
 _ORIGINS: Any = Mapping[str, str]
+
+
+def check_output(output: str) -> None:
+    """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not."""
+
+    def held() -> bool:
+        places = (NAME, os.path.join(WORK, "job.json"))
+        return any(files.exists(os.path.join(output, place)) for place in places)
+
+    if held() or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
+        return
+    if not held():  # and not started by another process meanwhile
+        raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
+
+
+def begin(job: Job) -> set[str] | None:
+    """Write the job's description into its folder, or compare it with the one there; the caller holds the lock.
+
+    Returns:
+        The names of the tasks that are done; None if the artefact is finished.
+    """
+    work = os.path.join(job.output, WORK)
+    if files.exists(os.path.join(job.output, NAME)):
+        finished = read_manifest(job.output)
+        _refuse_changes(job.output, finished.job, job.head.job)
+        files.delete(files.walk(work))
+        remove_empty_folders(job.output)
+        return None
+    opened = os.path.join(work, "job.json")
+    tasks = [task.name for stage in job.stages for task in stage.tasks]
+    if files.exists(opened):
+        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+        files.delete(_list_files(work, ".failed"))  # but no temporary file: another may still write it
+    else:
+        check_output(job.output)
+    start = {"head": job.head.to_values(), "tasks": tasks}
+    write_bytes(opened, seal({**start, "repeated_links": job.repeated_links, "origins": job.origins}))
+    job.tokenizer(os.path.join(job.output, "tokenizer"))
+
+    done = {os.path.basename(path).removesuffix(".json") for path in _list_files(work, ".json")}
+    done.discard("job")  # the description itself
+    left = sum(name not in done for name in tasks)
+    if 0 < left < len(tasks):
+        note(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done")
+    return done
+
+
+class FolderGone(FarspanError):
+    """A job's folder was deleted, or the artefact finished, while this process worked on it."""
+
+
+def require_begun(output: str) -> None:
+    """Refuse to write to a folder that was deleted or finished meanwhile."""
+    if not files.exists(os.path.join(output, WORK, "job.json")):
+        if files.exists(os.path.join(output, NAME)):
+            raise FolderGone(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
+        left = any(not path.startswith(os.path.join(output, WORK, "")) for path in files.walk(output))
+        cure = f"delete {output} too, and run" if left else "run"
+        place = os.path.join(output, WORK) if left else output
+        raise FolderGone(f"{place}: was deleted while the job ran; {cure} the same command again to start over")
+
+
+def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(now))
+    if before["format"] != now["format"]:
+        raise FarspanError(f"{output}: holds {before['format']}, not {now['format']}; give --output another folder")
+    changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
+    if changed:
+        raise FarspanError(
+            f"{output}: holds a job with another configuration: {'; '.join(changed[:5])}. "
+            "Give --output another folder, or delete this one to make it again"
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, _short(before), _short(now)
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value)
+    return value if len(text) <= 80 else text[:77] + "..."
+
+
+def _list_files(folder: str, suffix: str) -> list[str]:
+    """List the files below a folder whose paths end in ``suffix``."""
+    return [path for path in files.walk(folder) if path.endswith(suffix)]
 
 
 def command(options: Finalize) -> None:
@@ -60,7 +152,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
             f"{output}: {len(missing)} of {format_count(len(paths), 'task')} not done, such as {missing[0]}; run the "
             "job's command again"
         )
-    folded = _folded(output, paths.values(), started.head.inputs)
+    folded = _fold(output, paths.values(), started.head.inputs)
     _check_shards(output, folded, present)
     _count_files(folded["counts"], started.head.inputs, started.repeated_links)
     _check_budget(output, folded, error_budget)
@@ -111,7 +203,7 @@ def read_start(path: str) -> Start:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 
 
-def _folded(output: str, receipts: Iterable[str], inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _fold(output: str, receipts: Iterable[str], inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Read and fold receipts; threads hide the latency of object stores, and would only cost time on a local disk."""
     if files.is_local(output):
         return fold(map(_read_receipt, receipts), inputs)

@@ -9,7 +9,7 @@ import pytest
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.manifest_file import read_manifest
-from pipelines.engine.summary import shares, summary
+from pipelines.cards.summary import shares, summary
 from tests.artefacts import make_corpus, make_documents
 
 

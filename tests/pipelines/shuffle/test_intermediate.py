@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from pipelines.engine.handed_on import checksum, partition, read_array, read_batch, write_array, write_batches
+from pipelines.shuffle.intermediate import checksum, partition, read_array, read_batch, write_array, write_batches
 
 
 @given(st.lists(st.integers(0, 6), max_size=30))

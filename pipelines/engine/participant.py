@@ -1,4 +1,8 @@
-"""A process's part in a stage: claim and do tasks, then wait for the others or take over what they leave."""
+"""A process's part in a job: join, claim and do tasks stage by stage, write the manifest or wait until another does.
+
+Processes know each other only through files in ``_work/``. All are equal, and each may die at any time: others take
+over its claims, and a task that was done twice has written its files once. The manifest is claimed as a task is.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,30 @@ from contextlib import suppress
 from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
-from pipelines.engine.beginning import require_begun
-from pipelines.engine.cooperative.interrupts import Interrupts, TaskDoneElsewhere
-from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, shuffled
-from pipelines.engine.job import REPEAT, Task
-from pipelines.engine.paths import WORK
-from pipelines.engine.presence.claims import Claims, Owner, next_generation
-from pipelines.engine.presence.identity import Identity
-from pipelines.engine.presence.member import Member
-from pipelines.engine.tasks import TaskFailed, message_bytes
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import CARD, NAME, read_manifest
+from corpora.storage.stores.client_errors import Unsupported
+from pipelines.engine.claims import (
+    Claims,
+    Owner,
+    Pauses,
+    claims_per_listing,
+    group_by_size,
+    listing_cost,
+    next_generation,
+    shuffle,
+)
+from pipelines.engine.folder import FolderGone, begin, fold_receipts, require_begun
+from pipelines.engine.job import Job, Task
+from pipelines.engine.lock import opened, refuse_drivers
+from pipelines.engine.members import LAUNCHER, Identity, Member
+from pipelines.engine.options import Engine
+from pipelines.engine.paths import WORK, claims_folder
+from pipelines.engine.progress import ProgressBars
+from pipelines.engine.tasks import FAILURES, RunTask, TaskFailed, message_bytes, note_retry
+from pipelines.interrupts import Interrupts, TaskDoneElsewhere
 
-DEATHS, FAILURES = 4, 3
-"""Processes that may die with a task, or fail with it, before the job ends."""
+_DEATHS = 4  # processes that may die with a task before the job ends
 _LOOKED_AT = 8  # claims of others that are checked at a time
 LEAST_PAUSE = {True: 0.05, False: 0.5}
 """Shortest seconds between two looks at the progress of others: on local folders, and elsewhere."""
@@ -32,6 +48,95 @@ LEAST_PAUSE = {True: 0.05, False: 0.5}
 
 class JobGone(Exception):
     """The job was finished or deleted while this process worked on it."""
+
+
+def run_stages(job: Job, engine: Engine) -> Manifest:
+    """Take part in a job until it is finished, and return the manifest."""
+    with Interrupts(engine.grace) as interrupts, opened(job.output):
+        if not _finished(job.output):
+            try:
+                _take_part(job, engine, interrupts)
+            except TaskFailed:
+                raise
+            except (FarspanError, JobGone, FileNotFoundError) as error:
+                if not _becomes_finished(job.output, engine.lease):
+                    if not isinstance(error, FarspanError):
+                        require_begun(job.output)
+                    raise
+        begin(job)  # finished: compares the job with the one that was done, and deletes what a dead process left
+        return read_manifest(job.output)
+
+
+def _finished(output: str) -> bool:
+    return files.exists(os.path.join(output, NAME))
+
+
+def _becomes_finished(output: str, lease: float) -> bool:
+    """True if the manifest is there, or comes to be seen within a lease: network file systems cache that it was not.
+
+    What is written with it has to be there.
+    """
+    last = time.monotonic() + lease
+    while not _finished(output):
+        if time.monotonic() >= last or {NAME, CARD}.isdisjoint(files.names(output)):
+            return False
+        time.sleep(min(1.0, lease / 10))
+    return True
+
+
+def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
+    """Work on a job together with other processes until it is finished."""
+    member = Member(job.output, Identity.own(LAUNCHER, engine.lease), interrupts.look_elsewhere)
+    try:
+        with member:
+            member.require_exclusive()
+            refuse_drivers(member, job.output)
+            done = begin(job)
+            if done is not None and not _finished(job.output):
+                _do_all(job, member, interrupts, done)
+    except Unsupported as error:
+        raise FarspanError(f"{error}; use --workers there") from error
+    finally:
+        member.disappear()
+
+
+def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) -> None:
+    """Do tasks until the manifest is written, by this process or another."""
+    own: list[str] = []
+    try:
+        with ProgressBars(job.stages) as bars:
+            for stage in job.stages:
+                bars.restore(stage, done)
+            for number, stage in enumerate(job.stages):
+                run = RunTask(stage.name, stage.work, job.output, bars.report, looked=True)
+                SharedStage(
+                    job.output,
+                    os.path.join(claims_folder(job.output), str(number)),
+                    [task for task in stage.tasks if task.name not in done],
+                    member,
+                    interrupts,
+                    lambda task, run=run: own.append(run(task)),  # type: ignore[misc]
+                    lambda task, stage=stage: bars.report(stage.name, task.name, task.units),  # type: ignore[misc]
+                ).finish()
+        if not _finished(job.output):
+            SharedStage(
+                job.output,
+                claims_folder(job.output),
+                [Task("manifest", {}, 1)],
+                member,
+                interrupts,
+                lambda task: fold_receipts(job.output, job.error_budget),
+                receipt=lambda task: os.path.join(job.output, NAME),
+            ).finish()
+    except (FolderGone, JobGone):
+        raise
+    except FarspanError as error:
+        if member.failure() is None:
+            member.fail(message_bytes(str(error)))  # the others stop as well
+        raise
+    finally:
+        if not own:
+            note(f"{job.output}: other processes did all tasks")
 
 
 class SharedStage:
@@ -45,6 +150,7 @@ class SharedStage:
         interrupts: of this process.
         run: does a task and writes its receipt.
         seen: called with each task that another process has done.
+        receipt: gives the path of a task's receipt, if it is not in ``_work/``.
     """
 
     def __init__(
@@ -56,11 +162,13 @@ class SharedStage:
         interrupts: Interrupts,
         run: Callable[[Task], object],
         seen: Callable[[Task], object] = lambda task: None,
+        receipt: Callable[[str], str] | None = None,
     ) -> None:
         self._output, self._work = output, os.path.join(output, WORK)
+        self._receipt = receipt or (lambda name: os.path.join(self._work, f"{name}.json"))
         self._member, self._interrupts = member, interrupts
         self._run, self._seen = run, seen
-        self._missing = {task.name: task for task in shuffled(tasks, member.identity.name)}
+        self._missing = {task.name: task for task in shuffle(tasks, member.identity.name)}
         self._claims = Claims(claims, member.identity.name)
         self._owners: dict[str, tuple[int, Owner | None]] = {}  # task -> generation and owner of its claim
         self._failed: dict[str, float] = {}  # task that failed here -> time
@@ -73,20 +181,20 @@ class SharedStage:
             with suppress(FileExistsError):
                 os.mkdir(self._claims.folder)
         self._do_unclaimed()
-        pace = Pace(LEAST_PAUSE[files.is_local(self._work)])
+        pauses = Pauses(LEAST_PAUSE[files.is_local(self._work)])
         while self._see_receipts():
             self.require_sound()
             if inherited := self._inherit():
                 self._do(*inherited)
                 continue
-            time.sleep(pace.pause())
+            time.sleep(pauses.next())
 
     def _do_unclaimed(self) -> None:
         """Do tasks as long as there are unclaimed ones."""
         jump = random.Random(self._member.identity.name).randrange
         cost = claims_per_listing(len(self._missing), local=files.is_local(self._work))
         taken, wasted = self._claims.first(), 0
-        for group in by_size(self._missing.values()):
+        for group in group_by_size(self._missing.values()):
             free = deque(task for task in group if task.name not in taken)
             free.rotate(jump(len(group)))
             while free:
@@ -125,7 +233,7 @@ class SharedStage:
             self._claims.fail(task.name, generation, message_bytes(str(error)))
             self._failed[task.name] = time.monotonic()
             self._owners[task.name] = (generation, Owner(self._claims.owner, str(error)))
-            note(f"{str(error).removesuffix(f'; {REPEAT}').removesuffix(REPEAT)}; passed on to another process")
+            note_retry(error)
             return
         except BaseException:
             with suppress(FarspanError, OSError):
@@ -161,7 +269,7 @@ class SharedStage:
                 continue
             self._member.look_for_failure()
             self.require_sound()
-            if following > DEATHS:
+            if following > _DEATHS:
                 raise FarspanError(self._deaths(name, generation, owner))
             if self._claims.create(name, following):
                 return self._missing[name], following
@@ -191,6 +299,3 @@ class SharedStage:
     def _forget_claims(self, name: str, generation: int) -> None:
         for number in range(1, generation + 1):
             self._claims.give_back(name, number)
-
-    def _receipt(self, name: str) -> str:
-        return os.path.join(self._work, f"{name}.json")

@@ -1,1 +1,0 @@
-"""The cooperative engine: any number of processes with the same command share a job through files."""
