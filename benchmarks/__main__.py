@@ -28,6 +28,7 @@ SCRIPTS = (
     "sentence_splitting.py",
     "documents.py",
     "memory.py",
+    "packing.py",
     "chain_building.py",
     "neighbour_search.py",
     "generation.py",
