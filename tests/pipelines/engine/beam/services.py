@@ -1,4 +1,4 @@
-"""The services of an engine, as far as a driver and a worker call them: of jobs, and of provision."""
+"""The service of an engine that gives a worker its options."""
 
 from __future__ import annotations
 
@@ -13,33 +13,10 @@ from google.protobuf import json_format, struct_pb2
 import pipelines.engine.beam.apache  # noqa: F401 (quietly, before other parts of Beam)
 
 from apache_beam.portability.api import (  # isort: skip
-    beam_job_api_pb2,
-    beam_job_api_pb2_grpc,
     beam_provision_api_pb2,
     beam_provision_api_pb2_grpc,
     endpoints_pb2,
 )
-
-STATES = beam_job_api_pb2.JobState
-
-
-class JobService(beam_job_api_pb2_grpc.JobServiceServicer):
-    """Jobs that run until they are cancelled, or have been asked for ``asked`` times."""
-
-    def __init__(self, *jobs: str, asked: int = 1 << 30) -> None:
-        self.jobs, self.asked = set(jobs), asked
-        self.cancelled: list[str] = []
-
-    def GetState(self, request, context):
-        if request.job_id not in self.jobs:
-            context.abort(grpc.StatusCode.NOT_FOUND, "no such job")
-        self.asked -= 1
-        ended = request.job_id in self.cancelled or self.asked < 0
-        return beam_job_api_pb2.JobStateEvent(state=STATES.CANCELLED if ended else STATES.RUNNING)
-
-    def Cancel(self, request, context):
-        self.cancelled.append(request.job_id)
-        return beam_job_api_pb2.CancelJobResponse(state=STATES.CANCELLED)
 
 
 class Provision(beam_provision_api_pb2_grpc.ProvisionServiceServicer):
@@ -61,13 +38,10 @@ class Provision(beam_provision_api_pb2_grpc.ProvisionServiceServicer):
 
 
 @contextmanager
-def served(service: JobService | Provision) -> Iterator[str]:
+def served(service: Provision) -> Iterator[str]:
     """``host:port`` of a service."""
     server = grpc.server(ThreadPoolExecutor(4))
-    if isinstance(service, JobService):
-        beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(service, server)
-    else:
-        beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(service, server)
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(service, server)
     port = server.add_insecure_port("localhost:0")
     server.start()
     try:
