@@ -149,6 +149,18 @@ def test_a_killed_process_of_this_machine_is_dead_at_once(shared_folder):
         pass
 
 
+def test_a_listing_from_before_another_process_took_over_gives_no_lock(shared_folder, monkeypatch):
+    """The claim of a dead process is gone, and its successor's is not listed yet."""
+    successor = Member(shared_folder, Identity.own(DRIVER, 60)).__enter__()
+    assert Claims(claims_folder(shared_folder), successor.identity.name).create("lock", 2)
+    generations, stale = Claims.generations, iter([{"lock": 1}])
+    monkeypatch.setattr(Claims, "generations", lambda claims: next(stale, None) or generations(claims))
+    with pytest.raises(FarspanError, match="another farspan job works here"), locked(shared_folder):
+        pass
+    assert Claims(claims_folder(shared_folder), "").generations() == {"lock": 2}
+    successor.disappear()
+
+
 def test_nothing_is_written_into_a_finished_artefact(tmp_path):
     (tmp_path / "manifest.json").touch()
     before = tmp_path.stat().st_mtime_ns
