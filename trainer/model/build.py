@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import nn
@@ -33,7 +34,7 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | Ma
             if config.initialisation == "t5":
                 _draw_as_t5(name, parameter, config, generator)
             else:
-                nn.init.normal_(parameter, std=config.init_std, generator=generator)
+                nn.init.normal_(parameter, std=cast("float", config.init_std), generator=generator)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)
     for module in model.modules():
