@@ -17,6 +17,7 @@ SCRIPTS = (
     "reading.py",
     "loader.py",
     "span_masking.py",
+    "ul2_mixture.py",
     "task_rendering.py",
     "sentence_scores.py",
     "rouge_metric.py",

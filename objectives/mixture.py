@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from hashlib import blake2b
 from itertools import accumulate
@@ -36,6 +36,12 @@ from objectives.api.options import FITS, check, check_choice, check_whole, is_nu
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, objective_of
 from objectives.api.special_tokens import BEGIN, END, PAD, UNKNOWN, SpecialTokens, is_sentinel
 
+_OPTIONAL = {
+    "span_scores": np.float32,
+    "span_ranks": np.int32,
+    "replacements": np.int32,
+    "global_positions": np.int32,
+}
 _KEYS = ("name", "objective", "preset", "options", "weight", "mode")
 
 
@@ -230,14 +236,14 @@ class Mixture:
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the component of n rows, by (key, weights, sequence id), and mask each row by it."""
-        which = self._draw(batch, key)
-        parts, places = [], []
-        for number in np.unique(which).tolist() or [0]:
-            member, rows = self._members[number], np.flatnonzero(which == number)
+        which, parts = self._draw(batch, key), []
+        order, runs = _runs(which)
+        rows = _take(batch, order)
+        for number, first, stop in runs or [(0, 0, 0)]:
+            member = self._members[number]
             own_key = blake2b(member.name.encode(), digest_size=16, key=key + b"component").digest()
-            parts.append(_with_mode(member.objective.mask(_take(batch, rows), own_key), member))
-            places.append(rows)
-        return _in_order(parts, places)
+            parts.append(member.objective.mask(_slice(rows, first, stop), own_key))
+        return self._joined(parts, order, which)
 
     def _draw(self, batch: SequenceBatch, key: bytes) -> np.ndarray:
         """Draw a component for each row, ``(n,)`` int64."""
@@ -247,12 +253,36 @@ class Mixture:
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
         """Select among stored candidates by each component's adjustable options."""
-        parts, places = [], []
-        for member, rows, own in self._groups(masks):
+        parts = []
+        which, order, groups = self._groups(masks)
+        rows = _take(batch, order)
+        for member, first, stop, own in groups:
             select = getattr(member.objective, "select", None)
-            parts.append(_with_mode(select(_take(batch, rows), own) if select else own, member))
-            places.append(rows)
-        return _in_order(parts, places) if parts else masks
+            parts.append(select(_slice(rows, first, stop), own) if select else own)
+        return self._joined(parts, order, which) if parts else masks
+
+    def _joined(self, parts: Sequence[MaskBatch], order: np.ndarray, which: np.ndarray) -> MaskBatch:
+        """Put the mask rows of components, sorted by ``order``, at their places; name them and count mode tokens.
+
+        Columns that a component does not use become empty lists, so that a row has the same columns in every batch.
+        """
+        none = np.zeros(len(which) + 1, np.int64)
+        labels = pa.ListArray.from_arrays(pa.array(none, pa.int32()), pa.array([], pa.string()))
+        empty: dict[str, Any] = {name: Ragged(np.empty(0, kind), none) for name, kind in _OPTIONAL.items()}
+        empty["span_labels"] = labels
+        used = {name for name in empty if any(getattr(part, name) is not None for part in parts)}
+        filled = []
+        for part in parts:
+            lacking = {name: _slice_column(empty[name], 0, len(part)) for name in used if getattr(part, name) is None}
+            filled.append(replace(part, **lacking) if lacking else part)
+        masks = MaskBatch.concatenate(filled).take(np.argsort(order))
+        names, shifts = zip(*((member.name, member.shift) for member in self._members), strict=True)
+        return replace(
+            masks,
+            components=pa.array(names, pa.string()).take(pa.array(which)),
+            source_lengths=(masks.source_lengths + np.array(shifts)[which]).astype(np.int32),
+            **{name: column for name, column in empty.items() if name not in used},
+        )
 
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
@@ -262,15 +292,18 @@ class Mixture:
         ``segment_ids``: the mode token belongs to the first document.
         """
         parts = []
-        for member, rows, own in self._groups(masks) or [(self._members[0], np.arange(0), masks)]:
+        _, order, groups = self._groups(masks)
+        rows = _take(batch, order)
+        for member, first, stop, own in groups or [(self._members[0], 0, 0, masks)]:
             render = member.objective.render
             if segment_ids and "segment_ids" not in inspect.signature(render).parameters:
                 raise FarspanError(
                     f"mixture: component {member.name} ({member.objective.name}) does not say which document a "
                     "position belongs to: its render takes no segment_ids; set data.across_documents to true"
                 )
-            examples = render(_take(batch, rows), own, special, **({"segment_ids": True} if segment_ids else {}))
-            parts.append((rows, None if member.mode is None else special[member.mode], examples))
+            rendering = {"segment_ids": True} if segment_ids else {}
+            examples = render(_slice(rows, first, stop), own, special, **rendering)
+            parts.append((order[first:stop], None if member.mode is None else special[member.mode], examples))
         return _merged(masks.sequence_ids, parts, special[PAD])
 
     @property
@@ -282,31 +315,37 @@ class Mixture:
 
     def _reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         texts: list[np.ndarray] = [np.empty(0, np.int32)] * len(masks)
-        for member, rows, own in self._groups(masks):
-            shown = _without_mode(examples.take(rows), member.shift)
+        _, order, groups = self._groups(masks)
+        for member, first, stop, own in groups:
+            shown = _without_mode(examples.take(order[first:stop]), member.shift)
             text = member.objective.reconstruct(shown, own, special)  # type: ignore[attr-defined]
-            for place, row in enumerate(rows.tolist()):
+            for place, row in enumerate(order[first:stop].tolist()):
                 texts[row] = text[place]
         return Ragged.from_rows(texts, np.int32)
 
-    def _groups(self, masks: MaskBatch) -> list[tuple[_Member, np.ndarray, MaskBatch]]:
-        """Return the components in ``masks``: component, its rows, and their masks without its mode token."""
+    def _groups(self, masks: MaskBatch) -> tuple[np.ndarray, np.ndarray, list[tuple[_Member, int, int, MaskBatch]]]:
+        """Sort mask rows by component.
+
+        Returns each row's component and the order, ``(n,)`` each; and for each component its first row and stop in that
+        order, and its masks without mode token.
+        """
         names = [member.name for member in self._members]
         if masks.components is None:
             raise FarspanError("mixture: the mask rows name no component; run `farspan mask` again")
         numbers = pc.fill_null(pc.index_in(masks.components, value_set=pa.array(names, pa.string())), -1)
-        which, groups = numbers.to_numpy(zero_copy_only=False), []
-        for number in np.unique(which).tolist():
-            rows = np.flatnonzero(which == number)
-            if number < 0:
-                raise FarspanError(
-                    f"mixture: a mask row names component {format_value(masks.components[rows[0]].as_py())}; "
-                    f"components: {', '.join(names)}"
-                )
-            member, own = self._members[number], _take(masks, rows)
+        which = numbers.to_numpy(zero_copy_only=False)
+        if (which < 0).any():
+            unknown = masks.components[int(which.argmin())].as_py()
+            raise FarspanError(
+                f"mixture: a mask row names component {format_value(unknown)}; components: {', '.join(names)}"
+            )
+        order, runs = _runs(which)
+        rows, groups = _take(replace(masks, components=None), order), []
+        for number, first, stop in runs:
+            member, own = self._members[number], _slice(rows, first, stop)
             lengths = own.source_lengths - np.int32(member.shift)
-            groups.append((member, rows, replace(own, source_lengths=lengths, components=None)))
-        return groups
+            groups.append((member, first, stop, replace(own, source_lengths=lengths)))
+        return which, order, groups
 
 
 def _normal(value: Any) -> dict[str, Any]:
@@ -382,34 +421,29 @@ def _longest_row(facts: CorpusFacts) -> SequenceBatch:
     )
 
 
-def _take(batch: Any, rows: np.ndarray) -> Any:
-    """Take ascending rows of a batch, without copying if they are all."""
-    return batch if len(rows) == len(batch) else batch.take(rows)
+def _runs(which: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """Sort rows by component: the order, ``(n,)`` int64, and number, first place and stop of each component in it."""
+    order = np.argsort(which, kind="stable")
+    numbers, firsts = np.unique(which[order], return_index=True)
+    stops = np.append(firsts, len(which))[1 : len(numbers) + 1]
+    return order, list(zip(numbers.tolist(), firsts.tolist(), stops.tolist(), strict=True))
 
 
-def _with_mode(masks: MaskBatch, member: _Member) -> MaskBatch:
-    """Name the component, count its mode token, and add absent columns as empty lists, so that components can mix."""
-    none = np.zeros(len(masks) + 1, np.int64)
-    columns = {name: getattr(masks, name) for name in ("span_scores", "span_ranks", "replacements", "global_positions")}
-    kinds = {"span_scores": np.float32}
-    empty: dict[str, Any] = {
-        name: Ragged(np.empty(0, kinds.get(name, np.int32)), none) for name, column in columns.items() if column is None
-    }
-    labels = masks.span_labels
-    if labels is None:
-        labels = pa.ListArray.from_arrays(pa.array(none, pa.int32()), pa.array([], pa.string()))
-    return replace(
-        masks,
-        span_labels=labels,
-        components=pa.array([member.name] * len(masks), pa.string()),
-        source_lengths=(masks.source_lengths + member.shift).astype(np.int32),
-        **empty,
-    )
+def _take(batch: Any, order: np.ndarray) -> Any:
+    """Reorder a batch, without copying if it is in order."""
+    return batch if (order[1:] > order[:-1]).all() else batch.take(order)
 
 
-def _in_order(parts: Sequence[MaskBatch], places: Sequence[np.ndarray]) -> MaskBatch:
-    """Put the mask rows of components at their places in the batch."""
-    return MaskBatch.concatenate(parts).take(np.argsort(np.concatenate(places)))
+def _slice(batch: Any, first: int, stop: int) -> Any:
+    """View consecutive rows of a batch."""
+    columns = (getattr(batch, column.name) for column in fields(batch))
+    return type(batch)(*(_slice_column(column, first, stop) for column in columns))
+
+
+def _slice_column(column: Any, first: int, stop: int) -> Any:
+    if isinstance(column, Ragged):
+        return Ragged(column.values, column.offsets[first : stop + 1])
+    return None if column is None else column[first:stop]
 
 
 def _without_mode(examples: Examples, shift: int) -> Examples:
