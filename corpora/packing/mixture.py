@@ -25,11 +25,14 @@ class Source:
         available: tokens that one pass over the source writes; a token in several windows counts once for each.
         weight: requested share of the mixture; None for all sources of a mixture by temperature.
         epochs: maximum number of passes (the cap).
+        size: tokens that count for a weight by size, if short documents were left out of ``available``; None for
+            ``available``.
     """
 
     available: int
     weight: float | None = None
     epochs: float = 1.0
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +158,12 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
     sizes = {name: source.weight for name, source in sources.items() if source.weight is not None}
     if not sizes:
         temperature = 1.0 if temperature is None else temperature
-        largest = max(source.available for source in sources.values())
+        counts = {name: source.size or source.available for name, source in sources.items()}
+        largest = max(counts.values())
         sizes = {
             # exact if possible; otherwise relative to the largest, so that no temperature overflows
-            name: source.available if temperature == 1 else (source.available / largest) ** (1 / temperature)
-            for name, source in sources.items()
+            name: count if temperature == 1 else (count / largest) ** (1 / temperature)
+            for name, count in counts.items()
         }
         if not min(sizes.values()) > 0:
             raise FarspanError(f"temperature {temperature}: is so low that sources get nothing; raise it")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
-from corpora.keyed import id_keys, make_key
+from corpora.keyed import id_keys, make_key, select_share
 from corpora.options import record_options
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
@@ -25,7 +25,7 @@ from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
-from pipelines.corpus.mixture_file import MixtureFile, read_mixture_file
+from pipelines.corpus.mixture_file import MixtureFile, MixtureSource, read_mixture_file
 from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
@@ -89,7 +89,11 @@ def plan(options: LongCorpus) -> Job:
     settings.inputs(options.recipe)
     documents = Parent.read(_documents_folder(options, settings), "farspan.documents")
     read = {name: _tokens(options, documents, name) for name in settings.sources}
-    mixture = _mixture(options, settings, documents, read)
+    lengths = KeptLengths(
+        make_key(options.seed, "keep", {"split": options.split}),
+        {name: (s.min_tokens, s.keep_probability) for name, s in settings.sources.items() if s.min_tokens},
+    )
+    mixture = _mixture(options, settings, documents, read, lengths)
     packing, windows = settings.rows, settings.windows
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
@@ -102,7 +106,7 @@ def plan(options: LongCorpus) -> Job:
         **record_options(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, options.split == "held-out", tuple(settings.sources))
+    place = PlaceSources(key, shards, options.split == "held-out", tuple(settings.sources), lengths)
     output = absolute(options.output)
     stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
     work = PackLong(
@@ -126,12 +130,23 @@ def plan(options: LongCorpus) -> Job:
     return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=work_bytes)
 
 
-def _mixture(options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int]) -> Mixture:
-    """Compute the share of each source; ``read`` holds the tokens of one pass over each."""
-    available = _count_written(documents, options.split == "held-out", settings) if settings.windows.overlap else read
+def _mixture(
+    options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int], lengths: KeptLengths
+) -> Mixture:
+    """Compute the share of each source; ``read`` holds the tokens of one pass over each, short documents included."""
+    sizes = available = read
+    if settings.windows.overlap or lengths.limits:
+        sizes, available = _count_written(documents, options.split == "held-out", settings, lengths)
+    for name, (least, share) in lengths.limits.items():
+        if not available[name]:
+            raise FarspanError(
+                f"{options.recipe}: [sources.{name}]: none of its {read[name]:,} tokens is in a document of "
+                f"min_tokens {least:,}, and keep_probability {share:g} keeps none of the shorter ones; lower "
+                "min_tokens, or raise keep_probability"
+            )
     try:
         return mix(
-            {name: Source(available[name], s.weight, s.epochs) for name, s in settings.sources.items()},
+            {name: Source(available[name], s.weight, s.epochs, sizes[name]) for name, s in settings.sources.items()},
             settings.tokens,
             settings.temperature,
             settings.on_cap,
@@ -165,17 +180,22 @@ def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
     return tokens
 
 
-def _count_written(documents: Parent, held_out: bool, settings: MixtureFile) -> dict[str, int]:
-    """Count the tokens that one pass over each source writes, overlaps included."""
-    written = dict.fromkeys(settings.sources, 0)
+def _count_written(
+    documents: Parent, held_out: bool, settings: MixtureFile, lengths: KeptLengths
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the tokens in windows of one pass over each source: of all documents, and of those kept."""
+    whole, written = dict.fromkeys(settings.sources, 0), dict.fromkeys(settings.sources, 0)
     for shard in documents.shards:
         for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = booleans(batch.column("held_out")) == held_out
             tokens = settings.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
+            kept = lengths.keeps(names, batch)
             for name in written:
-                written[name] += int(tokens[of_split & (names == name)].sum())
-    return written
+                chosen = of_split & (names == name)
+                whole[name] += int(tokens[chosen].sum())
+                written[name] += int(tokens[chosen & kept].sum())
+    return whole, written
 
 
 def _describe_mixture(mixture: Mixture, settings: MixtureFile) -> dict[str, object]:
@@ -191,6 +211,7 @@ def _describe_mixture(mixture: Mixture, settings: MixtureFile) -> dict[str, obje
                 "available": share.available,
                 "tokens": share.tokens,
                 "epochs": float(share.epochs),
+                **_describe_lengths(settings.sources[name]),
             }
             for name, share in mixture.shares.items()
         },
@@ -198,21 +219,53 @@ def _describe_mixture(mixture: Mixture, settings: MixtureFile) -> dict[str, obje
     }
 
 
+def _describe_lengths(source: MixtureSource) -> dict[str, object]:
+    if not source.min_tokens:
+        return {}
+    return {"min_tokens": source.min_tokens, "keep_probability": source.keep_probability}
+
+
+@dataclass(frozen=True)
+class KeptLengths:
+    """The documents that are kept by their lengths.
+
+    Attributes:
+        key: key of the draws of short documents, by document id.
+        limits: source -> ``min_tokens``, and the probability with which shorter documents are kept.
+    """
+
+    key: bytes
+    limits: Mapping[str, tuple[int, float]]
+
+    def keeps(self, names: np.ndarray, batch: pa.RecordBatch) -> np.ndarray:
+        """Return ``(n,)`` bool for the n documents of a batch; ``names``: ``(n,)``, their sources."""
+        tokens = np.diff(batch.column("tokens").offsets.to_numpy())
+        kept = np.ones(len(batch), bool)
+        for name, (least, share) in self.limits.items():
+            short = np.flatnonzero((names == name) & (tokens < least))
+            ids = batch.column("document_id").take(pa.array(short)).to_pylist()
+            kept[short] = select_share(self.key, ids, share) if share else False
+        return kept
+
+
 @dataclass(frozen=True)
 class PlaceSources:
-    """Place every document of the sources in the split by its keyed hash."""
+    """Place every document of the sources in the split by its keyed hash, if its length is kept."""
 
     key: bytes
     buckets: int
     held_out: bool
     sources: tuple[str, ...]
+    lengths: KeptLengths
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
         read = booleans(batch.column("held_out")) == self.held_out
-        read &= np.isin(np.asarray(batch.column("source").to_pylist(), object), np.array(self.sources, object))
-        rows = np.flatnonzero(read)
+        names = np.asarray(batch.column("source").to_pylist(), object)
+        read &= np.isin(names, np.array(self.sources, object))
+        kept = read & self.lengths.keeps(names, batch)
+        rows = np.flatnonzero(kept)
         keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
-        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, read)
+        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, kept)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
+from corpora.options import Flag
 from corpora.packing.mixture import check_request
 from corpora.packing.options import Packing
 from corpora.packing.windows import Windows
@@ -14,7 +15,8 @@ from corpora.settings import parse
 from corpora.storage.user_files import read_user_toml
 from pipelines.documents.inputs import Input
 
-SHARES = ("weight", "epochs")  # keys of a source about its share; all others are read options of its input
+SHARES = ("weight", "epochs")
+MIXING = (*SHARES, "min_tokens", "keep_probability")  # keys that apply to finished documents too
 MAKING = ("tokenizer", "sentences", "held_out")  # keys that apply only if documents are made
 
 
@@ -26,14 +28,22 @@ class MixtureSource(ReadOptions):
         input: raw files, as for ``farspan documents --input``; given for all sources or for none.
         weight: share of the mixture; given for all sources or for none.
         epochs: maximum number of passes over the source.
+        keep_probability: probability with which a document of fewer than ``min_tokens`` tokens is kept.
     """
 
     input: str | None = None
     weight: float | None = None
     epochs: float = 1.0
+    keep_probability: Annotated[float, Flag(least=0, most=1)] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep_probability and not self.min_tokens:
+            raise FarspanError(f"keep_probability {self.keep_probability} has no effect without min_tokens; add it")
 
     def read_options(self) -> ReadOptions:
-        return ReadOptions(**{one.name: getattr(self, one.name) for one in fields(ReadOptions)})
+        read = ReadOptions(**{one.name: getattr(self, one.name) for one in fields(ReadOptions)})
+        return replace(read, min_tokens=0) if self.keep_probability else read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +148,6 @@ def _refuse_idle(mixture: MixtureFile, file: str) -> None:
             raise FarspanError(f"{file}: {key} has no effect with documents and no input; {cure}")
     defaults = MixtureSource()
     for name, source in mixture.sources.items():
-        for key in (one.name for one in fields(source) if one.name not in SHARES):
+        for key in (one.name for one in fields(source) if one.name not in MIXING):
             if getattr(source, key) != getattr(defaults, key):
                 raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")

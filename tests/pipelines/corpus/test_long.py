@@ -236,6 +236,23 @@ def test_best_fit_keeps_the_shares_and_cuts_no_piece_that_fits(documents, refere
         assert len({name for name, _, _ in row}) == len(row)
 
 
+def test_short_documents_are_kept_with_their_probability_and_shares_stay_those_of_all_documents(documents, tmp_path):
+    limits = {"books": "min_tokens = 350\nkeep_probability = 0.25", "news": "min_tokens = 350", "talk": ""}
+    manifest = build(write_mixture_file(tmp_path, documents, **limits), tmp_path / "long")
+    assert verify(str(tmp_path / "long")) == []
+    counts = read_manifest(documents).counts
+    sizes = {name: counts[name]["tokens"] - counts[name]["held_out_tokens"] for name in SOURCES}
+    written = sum(manifest.counts[name]["tokens"] for name in SOURCES)
+    for name in SOURCES:
+        share = manifest.counts[name]["tokens"] / written
+        assert share == pytest.approx(sizes[name] / sum(sizes.values()), abs=1e-3)
+    lengths = {name: len(tokens) for name, tokens in texts(documents).items()}
+    used = {name for row in parts_of(str(tmp_path / "long")) for name, _, _ in row}
+    assert all(lengths[name] >= 350 for name in used if name.startswith("news"))
+    short = {name for name, length in lengths.items() if name.startswith("books") and length < 350}
+    assert 0 < len(short & used) < len(short) / 2
+
+
 @pytest.mark.slow
 def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path):
     build(recipe, tmp_path / "two", Engine(workers=2))
@@ -284,10 +301,12 @@ def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
         ('tokenizer = "t"', {"books": ""}, "tokenizer has no effect with documents and no input; drop it"),
         ('sentences = "spacy"', {"books": ""}, "sentences has no effect"),
         ("held_out = 0.1", {"books": ""}, "held_out has no effect"),
+        ("", {"books": "min_tokens = 9\nkeep_probability = 1.5"}, "keep_probability"),
+        ("", {"books": "keep_probability = 0.5"}, "keep_probability 0.5 has no effect without min_tokens"),
+        ("", {"books": "min_tokens = 70_000"}, "none of its .* tokens is in a document of min_tokens 70,000"),
         *(
             ("", {"books": "", "news": line}, rf"\[sources\.news\] {line.split()[0]} has no effect with documents")
             for line in (
-                "min_tokens = 5",
                 "min_characters = 5",
                 'preprocess = ["squeeze-blank"]',
                 'format = "text"',

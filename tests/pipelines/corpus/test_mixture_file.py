@@ -64,7 +64,7 @@ def test_sources_with_inputs_are_found(recipe, tmp_path):
         (("= 128", '= "128"'), "sequence_length"),
         (("[sources.books]", '[sources."a/b"]'), r"leave ':' and '/' out of it"),
         (("weight = 0.75", "weight = 0.5"), "weights"),
-        (("weight = 0.75", "weight = 0.75\nmin_tokens = 3"), r"\[sources\.books\] min_tokens has no effect"),
+        (("weight = 0.75", "weight = 0.75\nmin_characters = 3"), r"\[sources\.books\] min_characters has no effect"),
         (("tokens = 1000", 'tokenizer = "t"'), "tokenizer has no effect"),
         (("tokens = 1000", "stride = 500"), "stride"),
         (("tokens = 1000", "tokens = "), "not TOML"),
