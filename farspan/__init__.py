@@ -32,7 +32,7 @@ _NAMES = {
     "pipelines.evaluation.submit": "submit",
     "pipelines.functions": (
         "check_objective cluster convert corpus_linked corpus_long corpus_random corpus_related documents embed "
-        "finalize generate mask neighbours pairs plot show tokenizer_train"
+        "export finalize generate mask neighbours pairs plot show tokenizer_train"
     ),
     "pipelines.inspect.stats": "stats",
     "pipelines.inspect.verify": "verify",

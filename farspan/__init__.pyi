@@ -359,6 +359,35 @@ def mask(
 ) -> Manifest:
     """Choose what an objective hides in each sequence."""
 
+def export(
+    artefact: str | PathLike[str],
+    *,
+    to: Literal["megatron", "fairseq", "mds", "olmo", "datatrove", "litdata", "parquet", "megatron-bridge"],
+    output: str | PathLike[str],
+    unit: Literal["rows", "documents"] | None = None,
+    split: Literal["train", "held-out"] = "train",
+    layout: Literal["seq2seq", "stream"] | None = None,
+    length: int | None = None,
+    dtype: Literal["uint8", "uint16", "int32", "uint32", "int64"] | None = None,
+    bos: bool = False,
+    eos_id: int | None = None,
+    bos_id: int | None = None,
+    pad_id: int | None = None,
+    files: int | None = None,
+    corpus: str | PathLike[str] | None = None,
+    engine: Literal["auto", "beam", "cooperative"] = "auto",
+    runner: str | PathLike[str] = "embedded",
+    workers: int = 0,
+    shared_folders: bool = False,
+    worker_timeout: int = 0,
+    lease: int = 60,
+    grace: int = 20,
+    quiet: bool = False,
+    log_format: Literal["text", "json"] = "text",
+    beam_flags: Sequence[str] = (),
+) -> Manifest:
+    """Write documents, a corpus or a mask set as files of other trainers."""
+
 def generate(
     model: str | PathLike[str],
     *,

@@ -65,6 +65,7 @@ FUNCTIONS: Mapping[str, _Function] = {
     "cluster": _Function("cluster", _manifest),
     "neighbours": _Function("neighbours", _manifest),
     "mask": _Function("mask", _manifest),
+    "export": _Function("export", _manifest),
     "generate": _Function("generate", _manifest),
     "finalize": _Function("finalize", _manifest),
     "convert": _Function("convert", _folder),

@@ -19,14 +19,14 @@ from corpora.printing import format_count
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
 from corpora.storage import files
-from corpora.storage.manifest_file import file_info, read_manifest
+from corpora.storage.manifest_file import NAMES, file_info, read_manifest
 from pipelines.options import Push
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
-_LAST = ("README.md", "manifest.json")
+_LAST = ("README.md", *NAMES)
 _TARGET = re.compile(r"hf://(datasets/)?([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/(.+?))?/?")
 
 

@@ -175,7 +175,7 @@ class CountingHash:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest, self.bytes = file, hashlib.sha256(), 0
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         view = memoryview(data).cast("B")
         self._file.write(view)
         self._digest.update(view)

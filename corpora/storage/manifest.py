@@ -51,6 +51,7 @@ class Receipt:
             ``tokens`` written and, in a documents artefact, the ``held_out_tokens`` among these.
         rejects: reason -> number of dead letters.
         damage: source -> relative path of a damaged raw file -> number of its bytes lost.
+        files: path relative to the artefact -> bytes and sha256 of each other file that the task wrote there.
     """
 
     task: TaskName
@@ -59,6 +60,7 @@ class Receipt:
     counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
     rejects: Mapping[str, Natural] = field(default_factory=dict)
     damage: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    files: Mapping[str, FileInfo] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         return seal(asdict(self))
@@ -129,6 +131,18 @@ class Manifest:
                 f"install the farspan that wrote it: {values.get('farspan_version')!r}"
             )
         return decode(cls, values)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the shards, or of an export's files."""
+        return self.totals["rows"] if self.format == "farspan.export" else sum(shard.rows for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the shards, or of an export's files."""
+        if self.format == "farspan.export":
+            return sum(info.bytes for name, info in self.files.items() if not name.startswith("tokenizer/"))
+        return sum(shard.bytes for shard in self.shards)
 
     @property
     def job(self) -> dict[str, Any]:

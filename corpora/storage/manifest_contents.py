@@ -104,6 +104,11 @@ class _PredictionsConfig(_AnyConfig):
     model: _PredictingModel
 
 
+class _ExportConfig(_AnyConfig):
+    to: str
+    unit: str
+
+
 # format -> type of its config, and the totals that readers need
 FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "farspan.documents": (_AnyConfig, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
@@ -117,9 +122,10 @@ FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "farspan.neighbours": (_NeighboursConfig, ("documents", "tokens")),
     "farspan.pairs": (_PairsConfig, ("pairs", "targets")),
     "farspan.predictions": (_PredictionsConfig, ("predictions",)),
+    "farspan.export": (_ExportConfig, ("rows", "tokens")),
 }
 
-_CHILDREN = ("farspan.pairs", "farspan.predictions")  # formats whose rows refer to rows of a parent
+_CHILDREN = ("farspan.pairs", "farspan.predictions", "farspan.export")  # formats that need a parent
 
 
 def fault(manifest: Manifest, finished: bool = True) -> str | None:
@@ -173,6 +179,6 @@ def _receipts_fault(manifest: Manifest, totals: tuple[str, ...]) -> str | None:
     for path in manifest.files:
         if path != posixpath.normpath(path) or path.startswith(("/", "../")) or path in (".", ".."):
             return f"files names {path!r}, which is not a plain path inside the artefact"
-        if path == "manifest.json" or path.startswith(("shards/", "_work/")):
+        if path in ("manifest.json", ".farspan.json") or path.startswith(("shards/", "_work/")):
             return f"files names {path!r}, which must not be listed there"
     return None

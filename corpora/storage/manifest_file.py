@@ -1,4 +1,4 @@
-"""``manifest.json`` in the folder of an artefact, and the other files that it lists.
+"""The manifest in the folder of an artefact, and the other files that it lists.
 
 A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
@@ -19,13 +20,26 @@ from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import StructureError, parse_json
 
 NAME = "manifest.json"
+EXPORT_NAME = ".farspan.json"  # name in an export, whose readers may take every file that is not hidden for data
+NAMES = (NAME, EXPORT_NAME)
 CARD = "README.md"  # derived from the manifest, which therefore does not list it
 _RESTORE = "restore it from its source, or make the artefact again"
 
 
+def manifest_path(folder: str) -> str | None:
+    """Return the path of a folder's manifest; None if it has none."""
+    paths = (os.path.join(folder, name) for name in NAMES)
+    return next(filter(files.exists, paths), None)
+
+
+def manifest_name(format: str) -> str:
+    """Return the name of the manifest of an artefact with this format."""
+    return EXPORT_NAME if format == "farspan.export" else NAME
+
+
 def write_manifest(folder: str, manifest: Manifest) -> None:
     """Write the manifest of a folder."""
-    write_bytes(os.path.join(folder, NAME), manifest.to_json())
+    write_bytes(os.path.join(folder, manifest_name(manifest.format)), manifest.to_json())
 
 
 def read_manifest(folder: str, format: str | None = None) -> Manifest:
@@ -35,8 +49,8 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
         FarspanError: no manifest (not an artefact, or unfinished), an unreadable one, another format or an unknown
             version.
     """
-    path = os.path.join(folder, NAME)
-    if not files.exists(path):
+    path = manifest_path(folder)
+    if path is None:
         unfinished = any(files.walk(os.path.join(folder, "_work")))
         cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
         raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
@@ -68,7 +82,7 @@ def _other_kind(data: bytes) -> str | None:
 
 def manifest_sha256(folder: str) -> str:
     """Return the hexadecimal sha256 of a folder's manifest, which names the artefact."""
-    return hashlib.sha256(read_bytes(os.path.join(folder, NAME))).hexdigest()
+    return hashlib.sha256(read_bytes(manifest_path(folder) or os.path.join(folder, NAME))).hexdigest()
 
 
 def file_info(file: BinaryIO) -> FileInfo:
@@ -80,15 +94,17 @@ def file_info(file: BinaryIO) -> FileInfo:
     return FileInfo(size, digest.hexdigest())
 
 
-def list_files(folder: str) -> dict[str, FileInfo]:
+def list_files(folder: str, known: Mapping[str, FileInfo] | None = None) -> dict[str, FileInfo]:
     """Return the ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
 
-    Reads several at a time, because each request to an object store takes long.
+    Reads several at a time, because each request to an object store takes long, and none that is ``known``.
     """
     names = [os.path.relpath(path, folder) for path in files.walk(folder)]
     names = [name for name in names if is_listed(name)]
 
     def info(name: str) -> FileInfo:
+        if known and name in known:
+            return known[name]
         with files.open(os.path.join(folder, name)) as file:
             return file_info(file)
 

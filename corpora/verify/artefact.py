@@ -37,12 +37,14 @@ _ROWS = {
 
 
 def verify(folder: str) -> list[str]:
-    """List every problem of documents, a corpus, vectors, clusters, neighbours or predictions.
+    """List every problem of documents, a corpus, vectors, clusters, neighbours, predictions or an export.
 
     Checks manifest, tokenizer, checksums, schema, batch sizes, counts and every row; in a corpus also that the parts of
-    each document add up.
+    each document add up. Of an export, it checks checksums and tokenizer.
     """
     manifest = read_manifest(folder)
+    if manifest.format == "farspan.export":
+        return list(others(folder, manifest))
     if manifest.format not in _CHECKS:
         raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
     try:

@@ -21,6 +21,7 @@ _COMMANDS = {
     "farspan.neighbours": "neighbours",
     "farspan.pairs": "pairs",
     "farspan.predictions": "generate",
+    "farspan.export": "export",
 }
 _PLACES = {"recipe": "MIXTURE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
 _BY_TOOL = ("scorer",)  # options that were given if the manifest lists a tool of that name

@@ -19,7 +19,7 @@ _MAXIMA_OF = {
 
 def summary(manifest: Manifest) -> str:
     """Describe a finished artefact in one line: its totals, and the documents that were left out."""
-    totals = _totals(manifest) if any(shard.rows for shard in manifest.shards) else "EMPTY, no row was written"
+    totals = _totals(manifest) if manifest.rows else "EMPTY, no row was written"
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
     totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())

@@ -69,6 +69,12 @@ COMMANDS = (
         "Masking",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
+    _job(
+        "export",
+        "Write documents, a corpus or a mask set as files of other trainers.",
+        ".export.job:plan",
+        "Export",
+    ),
     _command(
         "check-objective",
         "Test the properties of an objective that training and resuming rely on.",

@@ -16,7 +16,7 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, TaskName, farspan_version, fold
 from corpora.storage.manifest_contents import fault
-from corpora.storage.manifest_file import NAME, list_files, read_manifest, write_manifest
+from corpora.storage.manifest_file import NAMES, list_files, manifest_path, read_manifest, write_manifest
 from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.stores.local_disk import is_temporary
@@ -37,7 +37,7 @@ def check_output(output: str) -> None:
     """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not."""
 
     def held() -> bool:
-        places = (NAME, os.path.join(WORK, "job.json"))
+        places = (*NAMES, os.path.join(WORK, "job.json"))
         return any(files.exists(os.path.join(output, place)) for place in places)
 
     if held() or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
@@ -53,7 +53,7 @@ def begin(job: Job) -> set[str] | None:
         The names of the tasks that are done; None if the artefact is finished.
     """
     work = os.path.join(job.output, WORK)
-    if files.exists(os.path.join(job.output, NAME)):
+    if manifest_path(job.output):
         finished = read_manifest(job.output)
         _refuse_changes(job.output, finished.job, job.head.job)
         files.delete(files.walk(work))
@@ -85,7 +85,7 @@ class FolderGone(FarspanError):
 def require_begun(output: str) -> None:
     """Refuse to write to a folder that was deleted or finished meanwhile."""
     if not files.exists(os.path.join(output, WORK, "job.json")):
-        if files.exists(os.path.join(output, NAME)):
+        if manifest_path(output):
             raise FolderGone(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
         left = any(not path.startswith(os.path.join(output, WORK, "")) for path in files.walk(output))
         cure = f"delete {output} too, and run" if left else "run"
@@ -139,7 +139,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
     """Do the same as ``finalize``; the caller ensures that no other process works in the folder."""
     work = os.path.join(output, WORK)
     opened = os.path.join(work, "job.json")
-    if files.exists(os.path.join(output, NAME)):
+    if manifest_path(output):
         return read_manifest(output)
     if not files.exists(opened):
         raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
@@ -158,7 +158,8 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
     _check_budget(output, folded, error_budget)
     # All tasks are done: temporary files are those of killed attempts, or of late ones, which will not publish them.
     files.delete(sorted(filter(is_temporary, present)))
-    manifest = replace(started.head, **folded, files=list_files(output), farspan_version=farspan_version())
+    folded["files"] = list_files(output, folded["files"])
+    manifest = replace(started.head, **folded, farspan_version=farspan_version())
     if wrong := fault(manifest):
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
     if started.origins:
@@ -206,9 +207,11 @@ def read_start(path: str) -> Start:
 def _fold(output: str, receipts: Iterable[str], inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Read and fold receipts; threads hide the latency of object stores, and would only cost time on a local disk."""
     if files.is_local(output):
-        return fold(map(_read_receipt, receipts), inputs)
-    with ThreadPoolExecutor(8) as pool:
-        return fold(pool.map(_read_receipt, receipts), inputs)
+        read = list(map(_read_receipt, receipts))
+    else:
+        with ThreadPoolExecutor(8) as pool:
+            read = list(pool.map(_read_receipt, receipts))
+    return {**fold(read, inputs), "files": {name: info for receipt in read for name, info in receipt.files.items()}}
 
 
 def _read_receipt(path: str) -> Receipt:
@@ -225,10 +228,11 @@ def _read_receipt(path: str) -> Receipt:
 
 
 def _check_shards(output: str, folded: Mapping[str, Any], present: set[str]) -> None:
-    """Check that all shards that receipts list exist."""
-    for shard in folded["shards"]:
-        path = os.path.join(output, "shards", shard.name)
-        if path not in present or (files.is_local(path) and files.size(path) != shard.bytes):
+    """Check that all shards and other files that receipts list exist."""
+    shards = {os.path.join("shards", shard.name): shard for shard in folded["shards"]}
+    for name, info in {**shards, **folded["files"]}.items():
+        path = os.path.join(output, name)
+        if path not in present or (files.is_local(path) and files.size(path) != info.bytes):
             raise FarspanError(f"{path}: missing or cut short, though its task is done; {_ANEW}")
 
 

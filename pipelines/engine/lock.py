@@ -15,9 +15,8 @@ from functools import partial
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.reporting import note
-from corpora.storage import files
 from corpora.storage.files import is_local
-from corpora.storage.manifest_file import NAME
+from corpora.storage.manifest_file import manifest_path
 from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import Claims, next_generation
 from pipelines.engine.members import DRIVER, LAUNCHER, Identity, Member
@@ -44,7 +43,7 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
         yield
         return
     with opened(folder):
-        finished = files.exists(os.path.join(folder, NAME))
+        finished = manifest_path(folder)
         with nullcontext(("", b"")) if finished else _claimed(folder, lease) as claim:
             _held[key] = claim
             try:

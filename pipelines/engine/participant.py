@@ -18,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import CARD, NAME, read_manifest
+from corpora.storage.manifest_file import CARD, NAMES, manifest_name, manifest_path, read_manifest
 from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import (
     Claims,
@@ -68,7 +68,7 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
 
 
 def _finished(output: str) -> bool:
-    return files.exists(os.path.join(output, NAME))
+    return manifest_path(output) is not None
 
 
 def _becomes_finished(output: str, lease: float) -> bool:
@@ -78,7 +78,7 @@ def _becomes_finished(output: str, lease: float) -> bool:
     """
     last = time.monotonic() + lease
     while not _finished(output):
-        if time.monotonic() >= last or {NAME, CARD}.isdisjoint(files.names(output)):
+        if time.monotonic() >= last or {*NAMES, CARD}.isdisjoint(files.names(output)):
             return False
         time.sleep(min(1.0, lease / 10))
     return True
@@ -126,7 +126,7 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
                 member,
                 interrupts,
                 lambda task: fold_receipts(job.output, job.error_budget),
-                receipt=lambda task: os.path.join(job.output, NAME),
+                receipt=lambda task: os.path.join(job.output, manifest_name(job.head.format)),
             ).finish()
     except (FolderGone, JobGone):
         raise

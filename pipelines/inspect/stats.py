@@ -37,7 +37,7 @@ def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
     if manifest.format == "farspan.pairs":
         numbers |= cuts(PairSet(folder))
     numbers |= shares(manifest)
-    numbers["bytes"] = sum(shard.bytes for shard in manifest.shards)
+    numbers["bytes"] = manifest.bytes
     for one in columns:
         name = "_".join(filter(None, (one.name.replace(" ", "_"), one.source and f"of_{one.source}")))
         numbers[name] = {f"p{q}": float(np.percentile(one.values, q)) for q in (5, 50, 95)} if len(one.values) else {}

@@ -1,0 +1,1 @@
+"""``farspan export``: files for other trainers."""

@@ -1,0 +1,95 @@
+"""``Format``, the description of a file format, and ``Part``, the files of one task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import CountingHash
+from corpora.storage.manifest import FileInfo
+from pipelines.export.items import Items
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The files that one task writes.
+
+    Attributes:
+        folder: folder of the export.
+        name: common beginning of the files' names.
+        dtype: type of ids.
+        vocabulary: name of the tokenizer, for people.
+        files: bytes and checksums of the files written, by path relative to ``folder``.
+    """
+
+    folder: str
+    name: str
+    dtype: str
+    vocabulary: str
+    files: dict[str, FileInfo] = field(default_factory=dict)
+
+    @contextmanager
+    def create(self, suffix: str, subfolder: str = "") -> Iterator[CountingHash]:
+        """Create a file atomically and record its checksum."""
+        name = os.path.join(subfolder, self.name + suffix)
+        with files.create(os.path.join(self.folder, name)) as file:
+            sink = CountingHash(file)
+            yield sink
+        self.files[name] = FileInfo(sink.bytes, sink.sha256())
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format of other trainers.
+
+    Attributes:
+        write: writes the items of a task, at least one, and returns what the index of all files needs to know of them.
+        dtypes: types of ids that its readers know -> the largest vocabulary for which a type is chosen.
+        room: ids of a row beyond the sequence length, where readers cut files into rows of equal length: 0 or 1; None
+            where each item keeps its length.
+        loss: True if it can say which ids are targets.
+        pairs: True if it has columns for source and target.
+        bounded: True if its readers find the end of documents by <eos>.
+        index: makes the files that list all others, by name, from the entries of all tasks.
+    """
+
+    write: Callable[[Part, Iterable[Items]], Sequence[Entry]]
+    dtypes: Mapping[str, int]
+    room: int | None = None
+    loss: bool = False
+    pairs: bool = False
+    bounded: bool = False
+    index: Callable[[Sequence[Entry]], Mapping[str, bytes]] | None = None
+
+    def choose_dtype(self, name: str, vocab_size: int, wanted: str | None) -> str:
+        """Choose the type of ids for a vocabulary.
+
+        Args:
+            name: name of the format, for messages.
+            vocab_size: largest id + 1.
+            wanted: type that the user gives.
+
+        Raises:
+            FarspanError: the format or the type cannot hold the vocabulary.
+        """
+        fitting = [dtype for dtype, most in self.dtypes.items() if vocab_size <= most]
+        if wanted is None:
+            if not fitting:
+                raise FarspanError(f"--to {name}: cannot hold a vocabulary of {vocab_size:,} ids; give another format")
+            return fitting[0]
+        if wanted not in self.dtypes:
+            raise FarspanError(
+                f"--dtype {wanted}: files of {name} have {' or '.join(self.dtypes)}; give one of these, or leave it out"
+            )
+        if vocab_size - 1 > np.iinfo(wanted).max:
+            raise FarspanError(f"--dtype {wanted}: cannot hold a vocabulary of {vocab_size:,} ids; leave --dtype out")
+        return wanted

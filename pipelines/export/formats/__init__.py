@@ -1,0 +1,22 @@
+"""File formats of other trainers, one module each."""
+
+from collections.abc import Mapping
+
+from pipelines.export.format import Format
+from pipelines.export.formats.datatrove import DATATROVE
+from pipelines.export.formats.litdata import LITDATA
+from pipelines.export.formats.mds import MDS
+from pipelines.export.formats.megatron import FAIRSEQ, MEGATRON
+from pipelines.export.formats.olmo import OLMO
+from pipelines.export.formats.parquet import MEGATRON_BRIDGE, PARQUET
+
+FORMATS: Mapping[str, Format] = {
+    "megatron": MEGATRON,
+    "fairseq": FAIRSEQ,
+    "mds": MDS,
+    "olmo": OLMO,
+    "datatrove": DATATROVE,
+    "litdata": LITDATA,
+    "parquet": PARQUET,
+    "megatron-bridge": MEGATRON_BRIDGE,
+}

@@ -1,0 +1,143 @@
+"""``Items``, what an exported file holds, and its layout from parts of documents: frame, padding, type of ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpora.compiled import compiled
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged, read_only
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """``n`` items of an exported file: rows, or parts of documents.
+
+    Attributes:
+        tokens: n rows of ids in the type of the file.
+        starts: n rows of int64, where each document's part begins in its item, and where padding does after an <eos>.
+        documents: number of parts of documents.
+        padding: number of ids in ``tokens`` that are padding.
+        loss: ``(total,)`` bool, ids of ``tokens`` that are targets; None if all are.
+        labels: n rows of int32, if they are not ``tokens`` with ``loss``: targets of an encoder and decoder, or the
+            labels of an encoder.
+    """
+
+    tokens: Ragged
+    starts: Ragged
+    documents: int = 0
+    padding: int = 0
+    loss: np.ndarray | None = None
+    labels: Ragged | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def targets(self) -> int:
+        """Number of targets; all ids but padding if none are marked."""
+        if self.labels is not None:
+            return int((self.labels.values >= 0).sum())
+        return len(self.tokens.values) if self.loss is None else int(self.loss.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of documents, grouped to items.
+
+    Attributes:
+        values: ``(total,)`` ids of a record batch.
+        starts, sizes: ``(parts,)`` int64, place of each part in ``values``.
+        ended: ``(parts,)`` bool, parts after which <eos> comes.
+        offsets: ``(n + 1,)`` int64, first part of each item.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    ended: np.ndarray
+    offsets: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """Ids around text, and the shape of items.
+
+    Attributes:
+        dtype: numpy's name of the type of ids.
+        eos: id after each part that ends.
+        bos: id before each part; None for no id.
+        pad: id of padding.
+        width: length of every item; None if items keep their own lengths.
+    """
+
+    dtype: str
+    eos: int
+    bos: int | None = None
+    pad: int = 0
+    width: int | None = None
+
+    def lay_out(self, parts: Parts, loss: np.ndarray | None = None) -> Items:
+        """Lay out parts as items.
+
+        Args:
+            loss: ``(total,)`` bool, the targets among the items' ids, in order.
+
+        Raises:
+            FarspanError: an id does not fit the type, or an item is longer than the width.
+        """
+        check_fit(parts.values, self.dtype)
+        begin = int(self.bos is not None)
+        sizes = parts.sizes + begin + parts.ended
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        lengths = np.diff(ends[parts.offsets])
+        counts = np.diff(parts.offsets)
+        widths = lengths if self.width is None else np.full(len(lengths), self.width)
+        if (longest := int(lengths.max(initial=0))) > (self.width or longest):
+            raise FarspanError(
+                f"a row has {longest:,} ids, and rows are to have {self.width:,}; give a larger --length"
+            )
+        out = Ragged.from_lengths(np.full(int(widths.sum()), self.pad, self.dtype), widths)
+        inside = ends[:-1] - np.repeat(ends[parts.offsets[:-1]], counts)
+        places = inside + np.repeat(out.offsets[:-1], counts)
+        if self.bos is not None:
+            out.values[places] = self.bos
+        out.values[(places + sizes - 1)[parts.ended]] = self.eos
+        values, begins, counted, places = read_only(parts.values, parts.starts, parts.sizes, places + begin)
+        _place(values, begins, counted, places, out.values)
+        shown = None
+        if loss is not None or (widths > lengths).any():
+            shown = np.arange(len(out.values)) - np.repeat(out.offsets[:-1], widths) < np.repeat(lengths, widths)
+            if loss is not None:
+                shown[shown] = loss
+        starts = Ragged.from_lengths(inside, counts)
+        padded = widths > lengths
+        if padded.any():
+            padded[padded] = out.values[(out.offsets[:-1] + lengths - 1)[padded]] == self.eos
+            starts = _with_padding(starts, lengths, padded)
+        return Items(out, starts, len(parts.sizes), int((widths - lengths).sum()), shown)
+
+
+def check_fit(ids: np.ndarray, dtype: str) -> None:
+    """Refuse ids that do not fit a type.
+
+    Raises:
+        FarspanError: naming the id.
+    """
+    if np.iinfo(ids.dtype).max > (most := np.iinfo(dtype).max) and len(ids) and (largest := int(ids.max())) > most:
+        raise FarspanError(f"id {largest:,} does not fit {dtype}; leave --dtype out")
+
+
+def _with_padding(starts: Ragged, lengths: np.ndarray, padded: np.ndarray) -> Ragged:
+    """Add the beginning of padding to the starts of the ``padded`` items."""
+    values = np.insert(starts.values, starts.offsets[1:][padded], lengths[padded])
+    return Ragged.from_lengths(values, starts.lengths + padded)
+
+
+@compiled(small=True)
+def _place(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    for i in range(len(starts)):
+        for j in range(sizes[i]):
+            out[places[i] + j] = values[starts[i] + j]

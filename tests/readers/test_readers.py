@@ -1,0 +1,201 @@
+"""Exports of three artefacts as the owners of the formats read them: every id and every document boundary."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.storage.manifest_file import read_manifest
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
+from pipelines.export.job import plan
+from pipelines.export.options import Export
+from pipelines.masks.job import plan as plan_masks
+from pipelines.masks.options import Masking
+from tests.artefacts import all_rows, make_corpus, make_documents
+from tests.readers.environments import environment
+
+pytestmark = pytest.mark.readers
+
+EOS, PAD = 2, 1
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory):
+    """Three artefacts: short and long rows, and documents; and a mask set of the first."""
+    root = tmp_path_factory.mktemp("artefacts")
+    short = make_corpus(str(root / "short"), shards=3, documents=60)
+    long = make_corpus(str(root / "long"), shards=2, documents=90, seed=1, sequence_length=512)
+    documents = make_documents(str(root / "documents"), shards=3, documents=50, seed=2)
+    masks = str(root / "masks")
+    run_job(plan_masks(Masking(corpus=short, output=masks, objective="span")), Engine(workers=1))
+    return {"short": short, "long": long, "documents": documents, "masks": masks}
+
+
+def export(artefact, to, output, **options):
+    return run_job(plan(Export(artefact=artefact, to=to, output=str(output), **options)), Engine(workers=1))
+
+
+def read(reader, folder, **options):
+    """What the owner's reader finds in ``folder``, in a process with its packages."""
+    packages = environment(reader)
+    if packages is None:
+        pytest.skip(f"the packages of {reader} are not installed: make test-readers")
+    script = Path(__file__).parent / "scripts" / f"{reader}_reader.py"
+    out = Path(folder).parent / f"{Path(folder).name}.npz"
+    surroundings = {**os.environ, "PYTHONPATH": str(packages), "HOME": str(out.parent), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(script), str(folder), json.dumps(options), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, env=surroundings, cwd=out.parent, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(np.load(out))
+
+
+def rows_of(folder, width=None, unit="rows"):
+    """Rows as lists of ids, and where documents begin in each, worked out token by token."""
+    rows = []
+    manifest = read_manifest(folder)
+    if manifest.format == "farspan.documents":
+        return [([*row["tokens"], EOS], [0]) for row in all_rows(folder) if not row["held_out"]]
+    for row in all_rows(folder, "farspan.corpus"):
+        ids, starts, edges = [], [], [*row["document_starts"], len(row["tokens"])]
+        for number, start in enumerate(row["document_starts"]):
+            starts.append(len(ids))
+            text = row["tokens"][start : edges[number + 1]]
+            ends = row["document_offsets"][number] + len(text) == row["document_lengths"][number]
+            if unit == "documents":
+                rows.append(([*text, EOS], [0]))
+            ids += [*text, EOS] if ends or number + 2 < len(edges) else text
+        if width is not None and len(ids) < width:
+            starts += [len(ids)] if ids[-1] == EOS else []
+            ids += [PAD] * (width - len(ids))
+        if unit == "rows":
+            rows.append((ids, starts))
+    return rows
+
+
+def flat(rows):
+    return np.array([token for ids, _ in rows for token in ids])
+
+
+def beginnings(rows):
+    """Where documents begin in the ids of all rows."""
+    first, places = 0, []
+    for ids, starts in rows:
+        places += [first + start for start in starts]
+        first += len(ids)
+    return np.array(places)
+
+
+@pytest.mark.parametrize("name", ["short", "long", "documents"])
+@pytest.mark.parametrize("dtype", [None, "int32"])
+def test_megatron(artefacts, tmp_path, name, dtype):
+    config = export(artefacts[name], "megatron", tmp_path / "out", dtype=dtype).config
+    rows = rows_of(artefacts[name], config["length"])
+    found = read("megatron", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=400)
+    np.testing.assert_array_equal(found["tokens"], flat(rows))
+    assert found["lengths"].tolist() == [len(ids) for ids, _ in rows]
+    assert found["same"].all()
+    if name != "documents":
+        assert len(found["loaded"]) == len(rows) - config["files"]  # each file's last row lacks its extra token
+        starts = {tuple(0 if token == PAD else token for token in ids): starts for ids, starts in rows}
+        for row, positions in zip(found["loaded"], found["positions"], strict=True):
+            # the row is one of ours, in which the reader puts 0 for padding; positions restart after each <eos>
+            assert np.flatnonzero(positions == 0).tolist() == starts.pop(tuple(row.tolist()))
+
+
+@pytest.mark.parametrize("name", ["short", "long", "documents"])
+@pytest.mark.parametrize("dtype", [None, "uint32"])
+def test_mds(artefacts, tmp_path, name, dtype):
+    export(artefacts[name], "mds", tmp_path / "out", dtype=dtype)
+    rows = rows_of(artefacts[name])
+    found = read("mds", tmp_path / "out")
+    np.testing.assert_array_equal(found["tokens"], flat(rows))
+    assert found["lengths"].tolist() == [len(ids) for ids, _ in rows]
+    expected = [pair for ids, starts in rows for pair in zip(starts, [*starts[1:], len(ids)], strict=True)]
+    assert found["indices"].tolist() == [list(pair) for pair in expected]
+    assert found["counts"].tolist() == [len(starts) for _, starts in rows]
+    assert found["same"]
+
+
+def test_mds_of_streams(artefacts, tmp_path):
+    export(artefacts["masks"], "mds", tmp_path / "out")
+    found = read("mds", tmp_path / "out")
+    assert found["same"]
+    targets = sum(row["target_length"] for row in all_rows(artefacts["masks"], "farspan.masks"))
+    assert found["mask"].sum() == targets
+
+
+@pytest.mark.parametrize("name", ["short", "long", "documents"])
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_olmo(artefacts, tmp_path, name, dtype):
+    config = export(artefacts[name], "olmo", tmp_path / "out", dtype=dtype).config
+    rows = rows_of(artefacts[name], config["length"])
+    found = read("olmo", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=400, dtype=dtype)
+    np.testing.assert_array_equal(found["tokens"], flat(rows))
+    begins = beginnings(rows)
+    assert found["listed"][:, 0].tolist() == begins.tolist()
+    assert found["listed"][:, 1].tolist() == [*begins[1:], len(flat(rows))]
+    if name == "documents":
+        np.testing.assert_array_equal(found["local"], found["listed"])
+    else:
+        np.testing.assert_array_equal(found["mask"], flat(rows) != PAD)
+        expected = [np.diff([*starts, len(ids)]) for ids, starts in rows]
+        np.testing.assert_array_equal(found["doc_lens"], np.concatenate(expected))
+
+
+def test_olmo_of_streams(artefacts, tmp_path):
+    manifest = export(artefacts["masks"], "olmo", tmp_path / "out")
+    length = manifest.config["length"]
+    found = read(
+        "olmo", tmp_path / "out", eos=EOS, pad=PAD, length=length, vocab_size=800, dtype=manifest.config["dtype"]
+    )
+    tokens, mask = (found[name].reshape(-1, length) for name in ("tokens", "mask"))
+    for row, tokens_of_row, mask_of_row in zip(
+        all_rows(artefacts["masks"], "farspan.masks"), tokens, mask, strict=True
+    ):
+        spans = sum(size for size in row["span_lengths"])
+        hidden = tokens_of_row[mask_of_row]
+        assert len(hidden) <= row["target_length"]
+        assert hidden[-1] == EOS
+        assert spans <= len(hidden)
+
+
+@pytest.mark.parametrize("name", ["short", "long"])
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_datatrove(artefacts, tmp_path, name, dtype):
+    config = export(artefacts[name], "datatrove", tmp_path / "out", dtype=dtype).config
+    rows = rows_of(artefacts[name], config["length"] + 1)
+    found = read("datatrove", tmp_path / "out", eos=EOS, length=config["length"], dtype=dtype)
+    np.testing.assert_array_equal(found["tokens"].ravel(), flat(rows))
+    for positions in (found["by_index"], found["by_end"]):
+        np.testing.assert_array_equal(np.flatnonzero(positions.ravel() == 0), beginnings(rows))
+
+
+def test_datatrove_of_documents(artefacts, tmp_path):
+    export(artefacts["documents"], "datatrove", tmp_path / "out", files=1)
+    rows = rows_of(artefacts["documents"])
+    found = read("datatrove", tmp_path / "out", eos=EOS, length=15, dtype="uint16")
+    tokens = flat(rows)
+    np.testing.assert_array_equal(found["tokens"].ravel(), tokens[: len(tokens) // 16 * 16])
+
+
+@pytest.mark.parametrize("name", ["short", "long"])
+@pytest.mark.parametrize("dtype", ["uint16", "int32"])
+def test_litdata(artefacts, tmp_path, name, dtype):
+    config = export(artefacts[name], "litdata", tmp_path / "out", dtype=dtype).config
+    rows = rows_of(artefacts[name], config["length"] + 1)
+    found = read("litdata", tmp_path / "out", length=config["length"])
+    np.testing.assert_array_equal(found["tokens"].ravel(), flat(rows))
+
+
+def test_litdata_of_documents(artefacts, tmp_path):
+    export(artefacts["documents"], "litdata", tmp_path / "out", files=1)
+    found = read("litdata", tmp_path / "out", length=15)
+    tokens = flat(rows_of(artefacts["documents"]))
+    np.testing.assert_array_equal(found["tokens"].ravel(), tokens[: len(tokens) // 16 * 16])
