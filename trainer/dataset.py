@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
 from corpora.printing import format_count, row_numbers
 from corpora.schemas.corpus import Corpus
 from corpora.storage.shard_cache import ShardCache
@@ -23,9 +23,12 @@ from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
+from objectives.rendering.stream_layout import StreamLayout
+from trainer.data.corpus_rows import TextCorpus
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places
 from trainer.data.remote_shards import MappedShards
+from trainer.stream_items import collate_streams, stream_items
 
 _SOURCE = "data"  # name of a recipe's only source, which its order depends on
 _Rows = TypeVar("_Rows", bound=ShardedRows)
@@ -39,6 +42,11 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
     the encoder's input; ``labels`` ``(T,)`` and ``decoder_input_ids`` ``(T,)``, the target and the target shifted
     right, or ``labels`` ``(S,)`` alone for an encoder-only objective, -100 where no token is predicted;
     ``global_attention_mask`` ``(S,)`` if the objective has global positions. ``collate`` pads items to a batch.
+
+    With a stream's layout, items are for decoders: ``input_ids``, ``labels`` (-100 where no token is predicted, not
+    shifted) and ``position_ids``, ``(S,)`` each, for source and target as one row or for text without masks.
+    ``collate`` puts the rows of a batch one after another, with the ends of their documents for FlashAttention, or side
+    by side with a mask.
 
     Attributes:
         special_tokens: ids of the special tokens that rendering adds to the tokenizer's.
@@ -59,11 +67,12 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         seed: int = 0,
         decoder_start: str = END,
         cache_gib: float | None = None,
+        layout: str | StreamLayout = "source_target",
     ) -> None:
         """
         Args:
             corpus: folder made by ``farspan corpus``, on local disk or in a store.
-            masks: folder made by ``farspan mask``; None draws masks with ``objective``.
+            masks: folder made by ``farspan mask``; None draws masks with ``objective``, or gives text without masks.
             objective: draws the masks of an item: the name of an installed objective, or an object.
             preset: preset of the named objective.
             options: options of the named objective, which override the preset's; with ``masks``, only adjustable
@@ -74,25 +83,37 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
             cache_gib: size in GiB of the cache on local disk for the shards of a remote corpus and mask set, the one of
                 ``loading.cache_gib`` in recipes; with less than the data needs, read in the order of ``sampler``. None
                 copies all shards when they are opened.
+            layout: ``source_target`` for models with encoder and decoder; ``stream``, or a ``StreamLayout`` with its
+                options, for decoders. Only a stream can do without ``masks`` and ``objective``.
 
         Raises:
-            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, not exactly one of
-                ``masks`` and ``objective``, or a ``cache_gib`` that is not above 0.
+            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, both or none of
+                ``masks`` and ``objective``, a ``cache_gib`` that is not above 0, or a layout that does not fit.
         """
         if cache_gib is not None and not 0 < cache_gib < math.inf:
             raise FarspanError(f"cache_gib is {cache_gib}; it must be above 0")
         self._arguments: dict[str, Any] = {
             **{"corpus": corpus, "masks": masks, "objective": objective, "preset": preset, "options": options},
-            **{"seed": seed, "decoder_start": decoder_start, "cache_gib": cache_gib},
+            **{"seed": seed, "decoder_start": decoder_start, "cache_gib": cache_gib, "layout": layout},
         }
+        self._layout = _layout(layout)
         self._epoch = torch.zeros(
             (), dtype=torch.int64
         ).share_memory_()  # shared, so that persistent workers see a change
         cache = ShardCache.of_gib(cache_gib)
-        self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed, cache)
+        self._source: MaskedCorpus | TextCorpus
+        if self._layout and masks is None and objective is None:
+            self._source = TextCorpus(_fetched(Corpus(os.fspath(corpus), cache=cache)), self._layout)
+        else:
+            self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed, cache)
         self._mapped = MappedShards(self._source.cached) if self._source.cached else None
         self.special_tokens = self._source.special
         self.vocab_size = self._source.special.vocab_size
+        if self._layout:
+            self._layout.check(self.special_tokens, self._source.longest_known, self._source.artefacts[-1].folder)
+            if len(self):
+                self.__getitems__([0])  # refuses an objective without target
+            return
         if decoder_start not in self.special_tokens.ids:
             known = ", ".join(self.special_tokens.ids)
             raise FarspanError(f"decoder_start {decoder_start!r}: not a special token; choose one of {known}")
@@ -121,8 +142,9 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
 
     def __repr__(self) -> str:
         places = " ".join(rows.folder for rows in self._source.artefacts)
-        objective, epoch = self._source.objective.name, int(self._epoch)
-        return f"Dataset({places}): {format_count(len(self), 'sequence')}, objective {objective}, epoch {epoch}"
+        kind = f"objective {self._source.objective.name}" if isinstance(self._source, MaskedCorpus) else "text"
+        stream = ", streams" if self._layout else ""
+        return f"Dataset({places}): {format_count(len(self), 'sequence')}, {kind}{stream}, epoch {int(self._epoch)}"
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Tensor]: ...
@@ -146,10 +168,10 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         epochs = np.full(len(rows), int(self._epoch), np.int64)
         if self._mapped:
             self._mapped.hold([*self._source.shards(rows, epochs)])
-        examples = self._source.examples(rows, epochs)
+        items = self._items(rows, epochs)
         if self._mapped:
             self._mapped.release()
-        return [self._item(examples, row) for row in range(len(examples))]
+        return items
 
     def sampler(self, shuffle_shards: int, seed: int = 0) -> torch.utils.data.Sampler[int]:
         """Make a sampler that shuffles the rows of a few shards together, for data read through a cache.
@@ -171,6 +193,13 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         rows = self._source.shard_rows if shuffle_shards else ()
         return _Order(Share(_SOURCE, len(self), 1.0, rows, shuffle_shards), seed, self._epoch)
 
+    def _items(self, rows: np.ndarray, epochs: np.ndarray) -> list[dict[str, Tensor]]:
+        if self._layout:
+            return stream_items(self._source.streams(rows, epochs, self._layout), self._layout)
+        assert isinstance(self._source, MaskedCorpus)
+        examples = self._source.examples(rows, epochs)
+        return [self._item(examples, row) for row in range(len(examples))]
+
     def _item(self, examples: Examples, row: int) -> dict[str, Tensor]:
         source, target = int(examples.source_lengths[row]), int(examples.target_lengths[row])
         item = {"input_ids": examples.source_ids[row, :source], "attention_mask": np.ones(source, np.int64)}
@@ -183,9 +212,22 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
             item["global_attention_mask"] = examples.global_positions[row, :source]
         return {name: torch.from_numpy(values.astype(np.int64)) for name, values in item.items()}
 
-    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Pad items to a batch: a ``collate_fn`` for ``DataLoader``, or a collator for ``Trainer``."""
+    def collate(self, items: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+        """Pad items to a batch: a ``collate_fn`` for ``DataLoader``, or a collator for ``Trainer``.
+
+        A batch of streams is a dictionary for transformers' decoders (``farspan.StreamLayout``):
+
+        - one row after another: ``input_ids``, ``labels`` and ``position_ids``, ``(1, T)`` int64, ``cu_seq_lens_q`` and
+          ``cu_seq_lens_k``, ``(units + 1,)`` int32, and ``max_length_q`` and ``max_length_k``, as FlashAttention
+          takes them;
+        - with ``block_mask`` or attention ``prefix``: ``(B, S)`` each, padded, and ``attention_mask``, ``(B, 1, S, S)``
+          bool, True where a position attends to another.
+
+        Both have ``use_cache`` False, since with a cache transformers lets documents attend to each other.
+        """
         pad = self.special_tokens[PAD]
+        if self._layout:
+            return collate_streams(items, pad)
         filler = {"input_ids": pad, "decoder_input_ids": pad, "labels": IGNORED}
         return {
             name: pad_sequence([item[name] for item in items], batch_first=True, padding_value=filler.get(name, 0))
@@ -210,6 +252,16 @@ class _Order(torch.utils.data.Sampler[int]):
             yield from sample_places(samples, [self._share], self._seed).indices.tolist()
 
 
+def _layout(layout: str | StreamLayout) -> StreamLayout | None:
+    """Return the options of a stream; None for source and target."""
+    if isinstance(layout, StreamLayout):
+        return layout
+    if layout not in ("source_target", "stream"):
+        known = nearest(layout, ["source_target", "stream"])
+        raise FarspanError(f"layout {layout!r}: no layout{known}; choose source_target, stream or a StreamLayout")
+    return StreamLayout() if layout == "stream" else None
+
+
 def _source(
     corpus: str,
     masks: str | os.PathLike[str] | None,
@@ -224,7 +276,9 @@ def _source(
     if objective is None and masks is not None:
         return MaskedCorpus.of_masks(rows, _fetched(MaskSet(os.fspath(masks), options, cache=cache)))
     if objective is None or masks is not None:
-        raise FarspanError(f"{corpus}: give either masks, a folder, or objective, which draws masks")
+        raise FarspanError(
+            f"{corpus}: give either masks, a folder, or objective, which draws masks; layout='stream' takes none too"
+        )
     if isinstance(objective, str):
         objective = load_objective(objective, preset, options)
         if hasattr(objective, "with_tools"):

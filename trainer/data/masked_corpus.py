@@ -20,6 +20,9 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, mask_draws, mask_key
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
+from objectives.rendering.stream import Streams
+from objectives.rendering.stream_layout import StreamLayout
+from trainer.data.corpus_rows import CorpusRows
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Longest:
     target_row: int
 
 
-class MaskedCorpus:
+class MaskedCorpus(CorpusRows):
     """A corpus and its masks, rendered when a batch is made.
 
     Attributes:
@@ -81,7 +84,8 @@ class MaskedCorpus:
         masks: MaskSet | Drawing,
         segment_ids: bool = False,
     ) -> None:
-        self.corpus, self.objective, self._masks = corpus, objective, masks
+        super().__init__(corpus)
+        self.objective, self._masks = objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
             raise FarspanError(
                 f"data.across_documents is false, but objective {objective.name} does not say which document a "
@@ -110,9 +114,6 @@ class MaskedCorpus:
         special = objective.validate(CorpusFacts.of(corpus.manifest))
         return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
 
-    def __len__(self) -> int:
-        return len(self.corpus)
-
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
 
@@ -120,6 +121,18 @@ class MaskedCorpus:
         """
         batch, hidden = self.rows(indices, epochs)
         return self.objective.render(batch, hidden, self.special, **self._rendering)
+
+    def streams(self, indices: np.ndarray, epochs: np.ndarray, layout: StreamLayout) -> Streams:
+        """Render the examples of ``examples`` as rows for decoders."""
+        return layout.stream_examples(self.examples(indices, epochs), self.special)
+
+    @property
+    def longest_known(self) -> int:
+        """Positions that the longest source or target has by the mask set's manifest; 0 if it does not say."""
+        if not isinstance(self._masks, MaskSet) or self._masks.adjusted:
+            return 0
+        totals = self._masks.manifest.totals
+        return max(totals.get("max_source_length", 0), totals.get("max_target_length", 0))
 
     def rows(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> tuple[SequenceBatch, MaskBatch]:
         """The corpus rows and mask rows that ``examples`` renders."""
@@ -130,31 +143,15 @@ class MaskedCorpus:
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
         """Yield artefact and number of each remote shard that ``examples`` reads, once."""
-        if self.corpus.bounded:
-            yield from ((self.corpus, shard) for shard in self.corpus.shards_of(indices))
+        yield from super().shards(indices, epochs)
         if isinstance(self._masks, MaskSet) and self._masks.bounded:
             rows = indices + epochs % self._masks.draws * len(self)
             yield from ((self._masks, shard) for shard in self._masks.shards_of(rows))
 
     @property
-    def cached(self) -> list[ShardedRows]:
-        """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for rows in self.artefacts if rows.bounded]
-
-    @property
     def artefacts(self) -> list[ShardedRows]:
         """The corpus, and the mask set if there is one."""
         return [rows for rows in (self.corpus, self._masks) if isinstance(rows, ShardedRows)]
-
-    def most_bytes(self, shards: int | None) -> int:
-        """The most bytes of remote shards that rows of so many shards are read from; None for all shards."""
-        sizes = [sorted((shard.bytes for shard in rows.manifest.shards), reverse=True) for rows in self.cached]
-        return sum(sum(own[:shards]) for own in sizes)
-
-    @property
-    def shard_rows(self) -> tuple[int, ...]:
-        """Number of rows of each shard of the corpus."""
-        return tuple(shard.rows for shard in self.corpus.manifest.shards)
 
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
         """Return the same examples with the ids of another table, which may have fewer sentinels."""

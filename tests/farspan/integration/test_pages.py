@@ -1,4 +1,4 @@
-"""The Python of README.md and of two pages, run as it stands, in a folder with a little text."""
+"""The Python of README.md and of three pages, run as it stands, in a folder with a little text."""
 
 import json
 import re
@@ -37,7 +37,10 @@ def test_the_first_block_makes_what_it_says(folder: Path):
     assert made == {"documents", "corpus", "masks"}
 
 
-@pytest.mark.parametrize("block", [*OTHERS, *blocks("docs/howto/transformers.md"), *blocks("README.md")])
+HOW_TO = [*blocks("docs/howto/transformers.md"), *blocks("docs/howto/decoders.md")]
+
+
+@pytest.mark.parametrize("block", [*OTHERS, *HOW_TO, *blocks("README.md")])
 def test_a_block_runs(folder: Path, block: str, monkeypatch):
     if "Trainer" in block:
         pytest.importorskip("accelerate")
