@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,16 +45,27 @@ def export(artefact, to, output, **options):
 
 def read(reader, folder, **options):
     """What the owner's reader finds in ``folder``, in a process with its packages."""
+    packages = packages_of(reader)
+    script = Path(__file__).parent / "scripts" / f"{reader}_reader.py"
+    out = Path(folder).parent / f"{Path(folder).name}.npz"
+    run_beside(packages, [str(script), str(folder), json.dumps(options), str(out)], out.parent)
+    return dict(np.load(out))
+
+
+def packages_of(reader):
     packages = environment(reader)
     if packages is None:
         pytest.skip(f"the packages of {reader} are not installed: make test-readers")
-    script = Path(__file__).parent / "scripts" / f"{reader}_reader.py"
-    out = Path(folder).parent / f"{Path(folder).name}.npz"
-    surroundings = {**os.environ, "PYTHONPATH": str(packages), "HOME": str(out.parent), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(script), str(folder), json.dumps(options), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, env=surroundings, cwd=out.parent, timeout=300)
+    return packages
+
+
+def run_beside(packages, arguments, folder):
+    """Run Python with further packages in a folder, and return what it prints."""
+    surroundings = {**os.environ, "PYTHONPATH": str(packages), "HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=surroundings, cwd=folder, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(np.load(out))
+    return done.stdout
 
 
 def rows_of(folder, width=None, unit="rows"):
@@ -199,3 +211,15 @@ def test_litdata_of_documents(artefacts, tmp_path):
     found = read("litdata", tmp_path / "out", length=15)
     tokens = flat(rows_of(artefacts["documents"]))
     np.testing.assert_array_equal(found["tokens"].ravel(), tokens[: len(tokens) // 16 * 16])
+
+
+@pytest.mark.parametrize(("reader", "page", "lost"), [("megatron", "megatron", 1), ("olmo", "olmo_core", 0)])
+def test_the_python_of_the_guide_runs(artefacts, tmp_path, reader, page, lost):
+    packages = packages_of(reader)
+    text = (Path(__file__).parents[2] / "docs" / "howto" / f"{page}.md").read_text("utf-8")
+    os.symlink(artefacts["short"], tmp_path / "corpus")
+    printed = run_beside(packages, ["-c", "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))], tmp_path)
+    first, second = printed.strip().splitlines()[-2:]
+    rows = read_manifest(artefacts["short"]).totals["sequences"]
+    assert first.endswith(f", eos {EOS}, pad {PAD}, {rows} rows")
+    assert second == f"{rows - lost} torch.Size([{first.split()[2].rstrip(',')}])"
