@@ -21,6 +21,8 @@ from pipelines.corpus import random as random_corpus
 from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.export import job as export
+from pipelines.export.options import Export
 from pipelines.masks import job as masks
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import EncoderOptions
@@ -89,6 +91,10 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
         lambda at, output: masks.plan(masks.Masking(corpus=f"{at}/corpus", output=output, objective="span")),
         "corpus",
     ),
+    "export": (
+        lambda at, output: export.plan(Export(artefact=f"{at}/corpus", to="olmo", output=output, eos_id=1, pad_id=0)),
+        "corpus",
+    ),
     "embed": (
         lambda at, output: embed.plan(
             embed.Embed(
@@ -141,7 +147,9 @@ def test_no_job_is_forgotten():
     names = {module.name for module in pkgutil.walk_packages(pipelines.__path__, "pipelines.") if not module.ispkg}
     modules = map(importlib.import_module, names - {"pipelines.__main__"})
     planning = {found.__module__ for module in modules if (found := getattr(module, "plan", None))}
-    tested = {module.__name__ for module in (random_corpus, long, linked, related, masks, embed, cluster, neighbours)}
+    tested = {
+        module.__name__ for module in (random_corpus, long, linked, related, masks, embed, cluster, neighbours, export)
+    }
     beside = {"pipelines.pairs.job", "pipelines.generation.generate"}  # tested beside their own tests
     assert planning - {"pipelines.documents.job"} == tested | beside  # documents reads raw text
     assert len({name.split()[0] for name in JOBS}) == len(tested)

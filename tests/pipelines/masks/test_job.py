@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import farspan
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
@@ -152,8 +153,8 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
     assert seen[0] == seen[1] != seen[2] == seen[3]
     with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
         show(Show(artefact=folder, row=1, choice=Choice(draw=2)))
-    with pytest.raises(FarspanError, match="--draw -1: give 0"):
-        show(Show(artefact=corpus, row=1, choice=Choice(objective="span", draw=-1)))
+    with pytest.raises(FarspanError, match="draw -1: give"):
+        farspan.show(corpus, row=1, objective="span", draw=-1)
 
 
 def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):
