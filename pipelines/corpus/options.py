@@ -26,6 +26,15 @@ from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOption
 _ROOM = Flag(without=("packing", "drop_ragged_tail", "min_document_tokens"))
 
 
+def _refuse_policy(packing: Packing, corpus: str) -> None:
+    """Refuse a policy for a kind of corpus with its own; only Python can give one, as the flag is left out."""
+    if packing.packing != Packing.packing:
+        raise FarspanError(
+            f"packing {packing.packing!r}: has no effect in a {corpus} corpus, which arranges its rows by its own "
+            "rules; leave it out, or build a random corpus"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class RandomCorpus:
     """Options of ``farspan corpus random``.
@@ -94,6 +103,7 @@ class LinkedCorpus:
     earlier: Annotated[EarlierStages, Flag(group="earlier stages"), UNRECORDED] = field(default_factory=EarlierStages)
 
     def __post_init__(self) -> None:
+        _refuse_policy(self.packing, "linked")
         if self.neighbours is not None and (unused := list_changed(self.earlier, without=[*list_fields(LinkedCorpus)])):
             raise FarspanError(f"{unused[0]}: has no effect with --neighbours; give one of the two")
 
@@ -161,3 +171,6 @@ class RelatedCorpus:
     shards: Shards = 0
     compression: Compression = None
     fan_in: FanIn = FAN_IN
+
+    def __post_init__(self) -> None:
+        _refuse_policy(self.packing, "related")

@@ -55,6 +55,13 @@ def test_corpora_of_several_documents_have_no_flags_for_cutting_them(kind, flag)
         typed(kind, f"{NEEDED} --neighbours n {flag}")
 
 
+@pytest.mark.parametrize("kind", [LinkedCorpus, RelatedCorpus])
+def test_corpora_of_several_documents_refuse_a_policy_given_in_python(kind):
+    packing = Packing(sequence_length=512, packing="powers-of-two")
+    with pytest.raises(FarspanError, match=r"packing 'powers-of-two': has no effect in a (linked|related) corpus"):
+        kind(documents="d", output="o", packing=packing)
+
+
 def test_options_of_an_objective_are_typed_as_values():
     line = "span --corpus c --output o --preset t5 --set density=0.3 --set separator=null --draws 4 --seed 2"
     assert typed(Masking, line) == Masking(
