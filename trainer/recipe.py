@@ -115,7 +115,7 @@ class Recipe:
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
             previous, data = stages[-1] if stages else None, self._set_scorer(config.data or self.data)
             first = previous.last_step if previous else 0
-            same_data = previous is not None and previous.data == data
+            earlier = next((stage for stage in reversed(stages) if stage.data == data), None)
             try:  # the encoder checks the pattern
                 encoder = replace(self.model.encoder, attention=config.attention or self.model.encoder.attention)
             except FarspanError as error:
@@ -124,7 +124,7 @@ class Recipe:
                 Stage(
                     first_step=first,
                     last_step=first + config.steps,
-                    first_sample=previous.samples(first).start if previous and same_data else 0,
+                    first_sample=earlier.samples(earlier.last_step).start if earlier else 0,
                     data=data,
                     attention=encoder.attention,
                     batch_size=config.batch_size or self.run.batch_size,

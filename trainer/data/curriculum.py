@@ -60,8 +60,8 @@ class Stage:
 
     Attributes:
         first_step, last_step: its updates are ``first_step .. last_step - 1``, counted from 0 over the run.
-        first_sample: number of its first sample in the order of its sources; a stage continues the order of the
-            previous stage if both have the same data, else it starts at 0.
+        first_sample: number of its first sample in the order of its sources; a stage continues where the last
+            stage with the same data stopped, else it starts at 0.
         data, attention, batch_size, micro_batch_size, learning_rate: values in this stage.
         schedule, schedule_start, schedule_steps: the schedule, the update at which it starts, and its length.
         section: section of the recipe that holds ``data``.

@@ -217,6 +217,22 @@ def test_stages_change_data_and_go_on_with_the_order():
     assert columns(one_stage.step(19)) == columns(loader.step(19))
 
 
+def test_cycles_of_short_and_long_rows_repeat_none_before_an_epoch_ends():
+    """Four times as many short rows in an update as rows of four times the length, for equal tokens an update."""
+    recipe = toy_recipe("unused")
+    long = replace(recipe.data, source_length=4 * recipe.data.source_length)
+    cycle = (StageConfig(steps=2, batch_size=8), StageConfig(steps=3, batch_size=2, data=long))
+    recipe = _with_positions(recipe, long.source_length)
+    recipe = replace(recipe, stages=cycle * 3, run=replace(recipe.run, steps=15, micro_batch_size=8))
+    short_rows, long_rows = Mixture([Part("data", ToySource(48))]), Mixture([Part("data", ToySource(18))])
+    loader = Loader(recipe.curriculum, [short_rows, long_rows] * 3, seed=1)
+    steps = [np.concatenate([batch.samples for batch in loader.step(step)]) for step in range(15)]
+    assert [len(samples) for samples in steps] == [8, 8, 2, 2, 2] * 3
+    for rows, own in ((short_rows, 8), (long_rows, 2)):
+        samples = np.concatenate([samples for samples in steps if len(samples) == own])
+        assert sorted(rows.sequences(samples, 1).indices.tolist()) == list(range(len(rows)))
+
+
 def _with_positions(recipe, count):
     encoder = replace(recipe.model.encoder, positions=replace(recipe.model.encoder.positions, count=count))
     return replace(recipe, model=replace(recipe.model, encoder=encoder))
