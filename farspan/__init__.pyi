@@ -452,6 +452,7 @@ def plot(
 def show(
     artefact: str | PathLike[str],
     *,
+    layout: Literal["source_target", "stream"] = "source_target",
     row: int | None = None,
     corpus: str | PathLike[str] | None = None,
     documents: str | PathLike[str] | None = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from corpora.options import Flag
 from pipelines.masks.options import CorpusFolder, NamedObjective, ObjectiveOptions
+from pipelines.pages.options import RowLayout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ _TITLED = Flag(help="folder of the documents of pairs, or of a corpus with title
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
+class Show(RowLayout):
     """Options of ``farspan show``.
 
     Attributes:
@@ -47,6 +48,7 @@ class Show:
         farspan show masks --row 3 --width 2000
         farspan show corpus --objective principal_sentences --preset pegasus
         farspan show masks --set target_length=512
+        farspan show masks --layout stream
         farspan show pairs --row 3 --width 500
         farspan show pairs --task bart_ls --set query_length=64
         farspan show run --step 1200 --width 500

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from io import StringIO
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _BEGINNING = 300  # characters of each document of a pair, unless --width is given
 _ALL = 1 << 40
+_NONE = ("", "")  # no brackets
 _STYLES: Mapping[Kind, str] = {
     "text": "",
     "hidden": "black on yellow",
@@ -108,7 +111,8 @@ def print_page(console: Console, page: RowPage, folder: str, width: int) -> None
             _print_column(console, column, width)
         for block in column.seen:
             _heading(console, f"{block.heading}, {block.note}")
-            console.print(_cut(as_text(block.pieces), width, block))
+            marks = brackets_of(console).get("shown", _NONE) if block.heading == "stream" else _NONE
+            console.print(_cut(as_text(block.pieces, marks=marks), width, block))
     for message in page.missing:
         console.print(Text(f"  {printable(message)}", style="dim"))
 
@@ -179,12 +183,20 @@ def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
     return {kind: (pair[: len(pair) // 2], pair[len(pair) // 2 :]) for kind, pair in pairs.items()}
 
 
-def as_text(pieces: Iterable[Piece], brackets: Mapping[Kind, tuple[str, str]] | None = None) -> Text:
-    """Pieces as text in colour, or in brackets; control characters are escaped."""
+def as_text(
+    pieces: Iterable[Piece],
+    brackets: Mapping[Kind, tuple[str, str]] | None = None,
+    marks: tuple[str, str] = _NONE,
+) -> Text:
+    """Pieces as text in colour, or in brackets; control characters are escaped. ``marks`` enclose marked pieces."""
     text = Text()
-    for piece in pieces:
-        first, last = (brackets or {}).get(piece.kind, ("", ""))
-        text.append(f"{first}{printable(piece.text)}{last}", style=(_MARKED if piece.marked else _STYLES)[piece.kind])
+    for marked, run in groupby(pieces, attrgetter("marked")):
+        before, after = marks if marked else _NONE
+        text.append(before)
+        for piece in run:
+            first, last = (brackets or {}).get(piece.kind, _NONE)
+            text.append(f"{first}{printable(piece.text)}{last}", style=(_MARKED if marked else _STYLES)[piece.kind])
+        text.append(after)
     return text
 
 

@@ -73,6 +73,7 @@ def _open(options: Show) -> Subject:
             corpus=options.corpus,
             documents=options.documents,
             links=False,
+            layout=options.layout,
             step=options.step,
             rank=options.rank,
         )

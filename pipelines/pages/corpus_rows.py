@@ -9,11 +9,13 @@ from functools import lru_cache
 import numpy as np
 import pyarrow.compute as pc
 
+from corpora.errors import FarspanError
 from corpora.printing import format_count
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.masks import MaskBatch
+from objectives.rendering.stream_layout import StreamLayout
 from pipelines.pages.blocks import bounds, no_block, side_block
 from pipelines.pages.filters import Filter, batch_bounds, document_matches, read_rows, within
 from pipelines.pages.links import Links
@@ -27,6 +29,7 @@ from pipelines.pages.row import (
     kinds_of,
     parts_of,
     reasons_of,
+    side_of_stream,
     sides_of,
     span_pieces,
     target_spans,
@@ -35,16 +38,17 @@ from pipelines.pages.row import (
 from pipelines.pages.titles import Titles, shorten
 
 _BINS = 400  # bins of the picture of a row
+_TEXT = -1  # number of the row without masks
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row that was read, with its masks in each mask set, and source and target for each."""
+    """A row that was read, with its masks in each mask set, and for each, by its number, the sides or the stream."""
 
     batch: SequenceBatch
     parts: list[Part]
     masks: tuple[MaskBatch, ...]
-    sides: tuple[list[Side], ...]
+    sides: dict[int, list[Side]]
 
 
 class CorpusRows:
@@ -59,7 +63,15 @@ class CorpusRows:
         maskers: Sequence[Masker] = (),
         links: Links | None = None,
         titles: Titles | None = None,
+        layout: StreamLayout | None = None,
     ) -> None:
+        """
+        Args:
+            layout: layout of rows as streams; None shows source and target of each mask set.
+
+        Raises:
+            FarspanError: a row has no stream.
+        """
         self.name, self.folder = name, corpus.folder
         self._corpus, self._maskers, self._links, self._titles = corpus, tuple(maskers), links, titles
         self.tokenizer = load_tokenizer_of(corpus.folder)
@@ -69,7 +81,14 @@ class CorpusRows:
         totals = corpus.manifest.totals
         counts = (len(corpus), totals["tokens"], totals["documents"])
         self.summary = ", ".join(map(format_count, counts, ("row", "token", "document")))
+        self._layout = layout
+        self._specials = {number: masker.special for number, masker in enumerate(maskers)}
+        if layout and not maskers:
+            tokenizer = corpus.manifest.tokenizer
+            self._specials[_TEXT] = layout.text_tokens(tokenizer["vocab_size"], tokenizer["owned_tokens"])
         self._row = lru_cache(maxsize=16)(self._read)
+        if layout and len(corpus):
+            self._row(0, 0)  # refuses objectives without a target before anything is shown
 
     def __len__(self) -> int:
         return len(self._corpus)
@@ -78,12 +97,22 @@ class CorpusRows:
         rows = np.array([row])
         batch = self._corpus.take(rows)
         masks = tuple(masker.masks(batch, rows, draw) for masker in self._maskers)
-        rendered = (
-            masker.objective.render(batch, hidden, masker.special)
-            for masker, hidden in zip(self._maskers, masks, strict=True)
-        )
         parts = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
-        return _Row(batch, parts, masks, tuple(sides_of(examples) for examples in rendered))
+        sides = {number: self._sides(number, batch, hidden) for number, hidden in enumerate(masks)}
+        if self._layout and not masks:
+            sides[_TEXT] = [side_of_stream(self._layout.stream_text(batch, self._specials[_TEXT]))]
+        return _Row(batch, parts, masks, sides)
+
+    def _sides(self, number: int, batch: SequenceBatch, masks: MaskBatch) -> list[Side]:
+        """Render the row with mask set ``number``."""
+        masker = self._maskers[number]
+        examples = masker.objective.render(batch, masks, masker.special)
+        if not self._layout:
+            return sides_of(examples)
+        try:
+            return [side_of_stream(self._layout.stream_examples(examples, masker.special))]
+        except FarspanError as error:
+            raise FarspanError(f"--layout stream: {masker.name}: {error}") from error
 
     def page(self, row: int, options: PageOptions) -> RowPage:
         read = self._row(row, options.draw)
@@ -103,7 +132,7 @@ class CorpusRows:
         if self._links:
             before = read.parts[max(first - 1, 0) : first + options.parts] if first else parts
             links = self._links.of(before, cluster)[len(before) - len(parts) :]
-        numbers = range(len(self._maskers)) if self._maskers else (-1,)
+        numbers = range(len(self._maskers)) if self._maskers else (_TEXT,)
         return RowPage(
             row=row,
             heading=f"row {row:,} of {len(self) - 1:,}",
@@ -118,11 +147,12 @@ class CorpusRows:
         )
 
     def _column(self, read: _Row, number: int, first_part: int, options: PageOptions) -> Column:
-        """The row with mask set ``number``; -1 for none."""
+        """The row with mask set ``number``, or ``_TEXT``."""
         shown = range(first_part, min(first_part + options.parts, len(read.parts)))
+        seen = tuple(self._side(read, number, side, 0, options.size) for side in range(len(read.sides.get(number, ()))))
         blocks = tuple(self._text(read, number, part, 0, options.size) for part in shown)
-        if number < 0:
-            return Column("text", "", blocks)
+        if number == _TEXT:
+            return Column("text", "", blocks, seen=seen)
         masker, masks = self._maskers[number], read.masks[number]
         reasons = reasons_of(masks)
         starts = [part.start for part in read.parts]
@@ -146,7 +176,7 @@ class CorpusRows:
             density=_density(masks, len(read.batch.tokens[0])),
             whys=whys,
             more_whys=len(reasons) - len(whys),
-            seen=tuple(self._side(read, number, side, 0, options.size) for side in range(len(read.sides[number]))),
+            seen=seen,
         )
 
     def _shorten(self, read: _Row, number: int, start: int, stop: int) -> str:
@@ -159,11 +189,12 @@ class CorpusRows:
         read = self._row(row, options.draw)
         try:
             what, number, place = address.split("-", 2)
-            if what == "text" and -1 <= int(number or -1) < len(self._maskers) and 0 <= int(place) < len(read.parts):
-                return self._text(read, int(number or -1), int(place), start, size)
-            if what == "seen" and 0 <= int(place) < len(read.sides[int(number)]):
-                return self._side(read, int(number), int(place), start, size)
-        except (ValueError, IndexError):
+            masks = int(number or _TEXT)
+            if what == "text" and _TEXT <= masks < len(self._maskers) and 0 <= int(place) < len(read.parts):
+                return self._text(read, masks, int(place), start, size)
+            if what == "seen" and 0 <= int(place) < len(read.sides[masks]):
+                return self._side(read, masks, int(place), start, size)
+        except (ValueError, LookupError):
             pass
         raise no_block(address)
 
@@ -171,13 +202,13 @@ class CorpusRows:
         part, tokens = read.parts[place], read.batch.tokens[0]
         start, stop = bounds(start, part.stop - part.start, size)
         in_row = part.start + start, part.start + stop
-        if number < 0:
+        if number == _TEXT:
             pieces = plain_pieces(self.tokenizer, tokens, *in_row, (part.start, part.stop))
         else:
             pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], *in_row)
         pieces = [replace(piece, start=piece.start - part.start) for piece in pieces]
         return Block(
-            address=f"text-{'' if number < 0 else number}-{place}",
+            address=_address("text", number, place),
             heading=part.document_id,
             note=part.place,
             pieces=tuple(pieces),
@@ -190,8 +221,8 @@ class CorpusRows:
         )
 
     def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
-        side, special = read.sides[number][place], self._maskers[number].special
-        return side_block(f"seen-{number}-{place}", side, self.tokenizer, special, start, size)
+        side, special = read.sides[number][place], self._specials[number]
+        return side_block(_address("seen", number, place), side, self.tokenizer, special, start, size)
 
     def batch_of(self, row: int) -> tuple[int, int]:
         return batch_bounds(self._corpus, row)
@@ -217,6 +248,10 @@ class CorpusRows:
         tokens = self._corpus.tokens(row)
         pieces = [tokens[first : first + MORE] for first in range(0, len(tokens), MORE)]
         return [(len(piece), self.tokenizer.decode(piece)) for piece in pieces]
+
+
+def _address(what: str, number: int, place: int) -> str:
+    return f"{what}-{'' if number == _TEXT else number}-{place}"
 
 
 def _density(masks: MaskBatch, tokens: int) -> tuple[Kind | None, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from corpora.options import NO_FLAG, Flag
 
@@ -12,7 +12,18 @@ _DIR, _NAME = "DIR", "NAME"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class RowLayout:
+    """The layout in which rows are shown as a model gets them.
+
+    Attributes:
+        layout: layout of a corpus's rows: source and target, or as one stream, as decoders get them.
+    """
+
+    layout: Literal["source_target", "stream"] = "source_target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(RowLayout):
     """Artefacts and updates to show, and what to lay beside their rows.
 
     Attributes:

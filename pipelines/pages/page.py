@@ -97,7 +97,7 @@ class Column:
             for a part without spans.
         whys: reasons of the spans, in the order of their choice.
         more_whys: number of reasons left out.
-        seen: source and target, or labels.
+        seen: source and target, labels, or a stream.
     """
 
     heading: str

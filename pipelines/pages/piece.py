@@ -46,7 +46,8 @@ class Piece:
         start: position of its first token in its row, source or target.
         tokens: number of its tokens.
         span: number of its span in the mask row, -1 outside of spans.
-        marked: True if its positions in a source have global attention, or are the prompt of a target.
+        marked: True if its positions in a source have global attention, are the prompt of a target, or
+            have labels in a stream.
     """
 
     text: str

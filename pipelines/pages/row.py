@@ -12,6 +12,7 @@ from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.rendering.stream import Streams
 from pipelines.pages.piece import KINDS, Kind, Piece, cut_pieces
 
 
@@ -167,10 +168,10 @@ def seen_pieces(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Source, target or labels of a row, as the model gets them.
+    """Source, target, labels or stream of a row, as the model gets them.
 
     Attributes:
-        name: ``source``, ``target`` or ``labels``.
+        name: ``source``, ``target``, ``labels`` or ``stream``.
         note: length, in words.
         ids: ``(n,)`` ids; only positions with a label count for labels.
         marked: ``(n,)`` bool, as in ``Piece``.
@@ -203,3 +204,10 @@ def sides_of(examples: Examples, row: int = 0) -> list[Side]:
         note = format_count(length, "position") + (f", {prompt:,} of them given" if prompt else "")
         sides.append(Side("target", note, examples.target_ids[row, :length], np.arange(length) < prompt))
     return sides
+
+
+def side_of_stream(streams: Streams, row: int = 0) -> Side:
+    """A row for a decoder, with the positions marked that have a label."""
+    marked = streams.labels[row] != IGNORED
+    note = f"{format_count(len(marked), 'position')}, the {int(marked.sum()):,} with labels are marked"
+    return Side("stream", note, streams.input_ids[row], marked)

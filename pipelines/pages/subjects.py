@@ -69,11 +69,13 @@ def open_subjects(selection: Selection) -> list[Subject]:
 def _check_selection(selection: Selection, folders: Mapping[str, Sequence[str]]) -> None:
     sequences = [*folders["farspan.corpus"], *folders["farspan.masks"]]
     pairs = [*folders["farspan.pairs"], *folders["farspan.predictions"]]
+    stream = selection.layout == "stream"
     for flag, value, folders_of_kind, what in (
         ("--objective", selection.objective, sequences, "corpus"),
         ("--corpus", selection.corpus, folders["farspan.masks"], "mask set"),
         ("--neighbours", selection.neighbours, sequences, "corpus"),
         ("--task", selection.task, pairs, "pairs"),
+        ("--layout", selection.layout if stream else "", sequences, "corpus"),
         ("--documents", selection.documents, sequences + pairs, "corpus and no pairs"),
     ):
         if value and not folders_of_kind:
@@ -97,6 +99,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
         return
     from corpora.schemas.corpus import Corpus
     from objectives.api.mask_set import MaskSet
+    from objectives.rendering.stream_layout import StreamLayout
     from pipelines.pages.corpus_rows import CorpusRows
     from pipelines.pages.links import Links
     from pipelines.pages.maskers import Masker
@@ -113,6 +116,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
         maskers[parent].append(Masker.from_mask_set(_name(folder), masks))
     of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
     documents = None if of_pairs else selection.documents
+    layout = StreamLayout() if selection.layout == "stream" else None
     choice = (selection.preset, selection.options, selection.scorer, selection.seed)
     for digest, corpus in corpora.items():
         maskers[digest] += [Masker.from_objective(corpus, name, *choice) for name in selection.objective]
@@ -124,7 +128,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
                 f"--neighbours {selection.neighbours}: {corpus.folder} was not linked; leave the flag out"
             )
         titles = find_titles(corpus, documents)
-        yield CorpusRows(names.new(corpus.folder), corpus, maskers[digest], links, titles)
+        yield CorpusRows(names.new(corpus.folder), corpus, maskers[digest], links, titles, layout)
 
 
 def _open_documents(folders: Iterable[str], names: _Names) -> Iterator[Subject]:

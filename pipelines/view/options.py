@@ -28,6 +28,7 @@ class View(Selection):
     Examples:
         farspan view corpus --masks masks-t5 masks-pegasus
         farspan view corpus --objective bart_ls --objective pegasus
+        farspan view masks --layout stream
         farspan view predictions-a predictions-b
         farspan view masks --save page.html --count 5
         farspan view run --step 1200

@@ -211,3 +211,13 @@ def test_titles_reach_the_documents_corpora_and_pairs(tmp_path):
     assert {block.title for block in unknown.page(0, PageOptions()).bands[0][0].blocks} == {""}
     (known,) = open_artefacts(View(artefact=(corpus,), documents=moved))
     assert {part.title for part in known.page(0, PageOptions()).parts} == set(titles)
+
+
+def test_streams_are_saved(made, tmp_path, run):
+    page = str(tmp_path / "page.html")
+    for folder in ("corpus", "spans"):
+        assert run("view", made[folder], "--layout", "stream", "--save", page, "--count", 2)[0] == 0
+        text = (tmp_path / "page.html").read_text()
+        assert text.count('<span class="name">stream</span>') == 2
+        assert '<span class="attended">' in text
+        assert '<span class="name">target</span>' not in text
