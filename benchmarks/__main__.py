@@ -28,6 +28,7 @@ SCRIPTS = (
     "checkpoint_stall.py",
     "sentence_splitting.py",
     "documents.py",
+    "export.py",
     "memory.py",
     "packing.py",
     "chain_building.py",

@@ -23,7 +23,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-PARTS = {"bare_pool.py", "datatrove_pipeline.py", "peer_readers.py", "text.py"}
+PARTS = {"bare_pool.py", "datatrove_pipeline.py", "megatron_pool.py", "peer_readers.py", "text.py"}
 """Scripts that others run: a side of a comparison, and the text."""
 
 
