@@ -280,7 +280,7 @@ def disturb(engine: Engine, output: Path, draw: random.Random, most: int) -> Cou
             before = len(written)
             killed[kind] += 1
             print(f"{time.strftime('%H:%M:%S')} {output.name}: killed a {kind} at {before} receipts", flush=True)
-    last = time.monotonic() + 60
+    last = time.monotonic() + 90  # a worker without its TaskManager waits 60 s for an answer
     while left := engine.processes(output):
         assert time.monotonic() < last, f"orphans: {left}"
         time.sleep(0.2)

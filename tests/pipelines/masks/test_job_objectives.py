@@ -167,7 +167,7 @@ def test_two_workers_write_the_same_bytes(folder, mask_sets, name, tmp_path):
 @pytest.mark.parametrize("name", ["principal_sentences", "model_based"])
 def test_killed_and_resumed(folder, mask_sets, name, tmp_path):
     output = str(tmp_path / "masks")
-    run_killed("tests.pipelines.test_masks_objectives", "killed_job", "mask", str(folder), name, output)
+    run_killed(__name__, "killed_job", "mask", str(folder), name, output)
     run_job(killed_job(folder, name, output), Engine(workers=1))
     assert digests(output) == digests(mask_sets[name])
 
