@@ -36,7 +36,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     for key in values:
         if key not in known:
             raise FarspanError(f"{where} has no key {key!r}{nearest(key, known)}; its keys: {_names(kind)}")
-    if lacking := [name for name in _required(kind) if name not in values]:
+    if lacking := [name for name in _list_required(kind) if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
     parsed = {}
     for key, value in values.items():
@@ -272,7 +272,7 @@ def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
 
 
-def _required(kind: Any) -> list[str]:
+def _list_required(kind: Any) -> list[str]:
     return [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
 
 

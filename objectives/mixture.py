@@ -30,11 +30,12 @@ from corpora.printing import format_count
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.settings import format_value
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import IGNORED, Examples
+from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.options import FITS, check, check_choice, check_whole, is_number, normalize, options_of
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, objective_of
 from objectives.api.special_tokens import BEGIN, END, PAD, UNKNOWN, SpecialTokens, is_sentinel
+from objectives.rendering.merge import drop_modes, merge_examples
 
 _OPTIONAL = {
     "span_scores": np.float32,
@@ -304,7 +305,7 @@ class Mixture:
             rendering = {"segment_ids": True} if segment_ids else {}
             examples = render(_slice(rows, first, stop), own, special, **rendering)
             parts.append((order[first:stop], None if member.mode is None else special[member.mode], examples))
-        return _merged(masks.sequence_ids, parts, special[PAD])
+        return merge_examples(masks.sequence_ids, parts, special[PAD])
 
     @property
     def reconstruct(self) -> Any:
@@ -317,7 +318,7 @@ class Mixture:
         texts: list[np.ndarray] = [np.empty(0, np.int32)] * len(masks)
         _, order, groups = self._groups(masks)
         for member, first, stop, own in groups:
-            shown = _without_mode(examples.take(order[first:stop]), member.shift)
+            shown = drop_modes(examples.take(order[first:stop]), member.shift)
             text = member.objective.reconstruct(shown, own, special)  # type: ignore[attr-defined]
             for place, row in enumerate(order[first:stop].tolist()):
                 texts[row] = text[place]
@@ -444,59 +445,3 @@ def _slice_column(column: Any, first: int, stop: int) -> Any:
     if isinstance(column, Ragged):
         return Ragged(column.values, column.offsets[first : stop + 1])
     return None if column is None else column[first:stop]
-
-
-def _without_mode(examples: Examples, shift: int) -> Examples:
-    """Drop the first ``shift`` positions of sources."""
-    columns = {name: getattr(examples, name) for name in ("source_ids", "labels", "segment_ids", "global_positions")}
-    shown = {name: column[:, shift:] for name, column in columns.items() if column is not None}
-    return replace(examples, **shown, source_lengths=examples.source_lengths - shift)
-
-
-def _merged(ids: np.ndarray, parts: Sequence[tuple[np.ndarray, int | None, Examples]], pad: int) -> Examples:
-    """Put the examples of components, each with rows and mode id, into one batch."""
-    if len({examples.labels is None for _, _, examples in parts}) > 1:
-        raise FarspanError("mixture: some components make targets, others labels; mix components of one kind")
-
-    def column(name: str, filler: int, first: int, like: str) -> np.ndarray | None:
-        """Widen a column; in rows with a mode token it follows that token's value, ``first``."""
-        shifts = [int(mode is not None and like == "source_ids" and len(rows) > 0) for rows, mode, _ in parts]
-        columns = [getattr(examples, name) for _, _, examples in parts]
-        present = [values for values in columns if values is not None]
-        if not present:
-            return None
-        width = max(getattr(part[2], like).shape[1] + shift for part, shift in zip(parts, shifts, strict=True))
-        out = np.full((len(ids), width), filler, present[0].dtype)
-        for (rows, mode, _), values, shift in zip(parts, columns, shifts, strict=True):
-            if shift:
-                out[rows, 0] = mode if name == "source_ids" else first
-            if values is not None:
-                out[rows, shift : shift + values.shape[1]] = values
-        return out
-
-    def lengths(name: str) -> np.ndarray:
-        out = np.zeros(len(ids), np.int32)
-        for rows, mode, examples in parts:
-            values = getattr(examples, name)
-            out[rows] = 0 if values is None else values + int(mode is not None and name == "source_lengths")
-        return out
-
-    sources, targets = column("source_ids", pad, pad, "source_ids"), column("target_ids", pad, pad, "target_ids")
-    assert sources is not None
-    assert targets is not None
-    marked = column("global_positions", 0, 0, "source_ids")
-    if marked is not None and marked.shape[1] > 1:
-        for rows, mode, _ in parts:
-            if mode is not None:  # a first token that sees everything hands this on to the mode token before it
-                marked[rows, 0] = marked[rows, 1]
-    return Examples(
-        ids,
-        sources,
-        lengths("source_lengths"),
-        targets,
-        lengths("target_lengths"),
-        labels=column("labels", IGNORED, IGNORED, "source_ids"),
-        segment_ids=column("segment_ids", -1, 0, "source_ids"),
-        global_positions=marked,
-        prompt_lengths=lengths("prompt_lengths") if any(part[2].prompt_lengths is not None for part in parts) else None,
-    )

@@ -37,7 +37,7 @@ class Cuts:
         chosen = parts.values
         return Cuts(parts.offsets, self.documents[chosen], self.offsets[chosen], self.sizes[chosen], self.uses[chosen])
 
-    def shuffled(self, key: bytes, ids: list[str]) -> Cuts:
+    def shuffle(self, key: bytes, ids: list[str]) -> Cuts:
         """Order the rows by a keyed hash of their first parts, which are distinct; ``ids`` are those of documents."""
         heads = self.row_offsets[:-1]
         columns = (self.documents[heads], self.offsets[heads], self.uses[heads])

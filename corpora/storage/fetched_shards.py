@@ -44,7 +44,7 @@ class FetchedShards:
         with self._lock:
             self._kept = frozenset(shards)
             size = sum(self._sizes[shard] for shard in self._shards.keys() | shards)
-            for shard in self._unkept():
+            for shard in self._list_unkept():
                 if size > room:
                     del self._shards[shard]
                     size -= self._sizes[shard]
@@ -59,10 +59,10 @@ class FetchedShards:
         mapped = self._open(shard)  # takes long: other shards can be read meanwhile
         with self._lock:
             entry = self._shards.setdefault(shard, (mapped, {}))
-            unkept = self._unkept()
+            unkept = self._list_unkept()
             for other in unkept[: max(len(unkept) - self._last, 0)]:
                 del self._shards[other]
             return entry
 
-    def _unkept(self) -> list[int]:
+    def _list_unkept(self) -> list[int]:
         return [shard for shard in self._shards if shard not in self._kept]

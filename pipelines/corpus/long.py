@@ -302,7 +302,7 @@ class PackLong:
             self.windows,
         )
         cuts = arrange(taken, sources, self.packing, self.windows, self.across)
-        cuts = cuts.shuffled(self._key("rows", 0), ids)
+        cuts = cuts.shuffle(self._key("rows", 0), ids)
         rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
         return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
 

@@ -93,7 +93,7 @@ class Pack:
         else:
             sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
             cuts = arrange(Taken.all(bucket.lengths), sources, self.packing, Windows.of(self.packing))
-            cuts = cuts.shuffled(self.row_key, bucket.document_ids.to_pylist())
+            cuts = cuts.shuffle(self.row_key, bucket.document_ids.to_pylist())
             rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
             documents = cuts.documents
         receipt = write_corpus_shard(task, rows, bucket, documents, self.packing, self.vocab_size, self.compression)

@@ -44,7 +44,7 @@ def export(artefact, to, output, **options):
 
 
 def read(reader, folder, **options):
-    """What the owner's reader finds in ``folder``, in a process with its packages."""
+    """Run the owner's reader on ``folder``, in a process with its packages."""
     packages = packages_of(reader)
     script = Path(__file__).parent / "scripts" / f"{reader}_reader.py"
     out = Path(folder).parent / f"{Path(folder).name}.npz"
@@ -96,7 +96,7 @@ def flat(rows):
 
 
 def beginnings(rows):
-    """Where documents begin in the ids of all rows."""
+    """First positions of documents in the ids of all rows."""
     first, places = 0, []
     for ids, starts in rows:
         places += [first + start for start in starts]

@@ -44,7 +44,7 @@ def flat(dataset: Dataset, rows: range = range(4)) -> dict:
 
 
 def without_lengths(batch: dict) -> dict:
-    """What attention other than FlashAttention takes."""
+    """Inputs of attention other than FlashAttention."""
     return {name: value for name, value in batch.items() if not name.startswith(("cu_", "max_"))}
 
 

@@ -1,4 +1,4 @@
-"""What `show` prints and draws: text in colours, the reason for each span, source and target; pairs; figures."""
+"""Output of `farspan show`: text in colours, the reason for each span, source and target; pairs; figures."""
 
 from __future__ import annotations
 
