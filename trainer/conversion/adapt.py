@@ -20,7 +20,14 @@ from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
 from trainer.model.positions import tile_positions
 
-TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initialisation", "init_std")
+TRAINING = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "initialisation",
+    "init_std",
+    "encoder.pooling.reference_init",
+)
 """Fields that affect training only, not what a trained model computes."""
 
 

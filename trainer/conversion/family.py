@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
@@ -60,29 +61,37 @@ def family_of(model_type: str) -> Family:
 def exportable_family(config: ModelConfig) -> ExportableFamily:
     """Return the family whose encoder has the pattern of ``config``."""
     pattern = config.encoder.attention.pattern
-    if config.decoder is None or config.encoder.pooling or pattern not in _BY_PATTERN:
-        what = (
-            "no decoder"
-            if config.decoder is None
-            else "pooled attention"
-            if config.encoder.pooling
-            else f"the attention pattern {pattern!r}"
-        )
+    if config.decoder is None or pattern not in _BY_PATTERN:
+        what = "no decoder" if config.decoder is None else f"the attention pattern {pattern!r}"
         raise FarspanError(
-            f"the model has {what}; only encoder-decoders without pooling and with one of the patterns "
-            f"{', '.join(_BY_PATTERN)} can be exported to Hugging Face; keep it in farspan's format"
+            f"the model has {what}; only encoder-decoders with one of the patterns {', '.join(_BY_PATTERN)} can be "
+            "exported to Hugging Face; keep it in farspan's format"
         )
     return _BY_PATTERN[pattern]
+
+
+def config_class(model_type: str) -> Any:
+    """Return the configuration class of a ``model_type``; that of exported code is farspan's own copy of it."""
+    from transformers import CONFIG_MAPPING  # slow to import
+
+    from trainer.conversion.export.modeling_bart_ls import BartLSConfig
+
+    return BartLSConfig if model_type == BartLSConfig.model_type else CONFIG_MAPPING[model_type]
+
+
+def exported_code(values: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the modelling files that the ``auto_map`` of a ``config.json`` names; none for classes of transformers."""
+    modules = {name.partition(".")[0] for name in values.get("auto_map", {}).values()}
+    folder = files("trainer.conversion.export")
+    return {f"{module}.py": folder.joinpath(f"{module}.py").read_bytes() for module in sorted(modules)}
 
 
 def export_config(
     family: ExportableFamily, config: ModelConfig, vocab_size: int, special: Mapping[str, int]
 ) -> dict[str, Any]:
     """Make a complete ``config.json`` that is read back as the same model."""
-    from transformers import CONFIG_MAPPING  # slow to import
-
     values = family.write_config(config, vocab_size, special)
-    architecture, kind = values["architectures"][0], CONFIG_MAPPING[values["model_type"]]
+    architecture, kind = values["architectures"][0], config_class(values["model_type"])
     try:
         # T5's configuration class stores tying in another field, and always reports tied tables
         whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}

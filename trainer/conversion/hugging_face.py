@@ -21,7 +21,7 @@ from corpora.storage.stores.local_disk import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.export.files import generation_settings, model_card, tokenizer_files
-from trainer.conversion.family import Family, export_config, exportable_family, family_of
+from trainer.conversion.family import Family, config_class, export_config, exportable_family, exported_code, family_of
 from trainer.conversion.model_folder import Model, make_readable
 from trainer.conversion.names import load_state, save_state, state_shapes
 from trainer.conversion.vocabulary import Vocabulary
@@ -96,9 +96,10 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     temporary.mkdir(parents=True)
     _write_json(temporary / "config.json", values | ids)
     _write_json(temporary / "generation_config.json", generation_settings(model, ids))
-    card = model_card(model, values["architectures"][0])
+    code = exported_code(values)
+    card = model_card(model, values["architectures"][0], code)
     (temporary / "README.md").write_text("\n".join(filter(None, [card, training])), "utf-8")
-    for name, content in tokenizer_files(model).items():
+    for name, content in (tokenizer_files(model) | code).items():
         (temporary / name).write_bytes(content)
     stored = save_state(family.name_map(model.config), model.state)
     save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
@@ -107,8 +108,6 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    from transformers import CONFIG_MAPPING  # slow to import
-
     try:
         values = _read_json(path / "config.json")
         kind = values["model_type"]
@@ -116,7 +115,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise FarspanError(f"config.json cannot be read ({error}); {_CURE}") from None
     family_of(kind)
     try:
-        return CONFIG_MAPPING[kind].from_dict(values).to_dict()  # with every field that the file leaves out
+        return config_class(kind).from_dict(values).to_dict()  # with every field that the file leaves out
     except Exception as error:  # a wrong value may make the library raise anything
         reason = " ".join(str(error).split())
         raise FarspanError(f"config.json does not describe a {kind} model ({reason}); {_CURE}") from None

@@ -128,8 +128,8 @@ def test_fields_can_be_set_without_a_recipe(run, bart, tmp_path):
         (["--set", "model.widht=3"], "did you mean 'width'"),
         (["--masks", "masks", "--vocab-size", "900"], "give one of them"),
         (["--recipe", "no_such"], "no recipe 'no_such'"),
-        (["--set", "model.encoder.attention.size=8", "--set", "model.encoder.attention.pattern=block", "--to",
-          "huggingface"], "attention pattern 'block'"),
+        (["--set", "model.encoder.attention.size=8", "--set", "model.encoder.attention.global_tokens=2", "--set",
+          "model.encoder.attention.pattern=block_global", "--to", "huggingface"], "attention pattern 'block_global'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line_and_leaves_nothing(run, bart, tmp_path, arguments, message):

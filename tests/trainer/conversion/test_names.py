@@ -29,7 +29,8 @@ from trainer.conversion.names import (
 from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import ACTIVATIONS
-from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 from trainer.options import Conversion, Convert
 from trainer.recipe import load_recipe
@@ -50,10 +51,13 @@ def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (EncoderConfig(layers=2, positions=Learned(16), attention=Block(8)), "attention pattern 'block'"),
         (
-            EncoderConfig(layers=2, positions=Learned(16), pooling=Pooling(1, 6, 4, 3)),
-            "pooled attention",
+            EncoderConfig(layers=2, positions=Learned(16), attention=BlockGlobal(8, 2)),
+            "attention pattern 'block_global'",
+        ),
+        (
+            EncoderConfig(layers=2, positions=Learned(16), attention=Full(), pooling=Pooling(1, 6, 4, 3)),
+            "model.encoder.pooling.layers: farspan 1, Hugging Face None",
         ),
     ],
 )

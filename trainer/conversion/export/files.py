@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,8 @@ def generation_settings(model: Model, ids: Mapping[str, int]) -> dict[str, Any]:
     return {**({"max_length": longest} if longest else {}), **model.generation, **ids, **start}
 
 
-def model_card(model: Model, architecture: str) -> str:
-    """Make ``README.md``: description, loading, and requirements on the input."""
+def model_card(model: Model, architecture: str, code: Mapping[str, bytes]) -> str:
+    """Make ``README.md``: description, loading, requirements on the input, and the modelling files in ``code``."""
     frame = model.vocabulary.frame
     framing = (
         "The tokenizer adds special tokens around a text by its original rule."
@@ -122,9 +123,16 @@ def model_card(model: Model, architecture: str) -> str:
         f"# {architecture}\n",
         f"An encoder-decoder written by `farspan convert`, of {sum(x.numel() for x in model.state.values()):,} "
         f"parameters{f', for sources of up to {longest:,} tokens' if longest else ''}.\n",
-        _usage(model),
+        _usage(model, bool(code)),
         f"{framing}\n",
     ]
+    for name, content in code.items():
+        parts.append(
+            f"**Code.** `transformers` (version 5 or newer) has no class for this model. `trust_remote_code=True` runs "
+            f"`{name}` of this folder, whose sha256 is `{sha256(content).hexdigest()}`, as farspan wrote it. Read it, "
+            "and pin the revision that you read (`revision=` with a commit) when you load the model from a hub. Pad "
+            "sources on the right.\n"
+        )
     if isinstance(model.config.encoder.attention, Window):
         parts.append(
             "**Global attention.** The encoder sees a sliding window only, except at positions that "
@@ -142,11 +150,13 @@ def _spoken(frame: tuple[str, ...]) -> str:
     return " and ".join(names[name] for name in (BEGIN, END) if name in frame) or "nothing around a text"
 
 
-def _usage(model: Model) -> str:
+def _usage(model: Model, with_code: bool) -> str:
+    trust = ", trust_remote_code=True" if with_code else ""
     lines = [
         "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
         "",
-        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
+        'tokenizer = AutoTokenizer.from_pretrained(".")',
+        f'model = AutoModelForSeq2SeqLM.from_pretrained("."{trust})',
         'inputs = tokenizer(text, truncation=True, return_tensors="pt")',
     ]
     if isinstance(model.config.encoder.attention, Window):
