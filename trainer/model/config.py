@@ -13,7 +13,7 @@ from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.block import Block
-from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
+from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class EncoderConfig:
     """
 
     layers: int
-    positions: Learned | Sinusoidal | Buckets | Rotary
+    positions: Learned | Sinusoidal | Buckets | Rotary | NoPositions
     attention: AnyPattern = field(default_factory=Block)
     pooling: Pooling | None = None
 
@@ -82,7 +82,7 @@ class DecoderConfig:
     """
 
     layers: int
-    positions: Learned | Sinusoidal | Buckets | Rotary
+    positions: Learned | Sinusoidal | Buckets | Rotary | NoPositions
     cross_attention: Literal["all"] | tuple[int, ...] = "all"
     global_cross_attention: bool = False
 

@@ -42,12 +42,30 @@ class Sinusoidal:
     """Sinusoidal position vectors, sines in the first half and cosines in the second, without a maximum length.
 
     Attributes:
-        variant: ``pegasus``: wave i of pair i has length ``2 pi 10,000^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
-            the d / 2 lengths are spread from 2 pi to exactly 2 pi 10,000, as in the released PEGASUS-X.
+        variant: ``pegasus``: wave i of pair i has length ``2 pi base^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
+            the d / 2 lengths are spread from 2 pi to exactly 2 pi ``base``, as in the released PEGASUS-X.
+        base: quotient of the longest and the shortest wave; PEGASUS-X's table 9 compares 10,000 with 50,000.
     """
 
     variant: Literal["pegasus", "pegasus_x"] = "pegasus"
     scheme: Literal["sinusoidal"] = "sinusoidal"
+    base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        if not 1 < self.base < math.inf:
+            raise FarspanError(f"sinusoidal positions: base is {self.base}; it must be above 1 and finite")
+
+    @property
+    def limit(self) -> None:
+        """Maximum sequence length: unlimited."""
+        return None
+
+
+@dataclass(frozen=True)
+class NoPositions:
+    """No information on positions (PEGASUS-X, table 8)."""
+
+    scheme: Literal["none"] = "none"
 
     @property
     def limit(self) -> None:
@@ -82,7 +100,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, sinusoidal: Sinusoidal) -> None:
         super().__init__()
-        self.variant = sinusoidal.variant
+        self.sinusoidal = sinusoidal
         self._table = torch.empty(0, 0)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -95,12 +113,13 @@ class SinusoidalPositions(nn.Module):
     def _waves(self, length: int, width: int) -> Tensor:
         half = width // 2
         # Each variant has the precision of its original: at position 16,384 float32 is off by a thousandth.
-        kind = torch.float64 if self.variant == "pegasus" else torch.float32
+        exact, base = self.sinusoidal.variant == "pegasus", self.sinusoidal.base
+        kind = torch.float64 if exact else torch.float32
         steps = torch.arange(half, dtype=kind)
-        if self.variant == "pegasus":
-            angles = torch.arange(length, dtype=kind)[:, None] / 10_000.0 ** (2 * steps / width)  # (L, d / 2)
+        if exact:
+            angles = torch.arange(length, dtype=kind)[:, None] / base ** (2 * steps / width)  # (L, d / 2)
         else:
-            angles = torch.arange(length)[:, None] * torch.exp(steps * -(math.log(10_000.0) / (half - 1)))
+            angles = torch.arange(length)[:, None] * torch.exp(steps * -(math.log(base) / (half - 1)))
         return torch.cat([angles.sin(), angles.cos()], -1).float()
 
 

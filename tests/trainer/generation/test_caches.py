@@ -24,13 +24,13 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
+from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
 LENGTHS, TEXT, BEAMS = [17, 3, 32], 21, 3
 
 PLAIN = tiny_config(positions=64)
 
-POSITIONS = [Learned(64), Sinusoidal(), Sinusoidal("pegasus_x"), Buckets(8, 16), Rotary()]
+POSITIONS = [Learned(64), Sinusoidal(), Sinusoidal("pegasus_x"), Buckets(8, 16), Rotary(), NoPositions()]
 
 PATTERNS = [Full(), Block(8), Overlap(8), BlockGlobal(8, 2), Staggered(8, 3), Local(4), TGlobal(4, 3), Window(6)]
 

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from corpora.errors import FarspanError
+from tests.trainer.conversion.models import tiny_config
+from tests.trainer.generation.models import model_of
 from tests.trainer.model.dense import HEADS, WIDTH, dense, right_padded, seen_by
+from trainer.model.config import EncoderConfig
 from trainer.model.context import make_context
 from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
@@ -15,7 +18,17 @@ from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
-from trainer.model.positions import Buckets, RelativeBias, Rotary, bucket, rotate, tile_positions
+from trainer.model.positions import (
+    Buckets,
+    NoPositions,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    SinusoidalPositions,
+    bucket,
+    rotate,
+    tile_positions,
+)
 
 
 def test_tiles_start_each_block_at_row_zero():
@@ -23,6 +36,30 @@ def test_tiles_start_each_block_at_row_zero():
     tiled = tile_positions(rows, 10)
     assert torch.equal(tiled, rows[torch.arange(10) % 4])
     assert torch.equal(tile_positions(rows, 3), rows[:3])
+
+
+@pytest.mark.parametrize("base", [10_000.0, 50_000.0])
+def test_waves_reach_from_two_pi_to_the_base(base):
+    """PEGASUS-X, table 9: the second variant's longest wave is 2 pi times the base, the first's one step shorter."""
+    width, length = 16, 300
+    for variant, steps in (("pegasus", width / 2), ("pegasus_x", width / 2 - 1)):
+        table = SinusoidalPositions(Sinusoidal(variant, base=base))(torch.zeros(1, length, width))
+        rates = [base ** -(pair / steps) for pair in range(width // 2)]
+        for pair, rate in enumerate(rates):
+            angles = torch.arange(length).double() * rate
+            torch.testing.assert_close(table[:, pair].double(), angles.sin(), atol=1e-4, rtol=0)
+            torch.testing.assert_close(table[:, pair + width // 2].double(), angles.cos(), atol=1e-4, rtol=0)
+    with pytest.raises(FarspanError, match="base is 1"):
+        Sinusoidal(base=1.0)
+
+
+def test_without_positions_an_encoder_does_not_see_the_order():
+    config = tiny_config(EncoderConfig(layers=2, positions=NoPositions(), attention=Full()))
+    model, order = model_of(config), torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        plain, shuffled = (model.encode(x).states for x in (ids, ids[:, order]))
+    torch.testing.assert_close(plain[:, order], shuffled, atol=1e-5, rtol=0)
 
 
 # Buckets of relative positions: those of T5, their order and their borders
