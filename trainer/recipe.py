@@ -46,6 +46,7 @@ class Recipe:
     generator: GeneratorConfig | None = None
 
     def __post_init__(self) -> None:
+        self._replace_tokens()
         self._check_positions()
         if self.loss.r3f and not self.model.decoder:
             raise FarspanError(
@@ -58,7 +59,7 @@ class Recipe:
                 f"schedule.warmup_steps is {self.schedule.warmup_steps}, but run.steps is {steps}; warm up for fewer "
                 "steps"
             )
-        staged = sum(stage.steps for stage in self.stages)
+        staged = sum(stage.steps or 0 for stage in self.stages)
         if self.stages and steps is None:
             raise FarspanError(f"run.epochs conflicts with stages, which have steps; set run.steps to {staged} instead")
         if self.stages and staged != steps:
@@ -74,6 +75,24 @@ class Recipe:
                     f"is {stage.schedule.steps} and schedule.end is 0; begin a new run with this one as its "
                     "run.initial_model"
                 )
+
+    def _replace_tokens(self) -> None:
+        """Replace budgets of tokens by numbers of updates."""
+        stages, spent = [], 0
+        for stage in self.stages:
+            data = stage.data or self.data
+            positions = (stage.batch_size or self.run.batch_size) * data.source_length
+            spent += stage.tokens or (stage.steps or 0) * positions
+            steps = stage.steps or math.ceil((stage.tokens or 0) / positions)
+            stages.append(replace(stage, steps=steps, tokens=None))
+        tokens = self.run.tokens
+        if tokens is not None and stages and spent != tokens:
+            raise FarspanError(f"the stages have {spent} tokens together, but run.tokens is {tokens}; make them equal")
+        if tokens is not None:
+            steps = math.ceil(tokens / (self.run.batch_size * self.data.source_length))
+            steps = sum(stage.steps or 0 for stage in stages) or steps
+            object.__setattr__(self, "run", replace(self.run, steps=steps, tokens=None))
+        object.__setattr__(self, "stages", tuple(stages))
 
     def _check_positions(self) -> None:
         positions = {"source": self.model.encoder.positions.limit}
@@ -114,7 +133,7 @@ class Recipe:
         stages: list[Stage] = []
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
             previous, data = stages[-1] if stages else None, self._set_scorer(config.data or self.data)
-            first = previous.last_step if previous else 0
+            first, steps = previous.last_step if previous else 0, config.steps or 1
             earlier = next((stage for stage in reversed(stages) if stage.data == data), None)
             try:  # the encoder checks the pattern
                 encoder = replace(self.model.encoder, attention=config.attention or self.model.encoder.attention)
@@ -123,7 +142,7 @@ class Recipe:
             stages.append(
                 Stage(
                     first_step=first,
-                    last_step=first + config.steps,
+                    last_step=first + steps,
                     first_sample=earlier.samples(earlier.last_step).start if earlier else 0,
                     data=data,
                     attention=encoder.attention,
@@ -132,7 +151,7 @@ class Recipe:
                     learning_rate=config.learning_rate or self.optimizer.learning_rate,
                     schedule=config.schedule or self.schedule,
                     schedule_start=first if config.schedule else 0,
-                    schedule_steps=config.steps if config.schedule else self.run.steps or 1,
+                    schedule_steps=steps if config.schedule else self.run.steps or 1,
                     section=f"stages[{len(stages)}].data" if config.data else "data",
                 )
             )
@@ -209,7 +228,7 @@ class Recipe:
 
 def _stage_identity(stage: dict[str, Any]) -> dict[str, Any]:
     """Values of a stage that affect the run's numbers."""
-    kept = {name: value for name, value in stage.items() if name != "micro_batch_size"}
+    kept = {name: value for name, value in stage.items() if name not in ("micro_batch_size", "tokens")}
     return {**kept, "data": stage["data"] and _widths(stage["data"])}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from corpora.errors import FarspanError, nearest
 from corpora.storage.user_files import read_user_toml
+from trainer.run_config import LENGTHS
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -73,9 +74,9 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_other_length(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Remove ``steps`` from the run section ``old`` if ``new`` gives ``epochs``, and vice versa."""
-    given = {"steps", "epochs"} & new.keys()
-    return {key: value for key, value in old.items() if len(given) != 1 or key not in {"steps", "epochs"} - given}
+    """Remove the length of the run section ``old`` (``steps``, ``epochs`` or ``tokens``) if ``new`` gives another."""
+    lengths = set(LENGTHS)
+    return {key: value for key, value in old.items() if key not in lengths or not lengths & new.keys() - {key}}
 
 
 def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:

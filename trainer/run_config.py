@@ -11,6 +11,9 @@ from trainer.choices import Checkpointing, Device, Precision
 from trainer.data.config import SourceConfig, require_names
 from trainer.generation.config import GenerationConfig
 
+LENGTHS = ("steps", "epochs", "tokens")
+"""Keys of the run section that give its length; a recipe has one of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
@@ -22,6 +25,9 @@ class RunConfig:
         epochs: passes over the data, instead of ``steps``. The number of updates is that of all sequences of all
             sources times ``epochs``, divided by the batch size and rounded up. Sources of a mixture are still drawn by
             their weights.
+        tokens: input tokens of the run, instead of ``steps``: as many updates, rounded up, as have so many source
+            positions (``batch_size`` rows of ``data.source_length``). With stages, the sum of theirs (PEGASUS-X,
+            table 4).
         extend: additional updates of a finished or unfinished run, a number for each extension: ``[2000]``, later
             ``[2000, 1000]``. The last stage is continued; see ``Recipe.curriculum`` for the learning rate.
         batch_size: sequences per update.
@@ -51,6 +57,7 @@ class RunConfig:
     batch_size: int
     steps: int | None = None
     epochs: float | None = None
+    tokens: int | None = None
     extend: tuple[int, ...] = ()
     micro_batch_size: int = 1
     initial_model: str | None = None
@@ -66,10 +73,11 @@ class RunConfig:
     dry_run: bool = True
 
     def __post_init__(self) -> None:
-        if (self.steps is None) == (self.epochs is None):
-            both = "both steps and epochs are" if self.steps else "neither steps nor epochs is"
-            raise FarspanError(f"run: {both} set; give one of them (to drop one from a recipe: run.steps=none)")
-        for name in ("steps", "batch_size", "micro_batch_size", "max_skipped"):
+        lengths = [name for name in LENGTHS if getattr(self, name) is not None]
+        if len(lengths) != 1:
+            wrong = f"{' and '.join(lengths)} are" if lengths else f"none of {', '.join(LENGTHS)} is"
+            raise FarspanError(f"run: {wrong} set; give one of them (to drop one from a recipe: run.steps=none)")
+        for name in ("steps", "tokens", "batch_size", "micro_batch_size", "max_skipped"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FarspanError(f"run.{name} is {value}; it must be at least 1")

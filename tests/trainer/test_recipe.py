@@ -40,8 +40,8 @@ def test_values_are_overridden():
         ("modle.width=7", r"tiny.toml has no key 'modle' \(did you mean 'model'\?\)"),
         ("model.encoder.pooling.kernle=7", r"\[model.encoder.pooling\] has no key 'kernle' \(did you mean 'kernel'"),
         ("run.steps=7.5", r"run.steps is 7.5; a value of type int is needed"),
-        ("run.steps=null", r"run: neither steps nor epochs is set; give one of them"),
-        ("run={directory='r', batch_size=2, steps=2, epochs=1}", r"run: both steps and epochs are set; give one of"),
+        ("run.steps=null", r"run: none of steps, epochs, tokens is set; give one of them"),
+        ("run={directory='r', batch_size=2, steps=2, epochs=1}", r"run: steps and epochs are set; give one of"),
         ("run.epochs=0", r"run.epochs is 0.0; it must be above 0 and finite"),
         ("run.extend=[30, 0]", r"run.extend is \[30, 0\]; each number of updates must be at least 1"),
         (
@@ -67,7 +67,7 @@ def test_values_are_overridden():
         ("data.mixture=both", r"data.mixture is 'both'; a list of tables is needed"),
         ("model.decoder.cross_attention=[0, 1.5]", r"model.decoder.cross_attention\[1\] is 1.5; a value of type int"),
         ("stages=[{steps=20}, {steps=40, micro_batch_size='2'}]", r"stages\[1\].micro_batch_size is '2'; a value of"),
-        ("stages=[{steps=20}, {batch_size=2}]", r"\[stages\[1\]\] lacks steps; add what is missing"),
+        ("stages=[{steps=20}, {batch_size=2}]", r"stages: neither steps nor tokens is set; give each stage one"),
         ("model.encoder=7", r"\[model.encoder\] is 7; a table is needed"),
         ("data.objective={}", r"\[data.objective\] lacks name; add what is missing"),
         ("model.heads.count=5", r"tiny.toml: model.heads.count is 5 and does not divide"),
@@ -136,6 +136,23 @@ def test_stages_change_what_they_name_and_nothing_else():
         last,
         last,
     ]
+
+
+def test_budgets_of_tokens_are_numbers_of_updates():
+    """PEGASUS-X, table 4: 131B input tokens are 1M updates of 256 rows of 512, or 750k and 31.25k of 4,096."""
+    budget = 256 * 512 * 1_000_000
+    whole = ["run.batch_size=256"]
+    short = load_recipe("pegasus_x_base", [*whole, "data.source_length=512", f"run.tokens={budget}"])
+    assert (short.run.steps, short.run.tokens) == (1_000_000, None)
+    assert load_recipe("tiny", [f"run.tokens={4 * 4096 + 1}", "schedule.warmup_steps=0"]).run.steps == 2
+    stages = f"[{{tokens={budget * 3 // 4}, data={{source_length=512}}}}, {{tokens={budget // 4}}}]"
+    long = load_recipe("pegasus_x_base", [*whole, f"stages={stages}", f"run.tokens={budget}"])
+    assert [stage.last_step - stage.first_step for stage in long.curriculum] == [750_000, 31_250]
+    assert long.identity() == replace(long, run=replace(long.run, steps=781_250)).identity()
+    with pytest.raises(FarspanError, match=f"the stages have {budget} tokens together, but run.tokens is {budget + 1}"):
+        load_recipe("pegasus_x_base", [*whole, f"stages={stages}", f"run.tokens={budget + 1}"])
+    with pytest.raises(FarspanError, match="run: steps and tokens are set"):
+        load_recipe("tiny", ["run={directory='r', batch_size=2, steps=2, tokens=1}"])
 
 
 def test_a_recipe_without_stages_has_one():

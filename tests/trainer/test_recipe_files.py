@@ -94,8 +94,8 @@ RUN = {"directory": "run", "batch_size": 2, "steps": 3}
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"steps": None}, "run: neither steps nor epochs is set; give one of them"),
-        ({"epochs": 2.0}, "run: both steps and epochs are set"),
+        ({"steps": None}, "run: none of steps, epochs, tokens is set; give one of them"),
+        ({"epochs": 2.0}, "run: steps and epochs are set"),
         ({"steps": None, "epochs": float("nan")}, "run.epochs is nan; it must be above 0 and finite"),
         ({"steps": None, "epochs": float("inf")}, "run.epochs is inf"),
         ({"steps": 0}, "run.steps is 0; it must be at least 1"),

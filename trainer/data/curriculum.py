@@ -25,6 +25,7 @@ class StageConfig:
 
     Attributes:
         steps: updates of the stage; the steps of all stages add up to ``run.steps``.
+        tokens: input tokens of the stage, instead of ``steps``, as in the run section.
         data: data section; keys that a file leaves out have the values of the recipe's own section.
         attention: the encoder's pattern.
         batch_size, micro_batch_size: as in the run section.
@@ -32,7 +33,8 @@ class StageConfig:
         schedule: schedule of this stage alone, counted from its beginning; None continues that of the whole run.
     """
 
-    steps: int
+    steps: int | None = None
+    tokens: int | None = None
     data: DataConfig | None = None
     attention: AnyPattern | None = None
     batch_size: int | None = None
@@ -41,13 +43,18 @@ class StageConfig:
     schedule: ScheduleConfig | None = None
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "micro_batch_size"):
+        if (self.steps is None) == (self.tokens is None):
+            raise FarspanError(
+                f"stages: {'neither steps nor tokens is' if self.steps is None else 'both steps and tokens are'} set; "
+                "give each stage one of them"
+            )
+        for name in ("steps", "tokens", "batch_size", "micro_batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FarspanError(f"stages: {name} is {value}; it must be at least 1")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise FarspanError(f"stages: learning_rate is {self.learning_rate}; it must be above 0 and finite")
-        if self.schedule and self.schedule.warmup_steps > self.steps:
+        if self.schedule and self.steps and self.schedule.warmup_steps > self.steps:
             raise FarspanError(
                 f"stages: schedule.warmup_steps is {self.schedule.warmup_steps} in a stage of {self.steps} steps; warm "
                 "up for fewer"

@@ -51,11 +51,13 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
 
 
 def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
-    """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F."""
+    """Yield consequences of a recipe as messages: steps of epochs, repeated data, extensions, costs of R3F."""
     recipe = unit.recipe
     if epochs is not None:
         passes = f"{format_count(epochs, 'epoch')} of {format_count(len(unit.mixtures[0]), 'sequence')}"
         yield f"{passes}: {format_count(recipe.run.steps or 0, 'update')} of {recipe.run.batch_size}"
+    else:
+        yield from _repetitions(unit)
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
@@ -77,6 +79,22 @@ def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
             f"extended from {stage.first_step:,} to {stage.last_step:,} steps: from step {stage.first_step + 1:,} on "
             f"the learning rate {meaning}: {first} after {last}, and {end} at the end"
         )
+
+
+def _repetitions(unit: TrainUnit) -> Iterator[str]:
+    """Yield a warning for each corpus that the run reads more than once (BART-LS, table 2, avoids it)."""
+    for number, (stage, mixture) in enumerate(zip(unit.curriculum, unit.mixtures, strict=True)):
+        if any(later.data == stage.data for later in unit.curriculum[number + 1 :]):
+            continue
+        paired = {source.name for source in stage.data.sources if source.pairs}
+        total = sum(share.weight for share in mixture.shares)
+        for share in mixture.shares:
+            passes = stage.samples(stage.last_step).start * share.weight / total / share.size
+            if passes > 1 and share.name not in paired:
+                yield (
+                    f"warning: the run reads the {format_count(share.size, 'sequence')} of {share.name!r} {passes:.1f} "
+                    "times; a larger corpus or fewer updates avoid repetitions"
+                )
 
 
 def check_best(best: str | None, measured: Sequence[str]) -> None:

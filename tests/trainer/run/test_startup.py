@@ -24,7 +24,7 @@ from trainer.data.prefetch import LoadingConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.startup import check_shards
+from trainer.run.startup import check_shards, consequences
 from trainer.run.train import train
 from trainer.run.units.choose import open_unit
 from trainer.run.units.seq2seq import Seq2SeqUnit
@@ -186,3 +186,13 @@ def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, cor
     recipe = replace(recipe, data=replace(recipe.data, objective=ObjectiveConfig(name="principal_sentences")))
     with pytest.raises(FarspanError, match=r"copy/tokenizer/\S+: No such file or directory; copy the"):
         open_unit(recipe)
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(12, None), (13, "1.1")])
+def test_a_run_that_repeats_its_corpus_says_so(steps, passes):
+    recipe = toy_recipe("none", steps=steps, batch_size=5)
+    unit = Seq2SeqUnit(recipe, [Mixture([Part("a", ToySource(size=15)), Part("b", ToySource(size=45), weight=3.0)])])
+    said = list(consequences(unit, None))
+    assert len(said) == (2 if passes else 0)
+    assert all(f"{passes} times" in line for line in said)
+    assert not said or "'a'" in said[0]
