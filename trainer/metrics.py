@@ -10,7 +10,6 @@ from typing import Any, Literal
 from corpora.errors import FarspanError
 from trainer.data.batch import Batch
 from trainer.model.config import ModelConfig
-from trainer.model.layers.attention import Causal
 
 
 def batch_flops(
@@ -30,21 +29,25 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     """
     d, encoder, decoder = config.width, config.encoder, config.decoder
     inner = config.heads.count * config.head_width  # H * D
-    projection = 2 * d * inner  # q, k, v or out of one position
+    projection = 2 * d * inner  # q or out of one position
+    keys_and_values = 2 * projection * config.heads.groups // config.heads.count
+    attention = 2 * projection + keys_and_values
     feed_forward = 2 * d * config.feed_forward.width * (3 if config.feed_forward.gated else 2)
     extra = encoder.attention.extra_tokens
-    total = encoder.layers * (4 * projection + feed_forward) * (extra + source)
+    total = encoder.layers * (attention + feed_forward) * (extra + source)
     total += sum(encoder.attention.at(layer).flops(source, inner) for layer in range(encoder.layers))
     total += encoder.layers * encoder.attention.extra_flops(source, d, inner, global_positions)
     if encoder.pooling:
         total += encoder.pooling.layers * encoder.pooling.flops(source, d, inner)
     if decoder is None:
         return total + target * _masked_head(config, vocab_size)
-    total += decoder.layers * ((4 * projection + feed_forward) * target + Causal().flops(target, inner))
+    total += decoder.layers * (attention + feed_forward) * target
+    total += sum(decoder.pattern(layer).flops(target, inner) for layer in range(decoder.layers))
     crossing = sum(decoder.crosses(layer) for layer in range(decoder.layers))
-    # q and out for the target, k and v for the keys; scores and weighted sums
+    # q and out for the target unless self-attention has them, k and v for the keys; scores and weighted sums
+    queries = 0 if decoder.cross == "merged" else 2 * projection * target
     for keys in (source, extra) if decoder.global_cross_attention else (source,):
-        total += crossing * (2 * projection * (target + keys) + 4 * keys * target * inner)
+        total += crossing * (queries + keys_and_values * keys + 4 * keys * target * inner)
     return total + 2 * d * vocab_size * target
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.generation.cross_cache import GRAIN, CrossCache
+from trainer.generation.cross_cache import GRAIN, CrossCache, Part, attend_part, merge
+from trainer.model.context import Context
 from trainer.model.decoder import Crossing, DecoderLayer
 from trainer.model.layers.attention import SelfAttention
 from trainer.model.positions import rotate
 from trainer.model.seq2seq import Seq2Seq
 
-Cross = Callable[[int, Crossing, Tensor], Tensor]
-"""Function of a layer's index, one of its cross-attentions and hidden states that returns the attention's output."""
+Cross = Callable[[int, bool, Tensor, float | None, bool], tuple[Tensor, ...]]
+"""``CrossCache.attend``, or ``attend_alone`` for one sample."""
 
 
 class Positions(NamedTuple):
@@ -26,13 +27,14 @@ class Positions(NamedTuple):
 
     Attributes:
         at: positions, ``(R, L)`` int64.
-        mask: ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C cached columns.
-        rotation: cosines and sines of rotary positions, ``(R L, D)`` each; None for other positions.
+        masks: for each pattern of the decoder, ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C
+            cached columns.
+        rotations: for each, cosines and sines of rotary positions, ``(R L, D)`` each; None for other positions.
     """
 
     at: Tensor
-    mask: Tensor
-    rotation: tuple[Tensor, Tensor] | None
+    masks: tuple[Tensor, ...]
+    rotations: tuple[tuple[Tensor, Tensor] | None, ...]
 
 
 class CachedDecoder:
@@ -48,11 +50,12 @@ class CachedDecoder:
         self.device = model.tokens.weight.device
         self.columns = -(-columns // GRAIN) * GRAIN
         self.compiled = compiled
+        attentions = [cast(SelfAttention, layer.attention) for layer in self.decoder.layers]
+        self._patterns = list(dict.fromkeys(attention.pattern for attention in attentions))
+        self._pattern_of = [self._patterns.index(attention.pattern) for attention in attentions]
         self._tables(columns)
-        attention = self.decoder.layers[0].attention
-        assert isinstance(attention, SelfAttention)
-        width = attention.out.in_features // attention.heads
-        self.cache = self._empty(len(prefixes) * cross.beams, attention.heads, width)
+        width = attentions[0].out.in_features // attentions[0].heads
+        self.cache = self._empty(len(prefixes) * cross.beams, attentions[0].groups, width)
         for sample, prefix in enumerate(prefixes):
             if len(prefix) > 1:
                 self._prefill(sample, prefix[:-1])
@@ -100,22 +103,22 @@ class CachedDecoder:
         self._vectors = None if absolute is None else absolute(weight[:1, None].expand(1, columns, -1))
         distances = torch.arange(self.columns, device=self.device)
         self._biases = None if decoder.bias is None else decoder.bias(-distances)  # (H, C), by distance
-        self._rotation = (
-            None if decoder.rotary is None else decoder.rotary.rotation(self.columns, decoder.head_width, self.device)
-        )
+        context = Context()
+        if decoder.rotary is not None:
+            rotation, local = decoder.rotary.rotations(self.columns, decoder.head_width, self.device)
+            context = Context(rotation=rotation, local_rotation=local)
+        self._rotations = [context.rotation_of(pattern.local) for pattern in self._patterns]
 
     def where(self, at: Tensor, columns: int) -> Positions:
         """Make the masks, biases and rotations of ``(R, L)`` positions for the first ``columns``."""
-        distances = at[:, :, None] - torch.arange(columns, device=self.device)  # (R, L, C)
-        mask = distances[:, None] >= 0
+        queries, keys = at[:, :, None], torch.arange(columns, device=self.device)
+        masks = [pattern.mask_mod(queries, keys, columns)[:, None] for pattern in self._patterns]  # (R, 1, L, C)
         if self._biases is not None:
-            biases = self._biases[:, distances.clamp(min=0)].transpose(0, 1)  # (R, H, L, C)
-            mask = biases.masked_fill(~mask, float("-inf")).to(self.cache.dtype)
-        rotation = None
-        if self._rotation is not None:
-            cosines, sines = (table[at.flatten()] for table in self._rotation)
-            rotation = (cosines, sines)
-        return Positions(at, mask, rotation)
+            biases = self._biases[:, (queries - keys).clamp(min=0)].transpose(0, 1)  # (R, H, L, C)
+            masks = [biases.masked_fill(~mask, float("-inf")).to(self.cache.dtype) for mask in masks]
+        places = at.flatten()
+        rotations = [each if each is None else (each[0][places], each[1][places]) for each in self._rotations]
+        return Positions(at, tuple(masks), tuple(rotations))
 
     def run(self, tokens: Tensor, where: Positions, cache: Tensor, cross: Cross) -> Tensor:
         """Run the layers on ``(R, L, d)`` token vectors, and write keys and values into the cache.
@@ -136,10 +139,35 @@ class CachedDecoder:
     def _layer(
         self, x: Tensor, index: int, layer: DecoderLayer, where: Positions, cache: Tensor, cross: Cross
     ) -> Tensor:
-        x = layer.attention_residual(x, lambda h: _attend(layer.attention, h, where, cache))
+        x = layer.attention_residual(x, lambda h: self._attend(layer, index, h, where, cache, cross))
         for crossing in layer.crossings():
-            x = crossing.residual(x, functools.partial(cross, index, crossing))
+            x = crossing.residual(x, functools.partial(_attend_across, index, crossing, cross))
         return layer.feed_forward_residual(x, layer.feed_forward)
+
+    def _attend(
+        self, layer: DecoderLayer, index: int, x: Tensor, where: Positions, cache: Tensor, cross: Cross
+    ) -> Tensor:
+        """Write keys and values of ``(R, L, d)`` into the cache ``(2, R, C, heads, D)``, then attend to it."""
+        attention, kind = layer.attention, self._pattern_of[index]
+        rows, length = x.shape[:2]
+        mask, rotation = where.masks[kind], where.rotations[kind]
+        q, k, v = attention.project(x)  # (R, L, heads, D)
+        if rotation is not None:
+            q, k = (rotate(part.reshape(1, rows * length, *part.shape[2:]), rotation).view_as(part) for part in (q, k))
+        every = torch.arange(rows, device=x.device)[:, None]
+        cache[0][every, where.at] = k.to(cache.dtype)
+        cache[1][every, where.at] = v.to(cache.dtype)
+        cached_k, cached_v = cache.transpose(2, 3)  # (R, heads, C, D)
+        if layer.merged:
+            own = attend_part(q.transpose(1, 2), cached_k, cached_v, mask, attention.scale)
+            beside = (part.transpose(1, 2) for part in cross(index, False, q, attention.scale, True))
+            mixed = merge(own, Part(*beside))
+        else:
+            mixed = F.scaled_dot_product_attention(
+                q.transpose(1, 2), cached_k, cached_v, attn_mask=mask, scale=attention.scale,
+                enable_gqa=attention.grouped,
+            )  # fmt: skip
+        return attention.out(mixed.transpose(1, 2).flatten(2))  # from (R, H, L, D)
 
     def _prefill(self, sample: int, ids: np.ndarray) -> None:
         """Decode a prompt in one pass, and give all texts of the sample its keys and values."""
@@ -167,19 +195,8 @@ def _compile_step() -> Callable[[CachedDecoder, Tensor, Tensor, int], Tensor]:
     return torch.compile(_step, dynamic=False)
 
 
-def _attend(attention: SelfAttention, x: Tensor, where: Positions, cache: Tensor) -> Tensor:
-    """Write keys and values of ``(R, L, d)`` into the cache ``(2, R, C, H, D)``, then attend to it."""
-    rows, length = x.shape[:2]
-    q, k, v = attention.qkv(x).unflatten(-1, (3, attention.heads, -1)).unbind(2)  # (R, L, H, D)
-    if where.rotation is not None:
-        q, k = (
-            rotate(part.reshape(1, rows * length, *part.shape[2:]), where.rotation).view_as(part) for part in (q, k)
-        )
-    every = torch.arange(rows, device=x.device)[:, None]
-    cache[0][every, where.at] = k.to(cache.dtype)
-    cache[1][every, where.at] = v.to(cache.dtype)
-    cached_k, cached_v = cache.transpose(2, 3)  # (R, H, C, D)
-    mixed = F.scaled_dot_product_attention(
-        q.transpose(1, 2), cached_k, cached_v, attn_mask=where.mask, scale=attention.scale
-    )  # (R, H, L, D)
-    return attention.out(mixed.transpose(1, 2).flatten(2))
+def _attend_across(index: int, crossing: Crossing, cross: Cross, x: Tensor) -> Tensor:
+    """Attend from ``(R, L, d)`` states to the encoder's; returns the same shape."""
+    attention = crossing.attention
+    (mixed,) = cross(index, crossing.extra, attention.queries(x), attention.scale, False)
+    return attention.out(mixed.flatten(2))

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from trainer.generation.sources import Sources
 from trainer.model.context import send
-from trainer.model.decoder import Crossing, DecoderLayer
-from trainer.model.layers.attention import CrossAttention
+from trainer.model.decoder import DecoderLayer
+from trainer.model.layers.attention import CrossAttention, SelfAttention
 from trainer.model.seq2seq import Seq2Seq
 
 GRAIN = 16
@@ -34,7 +34,7 @@ class Keys(NamedTuple):
     """Keys, values and padding mask of one cross-attention.
 
     Attributes:
-        k, v: ``(g, H, W, D)``, contiguous by head for repeated reading.
+        k, v: ``(g, heads, W, D)``, contiguous by head for repeated reading.
         mask: ``(g, 1, 1, W)`` bool, False at padding; None without padding.
     """
 
@@ -53,7 +53,7 @@ class RowGroup:
 
     Attributes:
         rows: ``(g,)`` int64, ascending.
-        keys: for each decoder layer, the keys of its cross-attentions, by ``Crossing.extra``.
+        keys: for each decoder layer, the keys of its cross-attentions, by ``Crossing.extra``; False if merged.
     """
 
     rows: np.ndarray
@@ -137,15 +137,54 @@ def _encode(
     layers = []
     for layer in model.decoder.layers:
         assert isinstance(layer, DecoderLayer)
-        layers.append({extra: _keys(attention, *encoded.keys(extra)) for extra, attention, _ in layer.crossings()})
+        attentions: dict[bool, SelfAttention | CrossAttention] = {extra: each for extra, each, _ in layer.crossings()}
+        if layer.merged:
+            attentions[False] = layer.attention
+        layers.append({extra: _keys(attention, *encoded.keys(extra)) for extra, attention in attentions.items()})
     return RowGroup(rows, tuple(layers))
 
 
-def _keys(cross: CrossAttention, states: Tensor, padding_mask: Tensor | None) -> Keys:
+def _keys(cross: SelfAttention | CrossAttention, states: Tensor, padding_mask: Tensor | None) -> Keys:
     """Project states ``(g, W, d)`` to keys and values."""
-    k, v = cross.kv(states).unflatten(-1, (2, cross.heads, -1)).unbind(2)
+    k, v = cross.project_keys(states)
     mask = None if padding_mask is None else padding_mask[:, None, None]
     return Keys(k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
+
+
+class Part(NamedTuple):
+    """Attention to a part of the keys, of which ``merge`` makes one softmax over all parts.
+
+    Attributes:
+        mixed: values weighted by the exponentials of scores, ``(..., D)``.
+        total: sum of these exponentials, ``(..., 1)``.
+        most: highest score, which is subtracted from all, ``(..., 1)``.
+    """
+
+    mixed: Tensor
+    total: Tensor
+    most: Tensor
+
+
+def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> Part:
+    """Attend from ``(N, H, Q, D)`` to ``(N, heads, K, D)`` keys; ``mask`` is ``(N, 1, 1 or Q, K)`` bool."""
+    count, heads = q.shape[1] // k.shape[1], k.shape[1]
+    grouped = q.unflatten(1, (heads, count)).flatten(2, 3)  # (N, heads, H / heads * Q, D)
+    scores = ((grouped @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale)).float()
+    scores = scores.unflatten(2, (count, -1)).flatten(1, 2)  # (N, H, Q, K)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    most = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)  # without keys, all weights are 0
+    weights = (scores - most).exp()
+    mixed = weights.to(v.dtype).unflatten(1, (heads, count)).flatten(2, 3) @ v
+    return Part(mixed.unflatten(2, (count, -1)).flatten(1, 2), weights.sum(-1, keepdim=True), most)
+
+
+def merge(one: Part, other: Part) -> Tensor:
+    """Return the result of one softmax over the keys of both parts, ``(..., D)``; at least one has a key."""
+    most = torch.maximum(one.most, other.most)
+    first, second = (one.most - most).exp(), (other.most - most).exp()
+    mixed = (first * one.mixed + second * other.mixed) / (first * one.total + second * other.total)
+    return mixed.to(one.mixed.dtype)
 
 
 class CrossCache:
@@ -179,26 +218,33 @@ class CrossCache:
             first += slots.size
         self.places = torch.from_numpy(places.ravel()).to(self.device)  # (n * beams,), slot of each text
 
-    def attend(self, layer: int, crossing: Crossing, x: Tensor) -> Tensor:
-        """Attend from ``(R, 1, d)`` states, n * beams texts followed by padding rows; returns ``(R, 1, d)``."""
-        cross = crossing.attention
-        q = cross.q(x).unflatten(-1, (cross.heads, -1))[:, 0]  # (R, H, D)
-        mixed = []
-        for group, slots in zip(self.groups, self.slots, strict=True):
-            k, v, mask = group.keys[layer][crossing.extra]
-            part = F.scaled_dot_product_attention(
-                q[slots].transpose(1, 2), k, v, attn_mask=mask, scale=cross.scale
-            )  # (g, H, Q, D)
-            mixed.append(part.transpose(1, 2).flatten(0, 1))
-        texts = torch.cat(mixed)[self.places].flatten(1)  # (n * beams, H D)
-        return cross.out(F.pad(texts, (0, 0, 0, len(x) - len(texts))))[:, None]
+    def attend(self, layer: int, extra: bool, q: Tensor, scale: float | None, merged: bool) -> tuple[Tensor, ...]:
+        """Attend from ``(R, 1, H, D)`` queries, of n * beams texts followed by padding rows, to the keys ``extra``.
 
-    def attend_alone(self, sample: int, layer: int, crossing: Crossing, x: Tensor) -> Tensor:
-        """Attend from ``(1, L, d)`` states of one sample; returns ``(1, L, d)``."""
+        Returns:
+            ``(R, 1, H, D)`` alone, or the tensors of a ``Part`` if ``merged``.
+        """
+        parts = []
+        for group, slots in zip(self.groups, self.slots, strict=True):
+            mixed = _attend(q[:, 0][slots].transpose(1, 2), group.keys[layer][extra], scale, merged)  # (g, H, Q, D)
+            parts.append([part.transpose(1, 2).flatten(0, 1) for part in mixed])
+        texts = (torch.cat(part)[self.places] for part in zip(*parts, strict=True))  # (n * beams, H, D)
+        return tuple(F.pad(part, (0, 0, 0, 0, 0, len(q) - len(part)))[:, None] for part in texts)
+
+    def attend_alone(
+        self, sample: int, layer: int, extra: bool, q: Tensor, scale: float | None, merged: bool
+    ) -> tuple[Tensor, ...]:
+        """Attend from ``(1, L, H, D)`` queries of one sample; returns the same shapes as ``attend``, with L."""
         row = self.rows[sample]
         group = next(group for group in self.groups if row in group.rows)
-        place, cross = int(np.flatnonzero(group.rows == row)[0]), crossing.attention
-        k, v, mask = group.keys[layer][crossing.extra].take(slice(place, place + 1))
-        q = cross.q(x).unflatten(-1, (cross.heads, -1)).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=cross.scale)
-        return cross.out(mixed.transpose(1, 2).flatten(2))
+        place = int(np.flatnonzero(group.rows == row)[0])
+        keys = group.keys[layer][extra].take(slice(place, place + 1))
+        return tuple(part.transpose(1, 2) for part in _attend(q.transpose(1, 2), keys, scale, merged))
+
+
+def _attend(q: Tensor, keys: Keys, scale: float | None, merged: bool) -> tuple[Tensor, ...]:
+    """Attend from ``(g, H, Q, D)``; returns ``(g, H, Q, D)`` alone, or the tensors of a ``Part``."""
+    if merged:
+        return attend_part(q, *keys, scale)
+    grouped = q.shape[1] != keys.k.shape[1]
+    return (F.scaled_dot_product_attention(q, keys.k, keys.v, attn_mask=keys.mask, scale=scale, enable_gqa=grouped),)

@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
 from corpora.errors import FarspanError
+from trainer.model.layers.attention import Causal
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.pattern import Pattern
 from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.block import Block
+from trainer.model.patterns.layered import Layered
+from trainer.model.patterns.span import Span
 from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
 
@@ -76,6 +80,9 @@ class DecoderConfig:
     Attributes:
         layers: number of layers.
         positions: position scheme; learned positions limit the target to the rows of their table.
+        attention: pattern of self-attention; None attends to all earlier positions.
+        cross: ``each``: cross-attention is a sublayer of its own; ``merged``: self-attention also attends to the
+            encoder's states, in one softmax with the same weights (T5Gemma 2).
         cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
         global_cross_attention: before each cross-attention to the tokens, add one to the encoder's learned tokens, with
             its own norm and weights (PEGASUS-X, section 3.2 and table 2).
@@ -83,11 +90,28 @@ class DecoderConfig:
 
     layers: int
     positions: Learned | Sinusoidal | Buckets | Rotary | NoPositions
+    attention: Layered | Span | None = None
+    cross: Literal["each", "merged"] = "each"
     cross_attention: Literal["all"] | tuple[int, ...] = "all"
     global_cross_attention: bool = False
 
     def __post_init__(self) -> None:
         _at_least_one("model.decoder", layers=self.layers)
+        pattern = self.attention
+        if pattern and (pattern.right or (isinstance(pattern, Layered) and not pattern.causal)):
+            raise FarspanError(
+                f"model.decoder.attention attends to later positions ({self.attention}); set right to 0 and, for the "
+                "pattern 'layered', causal to true"
+            )
+        if isinstance(self.positions, Buckets) and (self.attention or self.cross == "merged"):
+            raise FarspanError(
+                "model.decoder.positions are relative, which neither model.decoder.attention nor merged "
+                "cross-attention supports; use learned, sinusoidal or rotary positions"
+            )
+        if self.cross == "merged" and self.global_cross_attention:
+            raise FarspanError(
+                "model.decoder.global_cross_attention needs model.decoder.cross=each; unset it, or change cross"
+            )
         if self.cross_attention == "all":
             return
         unknown = [layer for layer in self.cross_attention if not 0 <= layer < self.layers]
@@ -96,6 +120,10 @@ class DecoderConfig:
                 f"model.decoder.cross_attention is {list(self.cross_attention)}; give at least one layer, counted "
                 f"from 0 to {self.layers - 1}, or 'all'"
             )
+
+    def pattern(self, layer: int) -> Pattern:
+        """Self-attention pattern of the 0-based ``layer``."""
+        return Causal() if self.attention is None else self.attention.at(layer)
 
     def crosses(self, layer: int) -> bool:
         """True if the 0-based ``layer`` has cross-attention."""

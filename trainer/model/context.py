@@ -98,6 +98,9 @@ class Context(NamedTuple):
         biases: relative-position biases, added to attention scores; one tensor ``(H, *offsets.shape)`` for each of the
             pattern's ``offsets``.
         rotation: cosines and sines of rotary positions, ``(L, D)`` each; None for other positions.
+        local_rotation: those of local patterns, if they have a base of their own.
+        side_mask: ``(B, S)`` bool, False at padding among the encoder's keys of merged cross-attention; None without
+            padding.
     """
 
     padding_mask: Tensor | None = None
@@ -106,6 +109,12 @@ class Context(NamedTuple):
     globals: Globals | None = None
     biases: tuple[Tensor, ...] = ()
     rotation: tuple[Tensor, Tensor] | None = None
+    local_rotation: tuple[Tensor, Tensor] | None = None
+    side_mask: Tensor | None = None
+
+    def rotation_of(self, local: bool) -> tuple[Tensor, Tensor] | None:
+        """Return the rotation of a local pattern, or of any other."""
+        return self.local_rotation if local and self.local_rotation else self.rotation
 
 
 def make_context(

@@ -11,6 +11,7 @@ from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import Context
 from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention
 from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
+from trainer.model.patterns.merged import Merged
 from trainer.model.positions import Buckets, RelativeBias, Rotary
 
 
@@ -52,12 +53,21 @@ class Crossing(NamedTuple):
 
 
 class DecoderLayer(nn.Module):
-    """One decoder layer; its cross-attentions are None if it does not attend to these states of the encoder."""
+    """One decoder layer; its cross-attentions are None if it does not attend to these states of the encoder.
 
-    def __init__(self, config: ModelConfig, crosses: bool, crosses_extra: bool) -> None:
+    ``merged`` is True if self-attention also attends to the encoder's states.
+    """
+
+    def __init__(self, config: ModelConfig, decoder: DecoderConfig, index: int) -> None:
         super().__init__()
         width, heads, norm, dropout = config.width, config.heads, config.norm, config.dropout
-        self.attention = SelfAttention(width, heads, Causal(), config.attention_dropout)
+        pattern, crosses = decoder.pattern(index), decoder.crosses(index)
+        self.merged = crosses and decoder.cross == "merged"
+        crosses = crosses and not self.merged
+        crosses_extra = crosses and decoder.global_cross_attention
+        self.attention = SelfAttention(
+            width, heads, Merged(pattern) if self.merged else pattern, config.attention_dropout
+        )
         self.attention_residual = Residual(width, norm, dropout)
         self.global_cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses_extra else None
         self.global_cross_attention_residual = Residual(width, norm, dropout) if crosses_extra else None
@@ -68,7 +78,8 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, encoder_output: EncoderOutput, context: Context) -> Tensor:
         """Map hidden states ``(B, T, d)`` to the same shape."""
-        x = self.attention_residual(x, lambda h: self.attention(h, context))
+        states = encoder_output.states if self.merged else None
+        x = self.attention_residual(x, lambda h: self.attention(h, context, states))
         for extra, attention, residual in self.crossings():
             states, padding_mask = encoder_output.keys(extra)
             x = residual(x, partial(attention, states=states, padding_mask=padding_mask))
@@ -97,20 +108,18 @@ class Decoder(nn.Module):
         )
         self.rotary = decoder.positions if isinstance(decoder.positions, Rotary) else None
         self.head_width = config.head_width
-        crosses = [decoder.crosses(index) for index in range(decoder.layers)]
-        self.layers = nn.ModuleList(
-            DecoderLayer(config, each, each and decoder.global_cross_attention) for each in crosses
-        )
+        self.layers = nn.ModuleList(DecoderLayer(config, decoder, index) for index in range(decoder.layers))
         self.norm = make_last_norm(config.width, config.norm)
 
     def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:
         """Decode ``tokens``, ``(B, T, d)`` with padding on the right only, to hidden states, ``(B, T, d)``."""
-        x, length, context = self.embedded(tokens), tokens.shape[1], Context()
+        x, length, context = self.embedded(tokens), tokens.shape[1], Context(side_mask=encoder_output.padding_mask)
         if self.bias is not None:
             (offsets,) = Causal().offsets(length)
             context = context._replace(biases=(self.bias(offsets.to(tokens.device)),))
         elif self.rotary:
-            context = context._replace(rotation=self.rotary.rotation(length, self.head_width, tokens.device))
+            rotation, local = self.rotary.rotations(length, self.head_width, tokens.device)
+            context = context._replace(rotation=rotation, local_rotation=local)
         for layer in self.layers:
             x = layer(x, encoder_output, context)
         return self.norm(x)

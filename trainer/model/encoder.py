@@ -78,7 +78,8 @@ class Encoder(nn.Module):
 
     def _with_positions(self, context: Context, length: int, device: torch.device) -> Context:
         if self.rotary:
-            return context._replace(rotation=self.rotary.rotation(length, self.head_width, device))
+            rotation, local = self.rotary.rotations(length, self.head_width, device)
+            return context._replace(rotation=rotation, local_rotation=local)
         if self.biases:
             offsets = self.pattern.offsets(length)
             biases = (bias(part.to(device)) for bias, part in zip(self.biases, offsets, strict=True))

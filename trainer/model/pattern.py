@@ -62,6 +62,11 @@ class Pattern(ABC):
         """Number of learned tokens before the sequence in all layers of the encoder."""
         return 0
 
+    @property
+    def local(self) -> bool:
+        """True if rotary positions have their local base."""
+        return False
+
     def check(self, layers: int) -> None:  # noqa: B027 - most patterns fit any encoder
         """Check the pattern for an encoder with this number of layers.
 
@@ -91,7 +96,8 @@ class Pattern(ABC):
         """Attend within the pattern; the reference implementation for all kernels.
 
         Args:
-            q, k, v: ``(B, G + L, H, D)``; k and v with the pattern's side keys, if any, at the end.
+            q, k, v: ``(B, G + L, H, D)``; k and v with the pattern's side keys, if any, at the end, and perhaps with
+                fewer heads, a divisor of H.
             context: context of the L positions.
             dropout: probability of dropping an attention weight.
             scale: factor of the scores; None is 1 / sqrt(D).

@@ -195,26 +195,75 @@ class Rotary:
 
     Attributes:
         theta: base of the wavelengths, ``2 pi theta^(2i / D)`` positions for pair i.
+        local_theta: base in layers whose pattern is ``span``, which are never scaled; None is as in all others.
+        factor: factor by which ``scaling`` extends the range of positions.
+        scaling: ``linear`` divides positions by the factor (arXiv:2306.15595); ``ntk`` raises the base so that the
+            longest wave is ``factor`` times as long, and short ones hardly change; ``yarn`` stretches only waves that
+            are long for ``trained_length``, and scales cosines and sines by ``.1 ln factor + 1`` (arXiv:2309.00071).
+        trained_length: positions that the model was trained with before the extension; needed by ``yarn``.
     """
 
     theta: float = 10_000.0
+    local_theta: float | None = None
+    factor: float = 1.0
+    scaling: Literal["linear", "ntk", "yarn"] = "linear"
+    trained_length: int | None = None
     scheme: Literal["rotary"] = "rotary"
 
     def __post_init__(self) -> None:
-        if self.theta <= 1:
-            raise FarspanError(f"rotary positions: theta is {self.theta}; it must be above 1 (usual: 10,000)")
+        for name in ("theta", "local_theta"):
+            value = getattr(self, name)
+            if value is not None and not 1 < value < math.inf:
+                raise FarspanError(f"rotary positions: {name} is {value}; it must be above 1 (usual: 10,000)")
+        if not 1 <= self.factor < math.inf:
+            raise FarspanError(f"rotary positions: factor is {self.factor}; it must be at least 1 and finite")
+        if (self.trained_length or 0) < (self.scaling == "yarn"):
+            raise FarspanError(
+                f"rotary positions: trained_length is {self.trained_length}; yarn needs the number of positions that "
+                "the model was trained with"
+            )
 
     @property
     def limit(self) -> None:
         """Maximum sequence length: unlimited."""
         return None
 
-    def rotation(self, length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def rotation(
+        self, length: int, head_width: int, device: torch.device, local: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Return cosines and sines, each ``(L, D)`` float32; dimension i is paired with i + D / 2."""
-        rates = self.theta ** -(torch.arange(0, head_width, 2, device=device).float() / head_width)  # (D / 2,)
+        powers = torch.arange(0, head_width, 2, device=device).float() / head_width  # (D / 2,)
+        rates, size = self.theta**-powers, 1.0
+        if local and self.local_theta is not None:
+            rates = self.local_theta**-powers
+        elif self.factor > 1:
+            rates, size = self._scaled(rates, powers, head_width)
         angles = torch.arange(length, device=device).float()[:, None] * rates
         angles = torch.cat([angles, angles], -1)  # (L, D)
-        return angles.cos(), angles.sin()
+        return (angles.cos(), angles.sin()) if size == 1 else (angles.cos() * size, angles.sin() * size)
+
+    def _scaled(self, rates: Tensor, powers: Tensor, head_width: int) -> tuple[Tensor, float]:
+        """Return the scaled ``(D / 2,)`` rates, and the factor of cosines and sines."""
+        if self.scaling == "linear":
+            return rates / self.factor, 1.0
+        if self.scaling == "ntk":
+            return (self.theta * self.factor ** (head_width / max(head_width - 2, 1))) ** -powers, 1.0
+        assert self.trained_length is not None
+        # pairs whose waves turn 32 times and once within the trained length
+        low, high = (
+            head_width * math.log(self.trained_length / (2 * math.pi * turns)) / (2 * math.log(self.theta))
+            for turns in (32, 1)
+        )
+        low, high = max(math.floor(low), 0), min(math.ceil(high), head_width - 1)
+        ramp = ((torch.arange(len(rates), device=rates.device) - low) / max(high - low, 0.001)).clamp(0, 1)
+        return rates * (1 - ramp) + rates / self.factor * ramp, 0.1 * math.log(self.factor) + 1
+
+    def rotations(
+        self, length: int, head_width: int, device: torch.device
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+        """Return the rotation of most layers and that of local ones, None if it is the same."""
+        local = None if self.local_theta is None else self.rotation(length, head_width, device, local=True)
+        return self.rotation(length, head_width, device), local
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:

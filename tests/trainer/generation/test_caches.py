@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from corpora.storage.ragged import Ragged
 from tests.trainer.conversion.models import tiny_config
 from tests.trainer.generation.models import IDS, alone, model_of, ragged
-from trainer.generation.cached_decoder import CachedDecoder
+from trainer.generation.cached_decoder import CachedDecoder, _attend_across
 from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.model.config import DecoderConfig, EncoderConfig, OutputConfig
 from trainer.model.layers.pooled import Pooling
@@ -19,8 +20,10 @@ from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, N
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
@@ -30,9 +33,22 @@ LENGTHS, TEXT, BEAMS = [17, 3, 32], 21, 3
 
 PLAIN = tiny_config(positions=64)
 
+GROUPED = replace(PLAIN.heads, count=4, kv_count=2, bias=False, scale_width=3, norm_eps=1e-6)
+
 POSITIONS = [Learned(64), Sinusoidal(), Sinusoidal("pegasus_x"), Buckets(8, 16), Rotary(), NoPositions()]
 
-PATTERNS = [Full(), Block(8), Overlap(8), BlockGlobal(8, 2), Staggered(8, 3), Local(4), TGlobal(4, 3), Window(6)]
+PATTERNS = [
+    Full(),
+    Block(8),
+    Overlap(8),
+    BlockGlobal(8, 2),
+    Staggered(8, 3),
+    Local(4),
+    TGlobal(4, 3),
+    Window(6),
+    Span(3, 5),
+    Layered(2, 3, 2),
+]
 
 
 def with_decoder(**options):
@@ -54,6 +70,17 @@ DECODERS = {
     "scaled output": replace(PLAIN, output=OutputConfig(scaled=True), embedding=EmbeddingConfig(scaled=True)),
     "norm first": replace(PLAIN, norm=NormConfig(placement="pre", kind="rms"), embedding=EmbeddingConfig(norm=False)),
     "gated": replace(PLAIN, feed_forward=FeedForwardConfig(width=24, activation="gelu_tanh", gated=True, bias=False)),
+    "grouped heads": replace(PLAIN, heads=GROUPED),
+    "norms on both sides": replace(PLAIN, norm=NormConfig(placement="both", kind="rms")),
+    "layered": replace(
+        with_decoder(positions=Rotary(local_theta=50.0, factor=4.0), attention=Layered(6, 0, 2, causal=True)),
+        heads=GROUPED,
+    ),
+    "merged": replace(
+        with_decoder(positions=Rotary(local_theta=50.0), attention=Layered(6, 0, 2, causal=True), cross="merged"),
+        heads=GROUPED,
+    ),
+    "merged in some layers": with_decoder(cross="merged", cross_attention=(0, 2), attention=Span(4, 0)),
     "unscaled heads": replace(PLAIN, heads=replace(PLAIN.heads, scaled=False, bias=False, width=6)),
 }
 
@@ -144,20 +171,25 @@ def caches(beams=2):
     return model, CrossCache(groups, sources.encoder_rows, beams, torch.device("cpu")), sources
 
 
+def across(attend, crossing, x):
+    return _attend_across(0, crossing, attend, x)
+
+
 @torch.no_grad()
 def test_texts_attend_to_the_row_of_their_sample():
     """Against cross-attention of each text alone, to its row without padding."""
     model, cache, sources = caches()
     (crossing,) = model.decoder.layers[0].crossings()
     x = torch.randn(8, 1, 16)
-    found = cache.attend(0, crossing, x)
+    found = across(cache.attend, crossing, x)
     for sample, row in enumerate(sources.encoder_rows):
         own = slice(2 * sample, 2 * sample + 2)
         length = int(sources.source_padding_mask[row].sum())
         states = model.encode(sources.source_ids[row : row + 1, :length]).states.expand(2, -1, -1)
         expected = crossing.attention(x[own], states)
         torch.testing.assert_close(found[own], expected, atol=1e-5, rtol=1e-5)
-        several = cache.attend_alone(sample, 0, crossing, x[own].transpose(0, 1)).transpose(0, 1)
+        of_sample = partial(cache.attend_alone, sample)
+        several = across(of_sample, crossing, x[own].transpose(0, 1)).transpose(0, 1)
         torch.testing.assert_close(several, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -167,9 +199,9 @@ def test_samples_that_are_kept_attend_as_before_and_rows_without_samples_are_fre
     model, cache, sources = caches()
     (crossing,) = model.decoder.layers[0].crossings()
     x = torch.randn(4, 2, 1, 16)
-    before = cache.attend(0, crossing, x.flatten(0, 1)).view(4, 2, 16)
+    before = across(cache.attend, crossing, x.flatten(0, 1)).view(4, 2, 16)
     cache.keep(np.array(kept))
-    after = cache.attend(0, crossing, x[kept].flatten(0, 1)).view(len(kept), 2, 16)
+    after = across(cache.attend, crossing, x[kept].flatten(0, 1)).view(len(kept), 2, 16)
     torch.testing.assert_close(after, before[kept], atol=1e-6, rtol=0)
     rows = sorted(row for group in cache.groups for row in group.rows.tolist())
     assert rows == sorted(set(sources.encoder_rows[kept].tolist()))
@@ -182,6 +214,6 @@ def test_texts_before_padding_rows_are_not_changed_by_them():
     model, cache, _ = caches(beams=1)
     (crossing,) = model.decoder.layers[0].crossings()
     x = torch.randn(4, 1, 16)
-    wide = cache.attend(0, crossing, torch.cat([x, torch.full((4, 1, 16), 1e9)]))
+    wide = across(cache.attend, crossing, torch.cat([x, torch.full((4, 1, 16), 1e9)]))
     assert wide.shape == (8, 1, 16)
-    assert torch.equal(wide[:4], cache.attend(0, crossing, x))
+    assert torch.equal(wide[:4], across(cache.attend, crossing, x))

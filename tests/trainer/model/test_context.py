@@ -25,8 +25,10 @@ from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
@@ -110,12 +112,14 @@ def on_a_gpu(monkeypatch):
 
 MODELS = {
     **{type(pattern).__name__: config_of(pattern) for pattern in (
-        Full(), Block(4), Overlap(4), BlockGlobal(4, 1), Staggered(size=4, global_tokens=2), Window(4),
+        Full(), Block(4), Overlap(4), BlockGlobal(4, 1), Staggered(size=4, global_tokens=2), Window(4), Span(2, 1),
+        Layered(2, 1, 2),
     )},
     "Local": config_of(Local(2), positions=Buckets(count=8, distance=9)),
     "TGlobal": config_of(TGlobal(2, 3), positions=Buckets(count=8, distance=9)),
     "pooled": config_of(Block(4), pooling=POOLING),
     "pooled, reference padding": config_of(Block(4), pooling=replace(POOLING, reference_padding=True)),
+    "merged": config_of(Full(), cross="merged"),
     "the decoder sees learned tokens": config_of(Staggered(size=4, global_tokens=2), global_cross_attention=True),
 }  # fmt: skip
 

@@ -20,12 +20,14 @@ from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Buckets, Learned
+from trainer.model.positions import Buckets, Learned, Rotary
 
 VOCAB, WIDTH = 50, 16
 
@@ -101,6 +103,8 @@ PATTERNS = [
     Local(4),
     TGlobal(4, 3),
     Window(6),
+    Span(2, 3),
+    Layered(2, 3, 2),
 ]
 
 REAL = torch.arange(LENGTH) < torch.tensor([[29], [21]])
@@ -190,3 +194,26 @@ def test_summaries_are_projected_to_keys_and_values():
         3 * 2 * FLOPS_WIDTH * INNER * (FLOPS_LENGTH // 4)
     )  # summaries ask nothing: theirs are a by-product of one matrix
     assert forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_LENGTH) == counted(model) + attention - queries
+
+
+@pytest.mark.parametrize("cross", ["each", "merged"])
+def test_grouped_heads_and_patterns_of_layers_cost_what_they_compute(cross):
+    """Matrix products are counted, attention is that of the patterns: kernels compute more pairs than these."""
+    config = replace(
+        make(Layered(2, 3, 2), Rotary())[0],
+        heads=HeadsConfig(count=4, width=INNER // 4, kv_count=2),
+        decoder=DecoderConfig(layers=3, positions=Rotary(), attention=Layered(4, 0, 2, causal=True), cross=cross),
+    )
+    model = build_model(config, FLOPS_VOCAB, seed=0).eval()
+    ids, target = torch.zeros(1, FLOPS_LENGTH, dtype=torch.int64), torch.zeros(1, 7, dtype=torch.int64)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model.logits(model.decode(target, model.encode(ids)))
+    products = sum(
+        count
+        for operator, count in counter.get_flop_counts()["Global"].items()
+        if operator is not torch.ops.aten.bmm  # attention
+    )
+    spans, full = Span(2, 3).flops(FLOPS_LENGTH, INNER), 4 * FLOPS_LENGTH**2 * INNER
+    own = 2 * Span(4, 0).flops(7, INNER) + 2 * 7 * 8 * INNER
+    attention = 2 * spans + full + own + 3 * 4 * 7 * FLOPS_LENGTH * INNER
+    assert forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, 7) == products + attention

@@ -131,6 +131,46 @@ def test_equals_a_product_of_complex_numbers(theta, length):
     torch.testing.assert_close(got, turned(x, theta).float(), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("trained", [64, 4096])
+@pytest.mark.parametrize("factor", [2.0, 8.0])
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+def test_scaled_rotations_are_those_of_transformers(scaling, factor, trained):
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    values = {"rope_type": scaling, "factor": factor, "rope_theta": 5000.0}
+    if scaling == "yarn":
+        values["original_max_position_embeddings"] = trained
+    config = LlamaConfig(hidden_size=64, num_attention_heads=2, max_position_embeddings=trained, rope_parameters=values)
+    rates, size = ROPE_INIT_FUNCTIONS[scaling](config, CPU)
+    angles = torch.arange(40)[:, None] * rates
+    rotary = Rotary(5000.0, local_theta=100.0, factor=factor, scaling=scaling, trained_length=trained)
+    whole, local = rotary.rotations(40, 32, CPU)
+    for found, expected in zip(whole, (angles.cos() * size, angles.sin() * size), strict=True):
+        torch.testing.assert_close(found, torch.cat([expected, expected], -1), atol=1e-5, rtol=1e-5)
+    for found, expected in zip(local, Rotary(100.0).rotation(40, 32, CPU), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_raised_base_stretches_the_longest_wave_and_keeps_the_shortest():
+    plain, scaled = (Rotary(factor=factor, scaling="ntk").rotation(200, 32, CPU)[1] for factor in (1.0, 8.0))
+    torch.testing.assert_close(scaled[:, 0], plain[:, 0])
+    torch.testing.assert_close(scaled[::8, 15], plain[:25, 15], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"factor": 0.5}, "factor is 0.5; it must be at least 1"),
+        ({"local_theta": 1.0}, "local_theta is 1.0; it must be above 1"),
+        ({"factor": 2.0, "scaling": "yarn"}, "trained_length is None; yarn needs"),
+    ],
+)
+def test_scalings_that_cannot_be_are_refused(options, said):
+    with pytest.raises(FarspanError, match=said):
+        Rotary(**options)
+
+
 def test_scores_depend_on_differences_of_positions_only():
     q, k = torch.randn(2, WIDTH)
     rotation = Rotary().rotation(30, WIDTH, CPU)

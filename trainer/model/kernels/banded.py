@@ -40,6 +40,8 @@ def attend_banded(
     Returns:
         ``(B, L, H, D)``; zeros where a query attends to no key.
     """
+    if k.shape[2] != q.shape[2]:
+        k, v = (x.repeat_interleave(q.shape[2] // k.shape[2], 2) for x in (k, v))
     near, far = context.biases[:1], context.biases[1:]
     count = k.shape[1] - q.shape[1]
     return banded_attention(

@@ -63,15 +63,16 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
         return places, block_mask(pattern, places, wide, wide + wide_sides, q.device)
 
     places, mask = remember_per_batch(
-        (context.padding_mask, context.segments, context.globals and context.globals.chosen),
+        (context.padding_mask, context.segments, context.globals and context.globals.chosen, context.side_mask),
         (pattern, tuple(q.shape[:2]), sides, q.device),
         make,
     )
     score_mod = _score_mod(pattern, context, places, len(q), wide, (sides, wide_sides))
     k, v = (torch.cat([_longer(x[:, :length], wide), _longer(x[:, length:], wide_sides)], 1) for x in (k, v))
     heads_first = [x.transpose(1, 2) for x in (_longer(q, wide), k, v)]
+    grouped = {"enable_gqa": True} if k.shape[2] != q.shape[2] else {}
     kernel = _compiled() if q.is_cuda else cast(Kernel, flex_attention)
-    mixed = saved_result(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale))
+    mixed = saved_result(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale, **grouped))
     mixed = mixed.transpose(1, 2)[:, :length]
     return mixed if context.padding_mask is None else mixed.masked_fill(~context.padding_mask[..., None, None], 0.0)
 

@@ -221,6 +221,7 @@ def attend(
         plan.max_queries,
         plan.max_keys,
         scale=scale,
+        **({"enable_gqa": True} if k.shape[2] != q.shape[2] else {}),
     )
     if plan.queries is not None:
         mixed = torch.zeros_like(rows).index_copy(0, plan.queries, mixed)

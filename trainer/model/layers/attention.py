@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainer.model.context import Context
 from trainer.model.kernels.choose import attend_across, attend_within
-from trainer.model.layers.heads import HeadsConfig, Projections
+from trainer.model.layers.heads import HeadNorms, HeadsConfig, Projections
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
 from trainer.model.positions import rotate
@@ -35,7 +35,7 @@ def attend(
 
     Args:
         q: ``(B, Lq, H, D)``.
-        k, v: ``(B, Lk, H, D)``; the fast kernel needs a last stride of 1.
+        k, v: ``(B, Lk, H, D)``, or with fewer heads, a divisor of H; the fast kernel needs a last stride of 1.
         mask: ``(B, 1 or Lq, Lk)`` bool, the keys that each query attends to; None means all, which is fastest.
         bias: ``(H, Lq, Lk)``, optionally with a batch dimension in front; a learned bias rules out the fast CPU kernel.
         dropout: probability of dropping an attention weight; above 0 it rules out the fast CPU kernel.
@@ -55,7 +55,7 @@ def attend(
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     mixed = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
     ).transpose(1, 2)
     return mixed if empty is None else mixed.masked_fill(empty[..., None], 0.0)
 
@@ -75,27 +75,61 @@ def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segm
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention with a pattern that has no parameters of its own."""
+    """Multi-head self-attention with a pattern that has no parameters of its own.
+
+    Queries have a projection of their own if they have more heads than keys and values, so that stacked projections
+    always have equal widths.
+    """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Pattern, dropout: float) -> None:
         super().__init__()
         inner = heads.inner(width)
         self.heads, self.scale = heads.count, heads.scale
         self.pattern, self.dropout = pattern, dropout
-        self.qkv = Projections(width, inner, 3, bias=heads.bias)
+        self.grouped = heads.groups != heads.count
+        if self.grouped:
+            self.q = nn.Linear(width, inner, bias=heads.bias)
+            self.kv = Projections(width, inner // heads.count * heads.groups, 2, bias=heads.bias)
+        else:
+            self.qkv = Projections(width, inner, 3, bias=heads.bias)
+        self.norms, self.groups = HeadNorms(width, heads), heads.groups
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
-    def forward(self, x: Tensor, context: Context) -> Tensor:
-        """Map hidden states ``(B, G + L, d)`` to the same shape."""
-        return self.out(self.mix(x, context).flatten(2))
+    def forward(self, x: Tensor, context: Context, states: Tensor | None = None) -> Tensor:
+        """Map hidden states ``(B, G + L, d)`` to the same shape; ``states``, ``(B, S, d)``, are those of ``mix``."""
+        return self.out(self.mix(x, context, states).flatten(2))
 
-    def mix(self, x: Tensor, context: Context) -> Tensor:
-        """Attend before the output projection: ``(B, G + L, d)`` to the values of every head, ``(B, G + L, H, D)``."""
-        # (B, G + L, 3 H D) -> three views (B, G + L, H, D)
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        q, k = rotate(q, context.rotation), rotate(k, context.rotation)
+    def mix(self, x: Tensor, context: Context, states: Tensor | None = None) -> Tensor:
+        """Attend before the output projection: ``(B, G + L, d)`` to the values of every head, ``(B, G + L, H, D)``.
+
+        ``states`` of the encoder, if given, are side keys, which have no position (``patterns/merged.py``).
+        """
+        q, k, v = self.project(x)
+        rotation = context.rotation_of(self.pattern.local)
+        q, k = rotate(q, rotation), rotate(k, rotation)
+        if states is not None:
+            side_k, side_v = self.project_keys(states)
+            k, v = torch.cat([k, side_k], 1), torch.cat([v, side_v], 1)
         dropout = self.dropout if self.training else 0.0
         return attend_within(self.pattern, q, k, v, context, dropout, self.scale)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project ``(B, L, d)`` to queries, keys and values before rotation, ``(B, L, heads, D)`` each."""
+        if self.grouped:
+            return self.norms.q(self.q(x).unflatten(-1, (self.heads, -1))), *self.project_keys(x)
+        # (B, L, 3 H D) -> three views (B, L, H, D)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        return self.norms.q(q), self.norms.k(k), v
+
+    def project_keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Project ``(B, L, d)`` to keys and values alone."""
+        if self.grouped:
+            projected = self.kv(x)
+        else:
+            first = self.qkv.out_features // 3
+            projected = F.linear(x, self.qkv.weight[first:], None if self.qkv.bias is None else self.qkv.bias[first:])
+        k, v = projected.unflatten(-1, (2, self.groups, -1)).unbind(2)
+        return self.norms.k(k), v
 
 
 class CrossAttention(nn.Module):
@@ -106,7 +140,8 @@ class CrossAttention(nn.Module):
         inner = heads.inner(width)
         self.heads, self.scale, self.dropout = heads.count, heads.scale, dropout
         self.q = nn.Linear(width, inner, bias=heads.bias)
-        self.kv = Projections(width, inner, 2, bias=heads.bias)
+        self.kv = Projections(width, inner // heads.count * heads.groups, 2, bias=heads.bias)
+        self.norms, self.groups = HeadNorms(width, heads), heads.groups
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, states: Tensor, padding_mask: Tensor | None = None) -> Tensor:
@@ -115,13 +150,21 @@ class CrossAttention(nn.Module):
         Returns:
             ``(B, T, d)``.
         """
-        q = self.q(x).unflatten(-1, (self.heads, -1))
-        k, v = self.kv(states).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        q, (k, v) = self.queries(x), self.project_keys(states)
         dropout = self.dropout if self.training else 0.0
         mixed = attend_across(q, k, v, Context(), Context(padding_mask), dropout, self.scale)
         if mixed is None:
             mixed = attend(q, k, v, visible(padding_mask, None, None), dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Project ``(B, T, d)`` to queries, ``(B, T, H, D)``."""
+        return self.norms.q(self.q(x).unflatten(-1, (self.heads, -1)))
+
+    def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Project ``(B, S, d)`` to keys and values, ``(B, S, heads, D)`` each."""
+        k, v = self.kv(states).unflatten(-1, (2, self.groups, -1)).unbind(2)
+        return self.norms.k(k), v
 
 
 @dataclass(frozen=True)

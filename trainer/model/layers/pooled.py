@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context, derive_per_batch
 from trainer.model.kernels.choose import attend_across
 from trainer.model.layers.attention import attend, visible
-from trainer.model.layers.heads import HeadsConfig, Projections
+from trainer.model.layers.heads import HeadNorms, HeadsConfig, Projections
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -80,7 +80,8 @@ class PooledAttention(nn.Module):
         self.heads, self.scale = heads.count, heads.scale
         self.pooling, self.dropout = pooling, dropout
         self.q = nn.Linear(width, inner, bias=heads.bias)
-        self.kv = Projections(width, inner, 2, bias=heads.bias)
+        self.kv = Projections(width, inner // heads.count * heads.groups, 2, bias=heads.bias)
+        self.norms, self.groups = HeadNorms(width, heads), heads.groups
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
@@ -90,10 +91,11 @@ class PooledAttention(nn.Module):
         only that document's positions, and only they attend to it. A document shorter than a stride may have no window;
         its positions get zeros.
         """
-        q = self.q(x).unflatten(-1, (self.heads, -1))
+        q = self.norms.q(self.q(x).unflatten(-1, (self.heads, -1)))
         pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
         owners = None if segments is None else derive_per_batch(_owners, (padding_mask, segments), pooling)
-        k, v = self._pool(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        k, v = self._pool(x, context, owners).unflatten(-1, (2, self.groups, -1)).unbind(2)
+        k = self.norms.k(k)
         padding_mask = None if padding_mask is None else derive_per_batch(_window_mask, (padding_mask,), pooling)
         dropout = self.dropout if self.training else 0.0
         windows = context._replace(padding_mask=padding_mask, segments=owners)

@@ -28,14 +28,17 @@ class NormConfig:
     """Norms of all layers.
 
     Attributes:
-        placement: ``post``: after each residual sum, as in BART; ``pre``: before each sublayer and once at the end.
+        placement: ``post``: after each residual sum, as in BART; ``pre``: before each sublayer and once at the end;
+            ``both``: like ``pre``, and again on the sublayer's output before the residual sum, as in Gemma.
         kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
         eps: number added to the variance.
+        bias: True if LayerNorms have a bias.
     """
 
-    placement: Literal["post", "pre"] = "post"
+    placement: Literal["post", "pre", "both"] = "post"
     kind: Literal["layer", "rms"] = "layer"
     eps: float = 1e-5
+    bias: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.eps < math.inf:
@@ -77,14 +80,15 @@ class EmbeddingConfig:
 
 
 def make_norm(width: int, norm: NormConfig) -> nn.Module:
-    """Make a LayerNorm with weight and bias, or an RMSNorm with a weight."""
-    kind = nn.LayerNorm if norm.kind == "layer" else nn.RMSNorm
-    return kind(width, eps=norm.eps)
+    """Make a LayerNorm or an RMSNorm."""
+    if norm.kind == "rms":
+        return nn.RMSNorm(width, eps=norm.eps)
+    return nn.LayerNorm(width, eps=norm.eps, bias=norm.bias)
 
 
 def make_last_norm(width: int, norm: NormConfig) -> nn.Module:
     """Make the final norm of a stack of pre-norm layers, whose residual sum is not normalised yet."""
-    return make_norm(width, norm) if norm.placement == "pre" else nn.Identity()
+    return nn.Identity() if norm.placement == "post" else make_norm(width, norm)
 
 
 class SplitNorm(nn.Module):
@@ -100,18 +104,25 @@ class SplitNorm(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual sum around a sublayer f: ``norm(x + drop(f(x)))`` (post) or ``x + drop(f(norm(x)))`` (pre)."""
+    """Residual sum around a sublayer f.
+
+    ``norm(x + drop(f(x)))`` (post), ``x + drop(f(norm(x)))`` (pre) or ``x + drop(norm_after(f(norm(x))))`` (both).
+    """
 
     def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False) -> None:
         super().__init__()
         self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
+        self.norm_after = None
+        if norm.placement == "both":
+            self.norm_after = SplitNorm(width, norm) if split else make_norm(width, norm)
         self.dropout = nn.Dropout(dropout)
-        self.pre = norm.placement == "pre"
+        self.post = norm.placement == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *norm_arguments: int) -> Tensor:
-        if self.pre:
-            return x + self.dropout(sublayer(self.norm(x, *norm_arguments)))
-        return self.norm(x + self.dropout(sublayer(x)), *norm_arguments)
+        if self.post:
+            return self.norm(x + self.dropout(sublayer(x)), *norm_arguments)
+        y = sublayer(self.norm(x, *norm_arguments))
+        return x + self.dropout(y if self.norm_after is None else self.norm_after(y, *norm_arguments))
 
 
 class FeedForward(nn.Module):

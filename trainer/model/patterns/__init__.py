@@ -3,11 +3,13 @@
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 
-AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full
+AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Span | Layered | Full
 """The patterns that a recipe may name; a new pattern is a file in this folder and an entry here."""

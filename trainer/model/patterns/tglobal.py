@@ -123,11 +123,11 @@ class TGlobalAttention(SelfAttention):
         super().__init__(width, heads, pattern, dropout)
         self.summary, self.side_norm = pattern, norm
 
-    def mix(self, x: Tensor, context: Context) -> Tensor:
+    def mix(self, x: Tensor, context: Context, states: Tensor | None = None) -> Tensor:
         """Attend before the output projection: ``(B, L, d)`` to the values of every head, ``(B, L, H, D)``."""
         length = x.shape[1]
         sides = self.side_norm(self.summary.sum_blocks(x, context)).to(x.dtype)
-        q, k, v = self.qkv(torch.cat([x, sides], 1)).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        q, k, v = self.project(torch.cat([x, sides], 1))
         q = q[:, :length]
         if context.rotation is not None:
             q = rotate(q, context.rotation)

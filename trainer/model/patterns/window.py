@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,30 +15,8 @@ from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig, Projections
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
+from trainer.model.patterns.span import GlobalKeys, attend_span
 from trainer.model.positions import rotate
-
-
-class _Part(NamedTuple):
-    """Consecutive groups of ``size`` queries, and the keys that each group may attend to.
-
-    The first group is ``[start, start + size)`` and its keys are ``[first_key, first_key + reach)``; each further group
-    and its keys are half a window to the right.
-    """
-
-    start: int
-    groups: int
-    size: int
-    first_key: int
-    reach: int
-
-
-class _GlobalKeys(NamedTuple):
-    """Keys and values of global positions, ``(B, G, H, D)``, visible to all queries, and their ``(B, G)`` masks."""
-
-    k: Tensor
-    v: Tensor
-    padding_mask: Tensor
-    segments: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -100,71 +78,7 @@ class Window(Pattern):
             padding_mask = ~context.globals.chosen if padding_mask is None else padding_mask & ~context.globals.chosen
             shown = _global_keys(k, v, context)
         context = context._replace(padding_mask=padding_mask)
-        parts = [self._attend_part(part, q, k, v, context, shown, dropout, scale) for part in self._parts(q.shape[1])]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-
-    def _parts(self, length: int) -> list[_Part]:
-        """Return groups of half a window with three half windows of keys, and shorter groups at both ends.
-
-        Thus no key is padding of a group, and all inner groups share one mask.
-        """
-        half = self.half
-        inner = length // half - 2
-        if inner < 1:
-            return [_Part(0, 1, length, 0, length)]
-        last = (inner + 1) * half
-        return [
-            _Part(0, 1, half, 0, 2 * half),
-            _Part(half, inner, half, 0, 3 * half),
-            _Part(last, 1, length - last, last - half, length - last + half),
-        ]
-
-    def _attend_part(
-        self,
-        part: _Part,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        context: Context,
-        shown: _GlobalKeys | None,
-        dropout: float,
-        scale: float | None,
-    ) -> Tensor:
-        """Attend from the queries of ``part``; returns ``(B, groups * size, H, D)``."""
-        start, groups, size, first_key, reach = part
-
-        def queries(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, Q, ...)
-            return x[:, start : start + groups * size].unflatten(1, (groups, size)).flatten(0, 1)
-
-        def keys(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, K, ...), overlapping; a view if B is 1
-            stop = first_key + reach + (groups - 1) * self.half
-            return x[:, first_key:stop].unfold(1, reach, self.half).movedim(-1, 2).flatten(0, 1)
-
-        query_segments = None if context.segments is None else queries(context.segments)
-        key_segments = None if context.segments is None else keys(context.segments)
-        mask = visible(
-            None if context.padding_mask is None else keys(context.padding_mask), query_segments, key_segments
-        )
-        k_seen, v_seen, bias = keys(k), keys(v), None
-        if reach - 1 > self.half:
-            places = torch.arange(first_key, first_key + reach, device=q.device)
-            near = self.mask_mod(
-                torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1]
-            )  # (Q, K)
-            if mask is None:
-                # Every query attends to itself, so each has a key.
-                bias = torch.zeros_like(near, dtype=q.dtype).masked_fill(~near, float("-inf"))[None, None]
-            else:
-                mask = near & mask  # (B n, Q, K)
-        if shown and mask is not None:  # with global positions there is always a mask
-            beside_segments = None if shown.segments is None else _repeat(shown.segments, groups)
-            beside = visible(_repeat(shown.padding_mask, groups), query_segments, beside_segments)
-            assert beside is not None
-            mask = torch.cat([mask.expand(-1, size, -1), beside.expand(-1, size, -1)], -1)  # (B n, Q, K + G)
-            k_seen = torch.cat([k_seen, _repeat(shown.k, groups)], 1)
-            v_seen = torch.cat([v_seen, _repeat(shown.v, groups)], 1)
-        mixed = attend(queries(q), k_seen, v_seen, mask, bias, dropout=dropout, scale=scale)
-        return mixed.unflatten(0, (-1, groups)).flatten(1, 2)
+        return attend_span(q, k, v, context, self.half, self.half, shown, dropout, scale)
 
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return (query - key).abs() <= self.half
@@ -188,9 +102,9 @@ class WindowAttention(SelfAttention):
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Window, dropout: float) -> None:
         super().__init__(width, heads, pattern, dropout)
-        self.global_qkv = Projections(width, self.qkv.out_features // 3, 3, bias=heads.bias)
+        self.global_qkv = Projections(width, self.out.in_features, 3, bias=heads.bias)
 
-    def mix(self, x: Tensor, context: Context) -> Tensor:
+    def mix(self, x: Tensor, context: Context, states: Tensor | None = None) -> Tensor:
         """Attend before the output projection: ``(B, L, d)`` to the values of every head, ``(B, L, H, D)``."""
         mixed = super().mix(x, context)
         if context.globals is None:
@@ -204,12 +118,13 @@ class WindowAttention(SelfAttention):
 
     def _attend_globally(self, x: Tensor, context: Context, chosen: Globals) -> Tensor:
         """Attend from each global position to its whole document; returns ``(B, G, H, D)``."""
-        inner, bias = self.qkv.out_features // 3, self.global_qkv.bias
+        inner, bias = self.out.in_features, self.global_qkv.bias
         w_q, w_kv = self.global_qkv.weight.split([inner, 2 * inner])
         b_q, b_kv = (None, None) if bias is None else bias.split([inner, 2 * inner])
         states = x.gather(1, chosen.at[..., None].expand(-1, -1, x.shape[2]))  # (B, G, d)
         q = F.linear(states, w_q, b_q).unflatten(-1, (self.heads, -1))
         k, v = F.linear(x, w_kv, b_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        q, k = self.norms.q(q), self.norms.k(k)
         if context.rotation:
             turns = [part[chosen.at.flatten()] for part in context.rotation]  # (B G, D)
             q = rotate(q.flatten(0, 1)[None], (turns[0], turns[1]))[0].view_as(q)
@@ -219,10 +134,10 @@ class WindowAttention(SelfAttention):
         return attend(q, k, v, mask, dropout=dropout, scale=self.scale)
 
 
-def _global_keys(k: Tensor, v: Tensor, context: Context) -> _GlobalKeys:
+def _global_keys(k: Tensor, v: Tensor, context: Context) -> GlobalKeys:
     assert context.globals is not None
     places = context.globals.at[..., None, None].expand(-1, -1, *k.shape[2:])  # (B, G, H, D)
-    return _GlobalKeys(
+    return GlobalKeys(
         k.gather(1, places), v.gather(1, places), context.globals.padding_mask, _at(context.segments, context.globals)
     )
 
@@ -230,8 +145,3 @@ def _global_keys(k: Tensor, v: Tensor, context: Context) -> _GlobalKeys:
 def _at(segments: Tensor | None, chosen: Globals) -> Tensor | None:
     """Select the documents of global positions: ``(B, L)`` to ``(B, G)``."""
     return None if segments is None else segments.gather(1, chosen.at)
-
-
-def _repeat(x: Tensor, groups: int) -> Tensor:
-    """Repeat each row n times: ``(B, ...)`` to ``(B n, ...)``."""
-    return x[:, None].expand(-1, groups, *x.shape[1:]).flatten(0, 1)

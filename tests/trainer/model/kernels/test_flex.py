@@ -12,6 +12,8 @@ from trainer.model.context import make_context
 from trainer.model.kernels import flex
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.local import Local
+from trainer.model.patterns.merged import Merged
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, RelativeBias
@@ -19,7 +21,7 @@ from trainer.model.positions import Buckets, RelativeBias
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 CPU = torch.device("cpu")
-PATTERNS = [BlockGlobal(size=48, global_tokens=3), Window(20), Local(9), TGlobal(radius=9, block=4)]
+PATTERNS = [BlockGlobal(size=48, global_tokens=3), Window(20), Span(20, 3), Local(9), TGlobal(radius=9, block=4)]
 LENGTH = 300  # 3 tiles, the last one partly beyond
 
 
@@ -70,6 +72,16 @@ def test_uncompiled_kernel_equals_the_patterns_own_way(pattern, name, length):
     real = torch.ones(3, length, dtype=torch.bool) if context.padding_mask is None else context.padding_mask
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
     assert (got[~real] == 0).all()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("length", [1, 17, 256])
+def test_uncompiled_kernel_equals_merged_attention_with_grouped_heads(length, padded):
+    pattern, sides = Merged(Span(20, 0)), 140
+    q, k, v = torch.randn(3, length, 4, WIDTH), *torch.randn(2, 3, length + sides, HEADS, WIDTH)
+    context = make_context()._replace(side_mask=right_padded([sides, 9, 0], sides) if padded else None)
+    expected, found = pattern.attend(q, k, v, context), flex.attend(pattern, q, k, v, context)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("pattern", "name"), cases())

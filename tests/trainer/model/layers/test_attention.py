@@ -20,7 +20,9 @@ from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions import Buckets, RelativeBias
+from trainer.model.patterns.merged import Merged
+from trainer.model.patterns.span import Span
+from trainer.model.positions import Buckets, RelativeBias, Rotary, rotate
 
 
 @given(
@@ -76,6 +78,61 @@ def split(stacked, count):
     """The projections that are stacked in one."""
     weights, biases = stacked.weight.chunk(count), stacked.bias.chunk(count)
     return [lambda x, w=w, b=b: torch.nn.functional.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
+
+
+def plainly(layer, x, states, mask, rotation, heads):
+    """Attention of ``(B, L, d)`` under a dense mask, head by head, to its own keys and then to those of ``states``."""
+    inner, size = layer.out.in_features, layer.out.in_features // heads.count
+    queries = layer.qkv.weight[:inner] if heads.groups == heads.count else layer.q.weight
+    pairs = layer.qkv.weight[inner:] if heads.groups == heads.count else layer.kv.weight
+    outputs = []
+    for head in range(heads.count):
+        group = head * heads.groups // heads.count
+        rows = [slice(size * at, size * (at + 1)) for at in (group, heads.groups + group)]
+
+        def norm(y, module):
+            if heads.norm_eps is None:
+                return y
+            return module.weight * y * (y.square().mean(-1, keepdim=True) + heads.norm_eps) ** -0.5
+
+        def turn(y):
+            return rotate(y[:, :, None], rotation)[:, :, 0]
+
+        q, own = (
+            turn(norm(x @ queries[size * head : size * (head + 1)].T, layer.norms.q)),
+            norm(x @ pairs[rows[0]].T, layer.norms.k),
+        )
+        k = torch.cat([turn(own), norm(states @ pairs[rows[0]].T, layer.norms.k)], 1)
+        v = torch.cat([x, states], 1) @ pairs[rows[1]].T
+        scores = (q @ k.mT * (heads.scale or size**-0.5)).masked_fill(~mask, float("-inf"))
+        outputs.append(scores.softmax(-1) @ v)
+    return layer.out(torch.cat(outputs, -1))
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"kv_count": 2, "norm_eps": 0.1}, {"kv_count": 1, "scale_width": 9.0}, {"norm_eps": 1e-6}], ids=str
+)
+def test_grouped_and_normalised_heads_equal_their_plain_restatement(options, merged):
+    heads, span = HeadsConfig(count=4, bias=False, **options), Span(2, 0)
+    layer = SelfAttention(16, heads, Merged(span) if merged else span, 0.0).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, mean=0.3)
+    rotations = Rotary(factor=2.0, local_theta=100.0).rotations(9, 4, torch.device("cpu"))
+    rotation, local = (tuple(part.double() for part in each) for each in rotations)
+    x, states = torch.randn(2, 9, 16, dtype=torch.float64), torch.randn(2, 5, 16, dtype=torch.float64)
+    x, states = x.requires_grad_(), (states if merged else states[:, :0]).requires_grad_()
+    real = right_padded([5, 0], 5)
+    own = dense_mask(span, 9).expand(2, -1, -1)
+    mask = torch.cat([own, real[:, None].expand(-1, 9, -1)], -1) if merged else own
+    expected = plainly(layer, x, states, mask, local, heads)
+    context = Context(rotation=rotation, local_rotation=local, side_mask=real)
+    found = layer(x, context, states if merged else None)
+    torch.testing.assert_close(found, expected)
+    upstream = torch.randn_like(found)
+    inputs = [x, *([states] if merged else []), *layer.parameters()]
+    for one, other in zip(*(torch.autograd.grad(y, inputs, upstream) for y in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_decoder_attends_to_the_states_that_are_no_padding():
@@ -150,3 +207,16 @@ def test_scores_are_divided_by_the_root_of_the_width_unless_they_are_not_scaled(
 def test_bad_heads_are_refused(options, said):
     with pytest.raises(FarspanError, match=rf"model.heads.{said}; it must be at least 1"):
         HeadsConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kv_count": 3}, "kv_count is 3 and does not divide model.heads.count 4"),
+        ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0"),
+        ({"scale_width": 9, "scaled": False}, "scale_width is set, but model.heads.scaled is false"),
+    ],
+)
+def test_heads_that_contradict_themselves_are_refused(options, said):
+    with pytest.raises(FarspanError, match=rf"model.heads.{said}"):
+        HeadsConfig(count=4, **options)

@@ -60,7 +60,11 @@ def test_only_sums_that_no_norm_has_seen_are_normalised_at_the_end():
     assert isinstance(make_last_norm(6, NormConfig(placement="pre", kind="rms")), nn.RMSNorm)
 
 
-@pytest.mark.parametrize("placement", ["post", "pre"])
+def test_layer_norms_may_have_no_bias():
+    assert [name for name, _ in make_norm(6, NormConfig(bias=False)).named_parameters()] == ["weight"]
+
+
+@pytest.mark.parametrize("placement", ["post", "pre", "both"])
 @pytest.mark.parametrize("extra", [None, 2])
 def test_a_residual_sum_is_normalised_before_or_after_the_sublayer(placement, extra):
     """With a norm of their own for the first positions, if they are learned tokens."""
@@ -70,8 +74,11 @@ def test_a_residual_sum_is_normalised_before_or_after_the_sublayer(placement, ex
     norms = [] if extra is None else [extra]
     x, matrix = torch.randn(3, 5, 6), torch.randn(6, 6)
     found = residual(x, lambda h: h @ matrix, *norms)
-    before, after = x + residual.norm(x, *norms) @ matrix, residual.norm(x + x @ matrix, *norms)
-    torch.testing.assert_close(found, before if placement == "pre" else after)
+    inside = residual.norm(x, *norms) @ matrix
+    expected = {"pre": x + inside, "post": residual.norm(x + x @ matrix, *norms)}
+    if placement == "both":
+        expected["both"] = x + residual.norm_after(inside, *norms)
+    torch.testing.assert_close(found, expected[placement])
 
 
 def test_learned_tokens_have_a_norm_of_their_own():

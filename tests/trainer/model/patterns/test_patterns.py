@@ -22,8 +22,10 @@ from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
@@ -37,6 +39,7 @@ PATTERNS = {
     ),
     "local": st.builds(Local, st.integers(1, 9)),
     "overlap": st.builds(Overlap, size=st.sampled_from([2, 4, 6, 8])),
+    "span": st.builds(Span, st.integers(0, 9), st.integers(0, 9)),
     "staggered": st.builds(
         lambda half, extra, layer: Staggered(2 * half, extra).at(layer),
         half=st.integers(1, 5),
@@ -75,6 +78,8 @@ def test_equals_its_dense_mask_forward_and_backward(name, data, length, lengths,
         Staggered(4, 3).at(0),
         Staggered(4, 3).at(1),
         Window(4),
+        Span(3, 0),
+        Span(1, 4),
     ],
 )
 def test_operations_are_those_of_the_dense_mask(pattern, length):
@@ -102,6 +107,10 @@ def test_takes_the_fast_kernel(pattern, length):
         *((kind, {"radius": radius}, f"radius is {radius}") for kind in (Local, TGlobal) for radius in (0, 10**30)),
         (TGlobal, {"block": 0}, "block is 0"),
         *((Window, {"size": size}, "attention pattern window: size") for size in (0, 7, -2, (4, 3), ())),
+        (Span, {"left": -1}, "left is -1 and right is 256"),
+        (Layered, {"every": 0}, "full is -1 and every is 0"),
+        (Layered, {"every": 3, "full": 3}, "full is 3 and every is 3"),
+        (Layered, {"causal": True}, "causal is true, but right is 256"),
         (Staggered, {"size": 0}, "size is 0"),
         (Staggered, {"global_tokens": 0}, "global_tokens is 0"),
         (Staggered, {"size": 7}, "size is 7, which is odd"),
