@@ -113,17 +113,29 @@ def test_pegasus_x(size, sizes, published):
     [
         ("base", {"d_model": 768, "d_ff": 2048, "num_layers": 12, "num_heads": 12}),
         ("large", {"d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_heads": 16}),
+        ("xl", {"d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_heads": 32}),
     ],
 )
 @pytest.mark.parametrize(("pattern", "kind"), [("local", "local"), ("tglobal", "transient-global")])
 def test_longt5(pattern, kind, size, sizes):
     """The released models have an output layer of their own, which transformers 5 ties to the token table."""
+    for name, vocab_size in (("T5", 32_128), ("MT5", 250_112)):
+        values = {"vocab_size": vocab_size, "d_kv": 64, "feed_forward_proj": "gated-gelu", **sizes}
+        full = released(f"{name}ForConditionalGeneration", **values) + vocab_size * sizes["d_model"]
+        assert ours(f"t5_{size}", vocab_size) == full
     released_count = released(
         "LongT5ForConditionalGeneration",
         vocab_size=32_128, d_kv=64, feed_forward_proj="gated-gelu", encoder_attention_type=kind, **sizes,
     )  # fmt: skip
     output = 32_128 * sizes["d_model"]
     assert ours(f"longt5_{pattern}_{size}", 32_128) == released_count + output
+
+
+@pytest.mark.parametrize("vocab_size", [250_027, 250_054])
+def test_mbart(vocab_size):
+    """Of mBART-25 and mBART-50; two rows of each position table are read by no real position."""
+    theirs = released("MBartForConditionalGeneration", vocab_size=vocab_size, **LARGE)
+    assert ours("mbart_large", vocab_size) == theirs - 2 * 2 * 1024
 
 
 @pytest.mark.parametrize("pattern", ["block", "overlap", "global"])
@@ -201,6 +213,7 @@ LONGT5 = {"feed_forward_proj": "gated-gelu", "d_kv": 64, "tie_word_embeddings": 
     ("recipe", "kind", "config"),
     [
         ("led_base", "LEDConfig", {"attention_window": 1024, **BASE}),
+        ("mbart_large", "MBartConfig", {"scale_embedding": True, **LARGE}),
         ("led_large", "LEDConfig", {"attention_window": 1024, **LARGE}),
         ("primera", "LEDConfig", {"attention_window": 512, "max_encoder_position_embeddings": 4096, **LARGE}),
         ("cdlm", "LongformerConfig", {"max_position_embeddings": 4098, "layer_norm_eps": 1e-5, "pad_token_id": 1}),

@@ -54,6 +54,7 @@ def families():
     unbiased = replace(plain, heads=replace(plain.heads, bias=False), embedding=EmbeddingConfig(norm=False))
     return {
         "Bart": plain,
+        "MBart": replace(plain, norm=NormConfig(placement="pre")),
         "LED": replace(plain, encoder=EncoderConfig(layers=2, positions=Learned(64), attention=Window(4))),
         "PegasusX": replace(
             unbiased,

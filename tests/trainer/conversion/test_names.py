@@ -78,11 +78,11 @@ def test_decoders_that_pegasus_x_of_hugging_face_lacks_are_refused(tmp_path, opt
 def test_every_field_that_cannot_be_said_is_listed(tmp_path):
     config = tiny_config()
     config = replace(
-        config, norm=replace(config.norm, placement="pre"), decoder=replace(config.decoder, positions=Learned(12))
+        config, norm=replace(config.norm, eps=1e-3), decoder=replace(config.decoder, positions=Learned(12))
     )
     with pytest.raises(FarspanError) as raised:
         write_hugging_face(tiny_model(config), tmp_path / "out")
-    assert "model.norm.placement: farspan 'pre', Hugging Face 'post'" in str(raised.value)
+    assert "model.norm.eps: farspan 0.001, Hugging Face 1e-05" in str(raised.value)
     assert "model.decoder.positions.count: farspan 12, Hugging Face 16" in str(raised.value)
     assert not list(tmp_path.iterdir())
 

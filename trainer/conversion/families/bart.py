@@ -1,4 +1,4 @@
-"""BART (arXiv:1910.13461) as stored by Hugging Face."""
+"""BART (arXiv:1910.13461) and mBART (arXiv:2001.08210) as stored by Hugging Face."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 
-MODEL_TYPES = ("bart",)
+MODEL_TYPES = ("bart", "mbart")
 PATTERNS = ("full",)
 IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight")
 _UNUSED_POSITIONS = 2
@@ -24,6 +24,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
     return ModelConfig(
         **read_sizes(values),
         heads=HeadsConfig(count=values["encoder_attention_heads"]),
+        norm=NormConfig(placement="pre" if values["model_type"] == "mbart" else "post"),
         embedding=EmbeddingConfig(scaled=values["scale_embedding"]),
         encoder=EncoderConfig(
             layers=values["encoder_layers"], positions=Learned(values["max_position_embeddings"]), attention=Full()
@@ -53,6 +54,8 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
             (f"model.{side}.embed_positions.weight",), skip_rows=_UNUSED_POSITIONS
         )
         modules[f"{side}.embedded.norm"] = f"model.{side}.layernorm_embedding"
+        if config.norm.placement == "pre":
+            modules[f"{side}.norm"] = f"model.{side}.layer_norm"
         for layer in range(layers):
             modules |= layer_modules(f"{side}.layers.{layer}", side)
     return names | expand(modules, ("weight", "bias"))
@@ -60,10 +63,11 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
     """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
+    name = "MBart" if config.norm.placement == "pre" else "Bart"
     return {
         **write_sizes(config, vocab_size, special),
-        "architectures": ["BartForConditionalGeneration"],
-        "model_type": "bart",
+        "architectures": [f"{name}ForConditionalGeneration"],
+        "model_type": name.lower(),
         "max_position_embeddings": config.encoder.positions.limit,
         "scale_embedding": config.embedding.scaled,
     }

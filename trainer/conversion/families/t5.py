@@ -1,8 +1,9 @@
-"""T5 (arXiv:1910.10683), T5 1.1 and LongT5 (arXiv:2112.07916) as stored by Hugging Face.
+"""T5 (arXiv:1910.10683), T5 1.1, mT5 (arXiv:2010.11934) and LongT5 (arXiv:2112.07916) as stored by Hugging Face.
 
 ``tie_word_embeddings`` was False in T5 1.1, whose output layer is separate and takes unscaled states. Hugging Face's
 configurations now always have True, with ``scale_decoder_outputs`` as a separate field, while the models still load a
-separate output layer if the weights have one. Code that reads weights must therefore set the field by the weights.
+separate output layer if the weights have one. Code that reads weights must therefore set the field by the weights. mT5
+never scales its states.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.positions import Buckets
 
-MODEL_TYPES = ("t5", "longt5")
+MODEL_TYPES = ("t5", "mt5", "longt5")
 PATTERNS = ("local", "tglobal")
 IGNORED = (
     "lm_head.weight",
@@ -35,7 +36,10 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
     require(values, is_encoder_decoder=True)
     width, count, tied = values["d_model"], values["num_heads"], values["tie_word_embeddings"]
     positions = Buckets(values["relative_attention_num_buckets"], values["relative_attention_max_distance"])
-    dropout = values["dropout_rate"]
+    dropout, scaled = (
+        values["dropout_rate"],
+        values["model_type"] != "mt5" and values.get("scale_decoder_outputs", tied),
+    )
     return ModelConfig(
         width=width,
         heads=HeadsConfig(
@@ -47,7 +51,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
         feed_forward=_read_feed_forward(values),
         norm=NormConfig(placement="pre", kind="rms", eps=values["layer_norm_epsilon"]),
         embedding=EmbeddingConfig(norm=False),
-        output=OutputConfig(tied=tied, scaled=values.get("scale_decoder_outputs", tied)),
+        output=OutputConfig(tied=tied, scaled=scaled),
         encoder=EncoderConfig(layers=values["num_layers"], positions=positions, attention=_read_pattern(values)),
         decoder=DecoderConfig(layers=values["num_decoder_layers"], positions=positions),
         dropout=dropout,
@@ -147,7 +151,7 @@ def _read_feed_forward(values: Mapping[str, Any]) -> FeedForwardConfig:
 
 
 def _read_pattern(values: Mapping[str, Any]) -> Full | Local | TGlobal:
-    if values["model_type"] == "t5":
+    if values["model_type"] in ("t5", "mt5"):
         return Full()
     kind = values["encoder_attention_type"]
     if kind == "local":

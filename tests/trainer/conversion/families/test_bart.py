@@ -9,6 +9,8 @@ import torch
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    MBartConfig,
+    MBartForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
     PegasusXConfig,
@@ -57,6 +59,13 @@ def test_every_option_that_is_read_is_the_same_model(options):
     assert_same_seq2seq(bart, tiny_bart(**options), [9, 4])
 
 
+@pytest.mark.parametrize("lengths", [[1], [7, 7], [20, 3, 11]])
+@pytest.mark.parametrize("options", [{}, {"scale_embedding": True}])
+def test_mbart_has_the_same_logits_and_gradients(lengths, options):
+    model = disturbed(MBartForConditionalGeneration(MBartConfig(**{**SIZES, **options})))
+    assert_same_seq2seq(bart, model, lengths)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -72,10 +81,12 @@ def test_what_our_models_cannot_do_is_refused_by_its_field(options):
         bart.read_config(BartConfig(**{**SIZES, **options}).to_dict())
 
 
-def test_a_written_configuration_is_read_back_as_it_was():
-    config = bart.read_config(BartConfig(**SIZES, activation_dropout=0.25).to_dict())
+@pytest.mark.parametrize("kind", [BartConfig, MBartConfig])
+def test_a_written_configuration_is_read_back_as_it_was(kind):
+    config = bart.read_config(kind(**SIZES, activation_dropout=0.25).to_dict())
     written = bart.write_config(config, VOCAB, {"<pad>": 1, "<bos>": 0, "<eos>": 2})
-    assert bart.read_config(BartConfig(**written).to_dict()) == config
+    assert written["model_type"] == kind.model_type
+    assert bart.read_config(kind(**written).to_dict()) == config
 
 
 LENGTHS = [[1, 1], [7, 3], [8, 5], [9, 8], [13, 1], [16, 12], [17, 9], [24, 16, 1], [29, 27], [40, 31]]

@@ -8,7 +8,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     LongT5Config,
     LongT5ForConditionalGeneration,
-    T5Config,
+    MT5ForConditionalGeneration,
     T5ForConditionalGeneration,
 )
 
@@ -45,8 +45,7 @@ VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 
 
 def tiny(kind=LongT5ForConditionalGeneration, own_head=False, **options):
-    configs = {LongT5ForConditionalGeneration: LongT5Config, T5ForConditionalGeneration: T5Config}
-    model = kind(configs[kind](**{**SIZES, **options}))
+    model = kind(kind.config_class(**{**SIZES, **options}))
     with torch.no_grad():
         # unscaled scores of first weights as large as these would be one-hot
         model.shared.weight *= 0.5
@@ -63,6 +62,13 @@ def tiny(kind=LongT5ForConditionalGeneration, own_head=False, **options):
 @pytest.mark.parametrize("lengths", [[1], [7, 7], [20, 3, 11]])
 def test_t5_has_the_same_logits_and_gradients(options, lengths):
     assert_same_seq2seq(t5, tiny(T5ForConditionalGeneration, **options), lengths, pad=0)
+
+
+@pytest.mark.parametrize("own_head", [True, False])
+@pytest.mark.parametrize("lengths", [[1], [20, 3, 11]])
+def test_mt5_never_scales_its_states(own_head, lengths):
+    model = assert_same_seq2seq(t5, tiny(MT5ForConditionalGeneration, own_head, **VERSION_1_1), lengths, pad=0)
+    assert (model.output is not None, model.output_scale) == (own_head, 1.0)
 
 
 @pytest.mark.parametrize("kind", [T5ForConditionalGeneration, LongT5ForConditionalGeneration])
@@ -154,6 +160,15 @@ def test_an_exported_folder_gives_the_same_logits_and_text_and_is_read_back(patt
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     written = theirs.generate(ids, attention_mask=real.long(), max_new_tokens=8, do_sample=False, num_beams=1)
     assert torch.equal(written[:, 1:], greedy(ours, ids, real, start=2, end=2, pad=1, max_tokens=8))
+
+
+def test_shards_of_weights_are_one_model(tmp_path):
+    theirs = tiny(MT5ForConditionalGeneration, own_head=True, **VERSION_1_1)
+    theirs.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    state = read_hugging_face(tmp_path).state
+    assert torch.equal(state["output.weight"], theirs.lm_head.weight)
+    assert sum(x.numel() for x in state.values()) == sum(x.numel() for x in theirs.parameters())
 
 
 @pytest.mark.parametrize("own_head", [True, False])
