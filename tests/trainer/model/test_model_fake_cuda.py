@@ -1,7 +1,7 @@
 """Training steps of each pattern on devices that only claim to be there: no tensor may be made on another one.
 
 Whole steps run on the device ``meta``. Forward passes run on a fake CUDA device too, whose kernels are those of a GPU;
-that needs a PyTorch built with CUDA, though no GPU, and its backward pass would need one.
+that needs a PyTorch built with CUDA, or a C++ compiler. Backward passes there would need a GPU.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from tests.trainer.model.cuda_guard import load_cuda_guard
 from trainer.model import context as batch_context
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -47,11 +48,13 @@ PATTERNS = [
 KINDS = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern)
 
 
-built_with_cuda = pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="PyTorch is built without CUDA")
+@pytest.fixture(scope="module")
+def guard(request):
+    load_cuda_guard(request.config.cache.mkdir("cuda_guard"))
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(monkeypatch, guard):
     """A fake mode, whose tensors no cache outlives, and kernels that are not compiled."""
     monkeypatch.setattr(batch_context, "_made", WeakTensorKeyDictionary())
     monkeypatch.setattr(flex, "_compiled", lambda: flex.flex_attention)
@@ -100,7 +103,6 @@ def loss_of(model, context: Context, device: str):
     return sum_cross_entropy(hidden, labels.flatten(), model.output_weight).minimised
 
 
-@built_with_cuda
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @KINDS
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
@@ -127,7 +129,6 @@ def test_a_training_step_stays_on_the_device(pattern):
     build_optimizer(model, OptimizerConfig(name="adafactor")).step()  # fused Adam takes no such device
 
 
-@built_with_cuda
 @pytest.mark.parametrize("documents", [False, True])
 def test_the_kernel_of_a_band_stays_on_the_device(documents, fake):
     q, k, near, far = (torch.zeros(size, device="cuda") for size in [(2, 70, 2, 8), (2, 74, 2, 8), (2, 15), (2, 7)])
@@ -144,7 +145,6 @@ def misplaced(monkeypatch):
     monkeypatch.setattr(torch, "arange", lambda *given, device=None, **named: arange(*given, **named))
 
 
-@built_with_cuda
 def test_a_tensor_of_another_device_is_found(misplaced, fake):
     model = on_cuda(config_of(Window(64)), torch.float32)
     with pytest.raises(RuntimeError, match="device"):
