@@ -51,6 +51,12 @@ def note(text: str, event: str = "note", **values: Any) -> None:
         _write(text, event, values, sys.stderr)
 
 
+def suggest(command: str) -> None:
+    """Name the command that is likely next, to a reader at a terminal."""
+    if sys.stderr.isatty():
+        note(f"next: {command}", "next", command=command)
+
+
 def tell_error(text: str) -> None:
     """Print an error that ends the command."""
     _write(text, "error", {}, sys.stderr)

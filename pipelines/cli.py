@@ -15,7 +15,7 @@ from corpora.address_space import check_address_space
 from corpora.errors import FarspanError, one_line, out_of_memory
 from corpora.flags import add_flags
 from corpora.printing import printable
-from corpora.reporting import Reporting, note, reporting, tell_error
+from corpora.reporting import Reporting, note, reporting, suggest, tell_error
 from corpora.settings import make
 from pipelines.arrow_alone import leave_pandas_out
 from pipelines.commands import WELCOME, build_parser
@@ -64,7 +64,9 @@ def _run(command: Command, flags: Mapping[str, Any], rest: Sequence[str]) -> Non
         from objectives.api.plugins import plugin_errors
 
         with plugin_errors():
-            run(command, flags, rest)
+            options = run(command, flags, rest)
+            if command.next:
+                suggest(command.next_command(options[-1]))
         _flush()
     except BrokenPipeError:
         leave(0)

@@ -28,12 +28,13 @@ from questions to scores:
   farspan evaluate predictions --metrics scrolls:qasper
 """
 WELCOME = """\
-farspan makes long-context training data from raw text, and trains on it. To begin, five commands:
-  farspan documents      tokenise raw text once
-  farspan corpus random  put the documents into sequences
-  farspan mask span      choose the spans that a model learns to restore
-  farspan show           look at a row: its text, what is hidden, what the model sees
-  farspan train          train a model on it
+farspan makes long-context training data from raw text, and trains on it. To begin, six commands:
+  farspan tokenizer train  train a tokenizer on your text, if you have none
+  farspan documents        tokenise raw text once
+  farspan corpus random    put the documents into sequences
+  farspan mask span        choose the spans that a model learns to restore
+  farspan show             look at a row: its text, what is hidden, what the model sees
+  farspan train            train a model on it
 farspan --help lists all commands with an example; farspan COMMAND --help explains one."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ class Command:
             ``module:Class``. The docstring of the last one has further explanation and examples.
         flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``beam`` for Beam's, ``s3`` for
             Beam's ``--s3_*``, without Beam. All others are errors.
+        next: the command that is likely next, with fields of the last of the options in braces.
         declare: function that adds arguments to a parser that print something and stop.
     """
 
@@ -38,6 +40,7 @@ class Command:
     run: str
     options: tuple[str, ...]
     flags: Literal["engine", "beam", "s3", "none"] = "none"
+    next: str = ""
     declare: Callable[[Any], object] = lambda parser: None
 
     @property
@@ -57,6 +60,11 @@ class Command:
             FarspanError: a value is invalid.
         """
         return [make(kind, values, spell) for kind in self.kinds()]
+
+    def next_command(self, options: Any) -> str:
+        """Return the command that is likely next, after one with these options."""
+        typed = {field.name: shlex.quote(str(getattr(options, field.name))) for field in fields(options)}
+        return self.next.format(**typed)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add all arguments of the command to ``parser``, with its explanation and examples."""
@@ -135,6 +143,23 @@ class Explain(argparse.Action):
             from pipelines.inspect.explain import explain
 
             print(explain(OBJECTIVES, name) if name else "name the objective first: farspan mask span --options")
+        except FarspanError as error:
+            parser.exit(1, f"farspan: {error}\n")
+        parser.exit()
+
+
+class ExplainKeys(argparse.Action):
+    """Print the reference of a recipe's keys, and exit."""
+
+    def __init__(self, option_strings: Any, dest: str, **details: Any) -> None:
+        meaning = "explain a key of recipes, or the keys of a section, with the packaged recipes' values; list all keys"
+        super().__init__(option_strings, argparse.SUPPRESS, help=f"{meaning}; and stop", **details)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        try:
+            from trainer.recipe_keys import describe_keys  # brings torch
+
+            print(describe_keys(values))
         except FarspanError as error:
             parser.exit(1, f"farspan: {error}\n")
         parser.exit()

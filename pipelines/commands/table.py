@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pipelines.commands.command import Command, Explain
+from pipelines.commands.command import Command, Explain, ExplainKeys
 
 
 def _command(name: str, summary: str, run: str, *options: str, **further: Any) -> Command:
@@ -17,6 +17,7 @@ def _command(name: str, summary: str, run: str, *options: str, **further: Any) -
 
 
 _job = partial(_command, flags="engine")
+_MASK = "farspan mask span --preset bart_ls --corpus {output} --output masks"
 
 COMMANDS = (
     _command(
@@ -25,6 +26,7 @@ COMMANDS = (
         ".documents.tokenizer:command",
         "TokenizerTraining",
         flags="beam",
+        next="farspan documents --input TEXT --tokenizer {output} --output documents",
     ),
     _job(
         "documents",
@@ -32,6 +34,7 @@ COMMANDS = (
         ".documents.job:plan_raw",
         "RawText",
         "Documents",
+        next="farspan corpus random --documents {output} --sequence-length 4096 --output corpus",
     ),
     _job(
         "pairs",
@@ -39,34 +42,63 @@ COMMANDS = (
         ".pairs.job:plan_raw",
         "RawPairs",
         "Pairs",
+        next="farspan train tiny_finetune --set data.pairs={output} --set run.directory=run",
     ),
-    _job("corpus random", "Shuffle documents globally and concatenate them.", ".corpus.random:plan", "RandomCorpus"),
-    _job("corpus linked", "Put similar documents into one sequence.", ".corpus.linked_stages:jobs", "LinkedCorpus"),
+    _job(
+        "corpus random",
+        "Shuffle documents globally and concatenate them.",
+        ".corpus.random:plan",
+        "RandomCorpus",
+        next=_MASK,
+    ),
+    _job(
+        "corpus linked",
+        "Put similar documents into one sequence.",
+        ".corpus.linked_stages:jobs",
+        "LinkedCorpus",
+        next=_MASK,
+    ),
     _job(
         "corpus long",
         "Mix sources of long documents by weight, as a mixture file says.",
         ".corpus.long:jobs",
         "LongCorpus",
+        next=_MASK,
     ),
     _job(
         "corpus related",
         "Put each cluster of related documents into one row, in whole sentences.",
         ".corpus.related:plan",
         "RelatedCorpus",
+        next=_MASK,
     ),
-    _job("embed", "Turn documents into vectors, for `farspan cluster`.", ".retrieval.embed:plan", "Embed"),
-    _job("cluster", "Divide vectors into clusters for `farspan neighbours`.", ".retrieval.cluster:plan", "Clustering"),
+    _job(
+        "embed",
+        "Turn documents into vectors, for `farspan cluster`.",
+        ".retrieval.embed:plan",
+        "Embed",
+        next="farspan cluster --vectors {output} --output clusters",
+    ),
+    _job(
+        "cluster",
+        "Divide vectors into clusters for `farspan neighbours`.",
+        ".retrieval.cluster:plan",
+        "Clustering",
+        next="farspan neighbours --clusters {output} --output neighbours",
+    ),
     _job(
         "neighbours",
         "Find each document's nearest neighbours in its cluster, for `farspan corpus linked`.",
         ".retrieval.neighbours:plan",
         "NeighbourSearch",
+        next="farspan corpus linked --documents DOCUMENTS --neighbours {output} --sequence-length 4096 --output corpus",
     ),
     _job(
         "mask",
         "Choose what an objective hides in each sequence.",
         ".masks.job:plan",
         "Masking",
+        next="farspan train tiny --set data.corpus={corpus} --set data.masks={output} --set run.directory=run",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
     _job(
@@ -116,12 +148,14 @@ COMMANDS = (
         "Convert a model from Hugging Face, a run or farspan to a farspan or Hugging Face folder.",
         "trainer.conversion.convert:command",
         "trainer.options:Convert",
+        next="farspan train RECIPE --set run.initial_model={output}",
     ),
     _command(
         "train",
         "Pretrain on a corpus with masks, or fine-tune on pairs; an interrupted run resumes.",
         "trainer.command:run_command",
         "Training",
+        declare=lambda parser: parser.add_argument("--options", nargs="?", metavar="KEY", action=ExplainKeys),
     ),
     _command("runs", "List training runs: step, losses, speed, state.", ".runs.table:command", "Runs"),
     _command(
@@ -136,7 +170,13 @@ COMMANDS = (
         ".inspect.explain:print_tasks",
         "Tasks",
     ),
-    _command("generate", "Generate a text for each pair of a split.", ".generation.generate:command", "Generating"),
+    _command(
+        "generate",
+        "Generate a text for each pair of a split.",
+        ".generation.generate:command",
+        "Generating",
+        next="farspan evaluate {output} --metrics METRICS",
+    ),
     _command(
         "evaluate",
         "Score predictions with confidence intervals, and compare systems.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from corpora.options import Flag
+from corpora.tables import TableFormat
 from pipelines.masks.options import CorpusFolder, NamedObjective, ObjectiveOptions
 from pipelines.pages.options import RowLayout
 
@@ -66,7 +67,7 @@ class Show(RowLayout):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stats:
+class Stats(TableFormat):
     """Options of ``farspan stats``.
 
     Attributes:
@@ -74,14 +75,12 @@ class Stats:
         figure: draw the distributions of lengths, sizes and relatedness.
         sample: number of sequences read for redundancy and similarity.
         vectors: folder made by `farspan embed`, for the similarity of documents inside sequences.
-        json: print the numbers as JSON.
     """
 
     artefact: Annotated[tuple[str, ...], Flag(positional=True)]
     figure: Annotated[str | None, Flag(metavar="FILE.png")] = None
     sample: Annotated[int, Flag(least=1)] = 256
     vectors: Annotated[str | None, Flag(metavar="DIR")] = None
-    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

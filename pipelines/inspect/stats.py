@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.reporting import current, note, result
+from corpora.reporting import note, result
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS
 from corpora.storage.manifest_file import read_manifest
+from corpora.tables import print_table
 from pipelines.cards.summary import padding_share, shares
 from pipelines.figures.style import check_figure
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
 from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
 from pipelines.pages.subjects import is_run
+
+_ANCESTRY = ["documents", "vectors", "clusters", "neighbours", "corpus", "masks", "pairs", "predictions", "export"]
+"""Formats, each after those that it is made from: the order of the columns."""
 
 
 def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
@@ -86,15 +88,12 @@ def command(options: Stats) -> None:
         _check_no_run(folder)
     computed = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
     numbers = [statistics(folder, columns) for folder, columns in computed.items()]
-    if current().log_format == "json":
-        result(f"statistics of {', '.join(options.artefact)}", statistics=numbers)
-    elif options.json:
-        print(json.dumps(numbers, indent=1))
-    else:
+    numbers.sort(key=lambda one: _ANCESTRY.index(one["format"].removeprefix("farspan.")))
+    if not options.print_rows("statistics", f"statistics of {', '.join(options.artefact)}", numbers):
         print_stats(numbers)
     if options.figure:
         draw([(folder, one) for folder, columns in computed.items() for one in columns], options.figure)
-        tell = note if options.json else result  # stdout holds nothing but the JSON
+        tell = note if options.for_programs else result
         tell(f"figure: {options.figure}", figure=options.figure)
 
 
@@ -124,7 +123,7 @@ def print_stats(columns: Sequence[Mapping[str, Any]]) -> None:
             ]
             if any(parts):
                 table.add_row(Text(printable(f"{title} of {source}")), *(_cell(part or None) for part in parts))
-    Console().print(table)
+    print_table(table)
 
 
 def _cell(value: Any) -> str:

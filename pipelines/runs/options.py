@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.options import Flag
+from corpora.tables import TableFormat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
+class Runs(TableFormat):
     """Options of ``farspan runs``.
 
     Attributes:
         folder: folder with runs of ``farspan train``, at any depth, or a run.
-        json: print JSON instead of a table.
 
     Examples:
         farspan runs runs
     """
 
     folder: Annotated[str, Flag(positional=True)]
-    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

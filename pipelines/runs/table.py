@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.reporting import current, result
+from corpora.tables import print_table
 from pipelines.engine.progress import short
 from pipelines.runs.logs import HELD_OUT, Logs, read_logs, records_in
 from pipelines.runs.options import Runs
 from trainer.checkpoint.run_files import METRICS, SUMMARY
 
-_LOG_WIDTH = 160  # characters of a line if the output is no terminal
 _RATES = 20  # number of latest updates over which the speed is averaged
 
 
 def command(options: Runs) -> None:
     """Run ``farspan runs``."""
     facts = runs(options.folder)
-    if current().log_format == "json":
-        result(f"runs in {options.folder}", runs=facts)
-        return
-    if options.json:
-        print(json.dumps(facts, indent=1))
+    if options.print_rows("runs", f"runs in {options.folder}", facts):
         return
     table = Table()
     for name in ("run", "recipe", "step", "loss", "held-out", "tokens/s", "state", "started"):
@@ -42,7 +34,7 @@ def command(options: Runs) -> None:
         cells = (row["run"], row["recipe"], steps, _loss(row["loss"]), _loss(row["held_out_loss"]))
         speed = "" if row["tokens_per_second"] is None else short(row["tokens_per_second"])
         table.add_row(*(Text(printable(cell)) for cell in (*cells, speed, row["state"], row["started"][:16])))
-    Console(width=None if sys.stdout.isatty() else _LOG_WIDTH).print(table)
+    print_table(table)
 
 
 def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ def test_no_command_lists_the_commands(run):
     assert status == 2
     assert "COMMAND" in err
     commands = [line.split("  ")[1] for line in err.splitlines() if line.startswith("  farspan ")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:  # each exists
         assert run(*command.split()[1:], "--help")[0] == 0
 

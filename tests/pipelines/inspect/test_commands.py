@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import sys
 
 from objectives.tasks.presets import PRESETS
 from tests.artefacts import make_corpus
@@ -24,11 +27,22 @@ def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
     _, out, _ = run("show", corpus)
     assert "made:" in out
     figure = tmp_path / "lengths.png"
-    _, out, _ = run("stats", corpus, tmp_path / "masks", "--json", "--figure", figure)
+    _, out, _ = run("stats", tmp_path / "masks", corpus, "--json", "--figure", figure)  # columns by ancestry
     found = json.loads(out)
     assert 0 < found[0]["padding_share"] < 1
     assert found[1]["max_target_length"] > 0
     assert figure.stat().st_size > 5_000
+    rows = list(csv.DictReader(io.StringIO(run("stats", tmp_path / "masks", corpus, "--csv")[1])))
+    assert [row["format"] for row in rows] == ["farspan.corpus", "farspan.masks"]
+    assert float(rows[1]["source_length.p50"]) == found[1]["source_length"]["p50"]
+    assert "give one of them" in run("stats", corpus, "--csv", "--json")[2]
+
+
+def test_a_terminal_gets_the_command_that_is_likely_next(run, tmp_path, monkeypatch):
+    corpus = make_corpus(str(tmp_path / "a corpus"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    _, _, err = run("mask", "span", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert f"next: farspan train tiny --set data.corpus='{corpus}' --set data.masks={tmp_path}/masks " in err
 
 
 def test_verify_reports_and_fails(run, tmp_path):
