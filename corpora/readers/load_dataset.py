@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datasets import DatasetBuilder, IterableDataset
 
 PREFIX = "hf:"
+_LOCAL = ("/", "./", "../", "~/")  # beginnings of a folder's name, which no data set of the hub has
 _MOST_ROWS = 256
 _CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")  # prefixes of module names
 
@@ -80,15 +81,20 @@ def find_split(text: str) -> Split:
     config, _, split = rest.partition(":")
     revision = files = ""
     with _explain_errors(text):
-        if os.path.isdir(name):
-            name = os.path.abspath(name)
+        if name.startswith(_LOCAL):
+            name = os.path.abspath(os.path.expanduser(name))
         elif _is_builder(name):
             files, config = os.path.abspath(config) if config and "://" not in config else config, ""
             if not files:
                 raise FarspanError(f"--input {text}: name the files too, as in hf:{name}:'folder/*'")
         else:
-            require_hub(f"--input {text}")
             name, _, revision = name.partition("@")
+            if os.path.isdir(name):  # which `datasets` would open in place of the data set
+                raise FarspanError(
+                    f"--input {text}: names a data set of the hub, and a folder here; give hf:./{name} for the folder, "
+                    "or work in another folder"
+                )
+            require_hub(f"--input {text}")
             revision = _commit(name, revision)
         builder = _builder(Split(name, files, revision, config, split))
         streams = builder.as_streaming_dataset()

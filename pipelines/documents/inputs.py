@@ -15,7 +15,8 @@ from corpora.readers import ReadOptions
 from corpora.readers.formats.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.selection import check_fields, holds_records, state_of
+from corpora.readers.selection import check_fields, formats_by_suffix, holds_records, state_of
+from corpora.readers.streams import compression
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.file_search import FoundFiles, files_below, files_matching
@@ -56,7 +57,7 @@ class Input:
             return cls(name or split.source, split.root, (split.path,), read)
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, matches = _search(pattern)
-        candidates = data_files([path for path in matches.paths if not _hidden(path[len(root) :])])
+        candidates = _without_card(data_files([path for path in matches.paths if not _hidden(path[len(root) :])]))
         paths = candidates if candidates == [pattern] else [path for path in candidates if holds_records(path, read)]
         if candidates and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
@@ -113,6 +114,13 @@ def _search(pattern: str) -> tuple[str, FoundFiles]:
     paths = files.match(pattern) or files.walk(pattern)
     root = pattern if fixed == pattern and paths != [pattern] else os.path.dirname(fixed)
     return root, FoundFiles(paths)
+
+
+def _without_card(paths: Sequence[str]) -> list[str]:
+    """Leave out ``README.md``, which describes a data set, beside files that are not plain text."""
+    records = [path for path in paths if os.path.basename(path) != "README.md"]
+    suffixes = (os.path.splitext(path.removesuffix(f".{compression(path)}"))[1].lower() for path in records)
+    return list(paths) if all(formats_by_suffix().get(suffix) == "text" for suffix in suffixes) else records
 
 
 def _hidden(path: str) -> bool:

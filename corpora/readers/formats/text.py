@@ -94,4 +94,4 @@ class GatheredLines:
             self._block.reject(whole.offset, bad.reason, whole.data, str(bad))
 
 
-READER = Reader(plan_file, read_file, suffixes=(".txt", ".text"))
+READER = Reader(plan_file, read_file, suffixes=(".txt", ".text", ".md", ".rst"))

@@ -57,6 +57,16 @@ def test_a_folder_is_read_by_its_shards_whatever_the_tasks(folder):
     assert alone.ids == alone.titles == [f"n{number}" for number in range(12)]
 
 
+def test_a_folder_does_not_hide_a_data_set_or_a_builder_of_its_name(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "a.csv").write_text("text\nOne.\n")
+    assert find_split("hf:csv:a.csv").name == "csv"
+    assert find_split("hf:./books::train").name == str(folder)
+    with pytest.raises(FarspanError, match=r"and a folder here; give hf:\./books for the folder"):
+        find_split("hf:books::train")
+
+
 def test_builders_of_datasets_read_files_of_their_kind(tmp_path):
     (tmp_path / "a.csv").write_text('text,n\n"One, two.",1\nThree.,2\n')
     split = find_split(f"hf:csv:{tmp_path}/*.csv")

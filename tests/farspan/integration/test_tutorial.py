@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -132,6 +134,16 @@ def test_the_reader_of_the_guide_reads_records_and_rejects(tmp_path, monkeypatch
     from corpora.storage import files
 
     (code,) = blocks("docs/howto/readers.md")
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--stdin-filename",
+        str(ROOT / "corpora/readers/formats/fortunes.py"),
+        "-",
+    ]
+    assert subprocess.run(ruff, input=code, text=True, capture_output=True).returncode == 0
     names: dict = {}
     exec(code, names)
     path = tmp_path / "a.fortunes"

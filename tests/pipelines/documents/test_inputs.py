@@ -64,7 +64,10 @@ def test_what_publishers_put_beside_the_records_is_left_out_of_a_folder(tmp_path
         assert [item.relative(path) for path in item.paths] == data
         one = Input.parse(str(tmp_path / format / beside[-1]), ReadOptions(format=format))
         assert len(one.paths) == 1  # what is named is read
-    assert len(Input.parse(str(tmp_path / "pg19")).paths) == 4
+    pg19 = tmp_path / "pg19"
+    assert len(Input.parse(str(pg19)).paths) == 3  # without README.md, the card of a data set
+    (pg19 / "metadata.csv").rename(pg19 / "metadata.rst")
+    assert len(Input.parse(str(pg19)).paths) == 4  # a folder of plain text has all of it
 
 
 def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path):

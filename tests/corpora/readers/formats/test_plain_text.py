@@ -34,6 +34,12 @@ def test_a_file_is_a_document_with_its_line_ends(tmp_path):
     assert read_all(tmp_path / "book.txt.gz") == block
 
 
+@pytest.mark.parametrize(("name", "format"), [("a.text", None), ("a.md", None), ("a.rst", None), ("7.txt", "pg19")])
+def test_other_names_of_plain_text(tmp_path, name, format):
+    (tmp_path / name).write_text("# A *text*\n")
+    assert read_all(tmp_path / name, ReadOptions(format=format)).texts == ["# A *text*\n"]
+
+
 def test_bad_files(tmp_path):
     contents = {"empty": b"", "blank": b" \n\t\n", "latin": b"caf\xe9", "long": b"x" * 3000}
     expected = {"empty": "empty_text", "blank": "empty_text", "latin": "invalid_utf8", "long": "too_long"}
