@@ -35,6 +35,7 @@ def write_all(docs: Path) -> None:
     notebook = json.loads((docs / "tutorial.ipynb").read_text("utf-8"))
     pages = {
         "commands.md": commands_page(),
+        "recipe-keys.md": recipe_keys_page(),
         "api.md": api_page(),
         "tutorial.md": notebook_page(notebook),
         **recipe_pages(docs.parent / "trainer" / "recipes"),
@@ -105,11 +106,51 @@ def _prose(text: str) -> str:
     return re.sub(r"([<>*_\[\]|$])", lambda found: html.escape(found[1]) if found[1] in "<>" else f"\\{found[1]}", text)
 
 
+def recipe_keys_page() -> str:
+    """The reference of the keys of recipes, section by section, from the dataclasses and the packaged recipes."""
+    from trainer.recipe_keys import recipe_keys
+
+    lines = [
+        "# Keys of recipes",
+        "",
+        "Every key of a recipe, as `farspan train --options KEY` prints it, with the packaged recipes that set each "
+        "value in their own file. [Recipes](recipes.md) has the files, [Training](../training.md) the explanations.",
+        "",
+    ]
+    section = ""
+    for key in recipe_keys():
+        if key.name.partition(".")[0] != section:
+            section = key.name.partition(".")[0]
+            lines += [f"## [{section.removesuffix('[]')}]", ""]
+        kind = f"{key.kind} ({key.unit})" if key.unit else key.kind
+        values = "; ".join(f"`{value}` in {_prose(', '.join(names))}" for value, names in key.values.items())
+        default = f"default `{key.default}`" if key.default else "required"
+        lines += [f"`{key.name}`" + (f" ({key.of})" if key.of else ""), f": {_prose(kind)}; {default}. "]
+        lines[-1] += _prose(key.meaning) + (f" Set to {values}." if values else "")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _recipe_table() -> Iterator[str]:
+    """The rows of ``farspan recipes``."""
+    from trainer.recipe_table import recipes
+
+    yield "Parameters are counted without the rows of tokens."
+    yield ""
+    yield "| recipe | layers | width | parameters | source | target | length | published for |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in recipes():
+        length = f"{row['updates']:,} updates" if row["updates"] else f"{row['epochs']:g} epochs"
+        size = f"{'+'.join(map(str, row['layers']))} | {row['width']} | {row['parameters'] / 1e6:,.0f} M"
+        lengths = f"{row['source_length']:,} | {row['target_length']:,} | {length}"
+        yield f"| `{row['recipe']}` | {size} | {lengths} | {row['published']} |"
+
+
 def recipe_pages(folder: Path) -> dict[str, str]:
     """A page for each folder of recipes, and one that lists them: name -> text."""
     lists = ["# Recipes", "", "The packaged recipes, as `farspan recipes NAME` prints them. A recipe that begins with "]
-    lists[-1] += "`extends` holds only its differences. [Training](../training.md) explains the keys."
-    lists += ["", "```{toctree}", ":maxdepth: 2", ""]
+    lists[-1] += "`extends` holds only its differences. [Keys of recipes](recipe-keys.md) explains each key."
+    lists += ["", *_recipe_table(), "", "```{toctree}", ":maxdepth: 2", ""]
     pages = {}
     for system in sorted(path for path in folder.iterdir() if path.is_dir() and list(path.glob("*.toml"))):
         lines = [f"# Recipes: {system.name}", ""]

@@ -162,6 +162,7 @@ def generated(pages) -> dict[str, str]:
     """Name -> text of the generated pages that need no import of the whole package."""
     return {
         "commands.md": pages.commands_page(),
+        "recipe-keys.md": pages.recipe_keys_page(),
         "tutorial.md": pages.notebook_page(NOTEBOOK),
         **pages.recipe_pages(ROOT / "trainer" / "recipes"),
     }

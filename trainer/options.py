@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.options import Flag
+from corpora.tables import TableFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,10 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipes:
+class Recipes(TableFormat):
     """Options of ``farspan recipes``.
+
+    Parameters are counted without the rows of tokens, whose number depends on the tokenizer.
 
     Attributes:
         recipe: a packaged recipe by name, or a TOML file (default: list them all).
@@ -47,6 +50,7 @@ class Recipes:
     Examples:
         farspan recipes
         farspan recipes bart_ls_base
+        farspan recipes --csv
     """
 
     recipe: Annotated[str | None, Flag(positional=True)] = None

@@ -35,6 +35,9 @@ class RunConfig:
         initial_model: model that training starts from: a run of ``farspan train`` or a checkpoint of it, a folder made
             by ``farspan convert``, or one of Hugging Face. Its token tables get rows for the special tokens of this
             run's data; everything else must equal the recipe's model section. None draws all weights.
+        adopt_model: use the model of ``initial_model`` in place of the recipe's model section, of which only the
+            dropouts count: so a recipe of fine-tuning suits any model, as published in one size. Without
+            ``initial_model``, the section counts.
         initial_checkpoint: checkpoint of that run: ``newest`` (the default), ``best`` or a step. Name a step if
             that run is still training, because this run can only be continued with the same initial weights.
         seed: seed of weights, sample order and dropout; masks drawn on the fly use ``data.objective.seed``.
@@ -62,6 +65,7 @@ class RunConfig:
     micro_batch_size: int = 1
     initial_model: str | None = None
     initial_checkpoint: str | None = None
+    adopt_model: bool = False
     seed: int = 42
     precision: Precision = "fp32"
     activation_checkpointing: Checkpointing = "none"

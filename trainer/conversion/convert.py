@@ -36,7 +36,7 @@ from trainer.conversion.model_folder import (
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.options import Conversion, Convert
-from trainer.recipe import load_recipe
+from trainer.recipe import Recipe, load_recipe
 
 
 def read_model(path: Path, checkpoint: str | None = None) -> Model:
@@ -158,6 +158,18 @@ def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary, check
     return with_vocabulary(model, vocabulary)
 
 
+def adopt_model(recipe: Recipe) -> Recipe:
+    """Return a recipe with the model of its initial model, as ``run.adopt_model`` asks, and its own dropouts."""
+    run = recipe.run
+    if not run.adopt_model or run.initial_model is None:
+        return recipe
+    try:
+        config = model_config(Path(run.initial_model), run.initial_checkpoint)
+        return replace(recipe, model=replace(config, **{name: getattr(recipe.model, name) for name in TRAINING}))
+    except FarspanError as error:
+        raise FarspanError(f"run.initial_model {run.initial_model}: {error}") from error
+
+
 def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None = None) -> None:
     """Check that a run's initial model exists and has the configuration of its recipe, without reading weights."""
     try:
@@ -172,7 +184,8 @@ def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: t
         lines = [f"  model.{field}: the model has {theirs!r}, the recipe {ours!r}" for field, theirs, ours in unequal]
         raise FarspanError(
             f"run.initial_model {path} differs from the recipe's model:\n" + "\n".join(lines) + "\n"
-            "convert it with `farspan convert --recipe`, which also extends position tables, or change the recipe"
+            "convert it with `farspan convert --recipe`, which also extends position tables; change the recipe; or "
+            "train the model as it is: run.adopt_model=true"
         )
 
 

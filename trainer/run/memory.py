@@ -136,6 +136,12 @@ def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parame
     return _Parameters(every, max(layers), every - sum(layers), state)
 
 
+def count_parameters(config: ModelConfig) -> int:
+    """Count the parameters of a model without its rows of tokens."""
+    one, two = (_parameters(config, rows, "adamw").all for rows in (1, 2))
+    return 2 * one - two
+
+
 def _numbers(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
+from trainer.conversion.convert import adopt_model
 from trainer.data.batch import Batches
 from trainer.data.config import Source
 from trainer.data.loader import Loader
@@ -114,6 +115,7 @@ def train(
     """
     joined = world or World.from_environment(recipe.run.device)
     with explain_lost_processes(joined), Interruption() as stop:
+        recipe = on_every_rank(joined, lambda: adopt_model(recipe))
         outcome = _train(recipe, joined, source, held_out, until, console, stop, name)
         if world is None:
             joined.close()

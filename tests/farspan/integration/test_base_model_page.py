@@ -40,8 +40,9 @@ def test_the_commands_of_the_page_lead_from_json_lines_to_scores(tmp_path, monke
     known = Vocabulary.of(SpecialTokens.append(tokenizer.vocab_size, owned), tokenizer.fingerprint)
     write_model_folder(tiny_model(small, known), tmp_path / "runs/bart_ls_base")
     for command in "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines():
+        flag = "--generation" if "generate" in command else "--set"
         words = QUICK.get(" ".join(command.split()[:2]), "")
-        quick = [part for word in words.split() for part in ("--set", word)]
+        quick = [part for word in words.split() for part in (flag, word)]
         flags, rest = build_parser().parse_known_args([*shlex.split(command)[1:], *quick])
         run(flags.chosen, vars(flags), rest)
     recipe = read_recipe(tmp_path / "runs/bart_ls_qmsum")

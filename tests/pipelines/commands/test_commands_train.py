@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import re
 import signal
 
 import pytest
 
+from corpora.storage.user_files import read_user_toml
 from tests.artefacts import make_corpus
 from trainer.parallel.distributed import World
 from trainer.recipe_files import list_recipes
+from trainer.recipe_keys import recipe_keys
+from trainer.recipe_table import recipes
 from trainer.run.step import Trainer
 
 
@@ -98,13 +104,37 @@ def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path
 
 def test_recipes_are_listed_and_printed(run):
     _, out, _ = run("recipes")
-    assert "bart_ls_base             BART-LS, base (Xiong et al. 2022, arXiv:2209.10052)\n" in out
-    assert len(out.splitlines()) == len(list_recipes())
+    assert re.search(r"bart_ls_base +│ +6\+6 │ +768 │ +122 M │ 16,384 │ +1024 │ +100,000 │ BART-LS, base", out)
+    rows = list(csv.DictReader(io.StringIO(run("recipes", "--csv")[1])))
+    assert [row["recipe"] for row in rows] == list(list_recipes())
+    assert rows == [{name: "" if value is None else str(value) for name, value in row.items()} for row in recipes()]
     _, out, _ = run("recipes", "led_large")
     assert out.startswith("# LED, large")
     assert out.endswith("# led_large.toml extends led_base.toml: farspan recipes led_base\n")
     status, _, err = run("recipes", "led_bas")
     assert (status, "did you mean 'led_base'" in err) == (1, True)
+
+
+def test_keys_of_recipes_are_explained(run):
+    """A key's values are those of the packaged files; every key that these have is explained."""
+    status, out, _ = run("train", "--options", "optimizer.eps")
+    assert status == 0
+    assert out.startswith("optimizer.eps\n  number; default 1e-06\n  parameters of Adam and AdamW.\n")
+    assert "  1e-08 in bart_ls_finetune, cdlm, led_arxiv, primera\n" in out
+    known = {key.name.replace("[]", "") for key in recipe_keys()}
+    for path in list_recipes().values():
+        for name in flat(read_user_toml(path)):
+            assert name == "extends" or any(
+                f"{name}.".startswith(f"{key}.") or key.startswith(f"{name}.") for key in known
+            )
+    assert not [key.name for key in recipe_keys() if not key.meaning]
+    status, _, err = run("train", "--options", "optimizr.eps")
+    assert (status, "did you mean 'optimizer.eps'?" in err) == (1, True)
+
+
+def flat(table, before=""):
+    for name, value in table.items():
+        yield from flat(value, f"{before}{name}.") if isinstance(value, dict) else [before + name]
 
 
 def test_training_from_the_command_line_refuses_a_misspelt_key(run):

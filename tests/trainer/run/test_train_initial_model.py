@@ -24,6 +24,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, TaskConfig
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.options import Conversion
+from trainer.recipe import read_recipe
 from trainer.run.train import train
 
 KNOWN = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, ["<mask>"])  # the data has a sentinel instead
@@ -72,6 +73,15 @@ def test_another_model_than_the_recipes_is_refused_by_its_fields(begun):
     other = replace(recipe, model=replace(recipe.model, heads=replace(recipe.model.heads, count=4), dropout=0.2))
     with pytest.raises(FarspanError, match=r"(?s)model.heads.count: the model has 2, the recipe 4.*farspan convert"):
         train(other, source=ToySource(), until=1)
+    adopted = replace(other, run=replace(other.run, adopt_model=True))
+    assert train(adopted, source=ToySource(), until=1).step == 1
+    kept = read_recipe(Path(recipe.run.directory))
+    assert kept is not None
+    assert kept.model == replace(recipe.model, dropout=0.2)
+    assert train(adopted, source=ToySource(), until=2).step == 2
+    missing = replace(adopted, run=replace(adopted.run, initial_model="nowhere"))
+    with pytest.raises(FarspanError, match=r"run.initial_model nowhere: .*does not exist"):
+        train(missing, source=ToySource(), until=1)
 
 
 def test_data_of_another_tokenizer_is_refused(begun):
