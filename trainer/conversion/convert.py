@@ -165,7 +165,8 @@ def adopt_model(recipe: Recipe) -> Recipe:
         return recipe
     try:
         config = model_config(Path(run.initial_model), run.initial_checkpoint)
-        return replace(recipe, model=replace(config, **{name: getattr(recipe.model, name) for name in TRAINING}))
+        own = {name: getattr(recipe.model, name) for name in TRAINING if "." not in name}
+        return replace(recipe, model=replace(config, **own))
     except FarspanError as error:
         raise FarspanError(f"run.initial_model {run.initial_model}: {error}") from error
 
