@@ -2,9 +2,9 @@
 
 Options go to no script; run a script by itself to change sizes, or to have datatrove beside it. Run alone are
 ``random_rows.py`` and ``startup.py``, whose peers live in environments of their own, ``train_step.py``, which needs
-accelerate, ``gpu_step.py``, ``loading.py``, which writes a store of some hundred MB, and ``engines.py``, which takes
-the flags of a cluster. Run alone because they take long are ``engine_claims.py`` and ``engine_kills.py``, whose figures
-are in docs/engines.md, and ``scale.py`` and ``growth.py``, which docs/scale.md is made of.
+accelerate, ``gpu.py``, which needs a GPU, ``loading.py``, which writes a store of some hundred MB, and ``engines.py``,
+which takes the flags of a cluster. Run alone because they take long are ``engine_claims.py`` and ``engine_kills.py``,
+whose figures are in docs/engines.md, and ``scale.py`` and ``growth.py``, which docs/scale.md is made of.
 """
 
 from __future__ import annotations

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import gpu
 from benchmarks.iclm_chains import published_algorithm, published_code
 from benchmarks.made_corpus import VOCAB, make_corpus, make_masks
 from benchmarks.report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
@@ -220,3 +222,28 @@ def test_source_and_target_are_the_text():
             assert restored(source[row], target[row]) == text.tolist()
             sentinels = [token for token in source[row].tolist() if token >= PIECES - 50]
             assert sentinels == list(range(PIECES - 1, PIECES - 1 - len(sentinels), -1))
+
+
+def test_a_part_for_a_gpu_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    def fail(self):
+        raise RuntimeError("no such kernel\nmore")
+
+    monkeypatch.setattr(gpu.Parts, "kernels", fail)
+    monkeypatch.setattr(gpu.Parts, "all", lambda self, _: iter({"kernels": self.kernels, "20": self.long_run}.items()))
+    measured = tmp_path / "measured.json"
+    assert gpu.main(["--device", "cpu", "--json", str(measured)]) == 1
+    shown = capsys.readouterr().out
+    assert "failed or missed:\nkernels: failed: RuntimeError: no such kernel" in shown
+    figures = json.loads(measured.read_text())["measured"]
+    assert "Traceback" in figures["kernels"][0]["numbers"]["traceback"]
+    assert figures["20"][0]["met"] is True
+    assert len(figures["20"][0]["numbers"]["losses"]) == 20
+
+
+@pytest.mark.slow
+def test_every_part_for_a_gpu_works_at_small_size(capsys):
+    assert gpu.main(["--device", "cpu", "--no-compile"]) == 0
+    shown = capsys.readouterr().out
+    assert "nothing failed" in shown
+    parts = [name for name, _ in gpu.Parts(torch.device("cpu")).all(compiled=False)]
+    assert all(name in shown for name in parts)
