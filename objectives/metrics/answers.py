@@ -1,4 +1,4 @@
-"""Metrics of short answers: token F1 and exact match as in SQuAD and SCROLLS, and exact match of the nearest option."""
+"""Metrics of short answers: those of SQuAD and SCROLLS, of RULER, and exact match of the nearest option."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ _FLAVOURS = {
         "exact match of the option nearest to the prediction by token F1, the first of equal ones, none without a "
         f"common token; {_NORMALISED}; maximum over references; mean; not the exact match of SCROLLS"
     ),
+    "all": (
+        "share of the references that the prediction contains (string_match_all of RULER), in lower case; mean; beside "
+        f"it all_exact: the prediction is the references in any order, with commas between them, after {_NORMALISED}"
+    ),
+    "part": (
+        "100 if the prediction contains a reference (string_match_part of RULER), in lower case; mean; beside it "
+        f"part_exact: exact match after {_NORMALISED}; maximum over references"
+    ),
 }
 
 
@@ -44,6 +52,31 @@ def token_f1(prediction: str, reference: str) -> float:
 def exact_match(prediction: str, reference: str) -> float:
     """Return 1 if both are equal after normalisation, else 0."""
     return float(normalized(prediction) == normalized(reference))
+
+
+def contained_share(prediction: str, references: Sequence[str]) -> float:
+    """Share of the references that are substrings of the prediction, in lower case."""
+    return float(np.mean([reference.lower() in prediction.lower() for reference in references]))
+
+
+def lists_exactly(prediction: str, references: Sequence[str]) -> float:
+    """Return 1 if the normalised parts of the prediction between commas are the references in any order, else 0."""
+    parts = (part for text in references for part in text.split(","))  # a reference may itself have commas
+    return float(Counter(map(normalized, prediction.split(","))) == Counter(map(normalized, parts)))
+
+
+def _best(score: Callable[[str, str], float]) -> Callable[[str, Sequence[str]], float]:
+    return lambda prediction, references: max(score(prediction, reference) for reference in references)
+
+
+_SCORES: Mapping[str, Mapping[str, Callable[[str, Sequence[str]], float]]] = {
+    "f1": {"f1": _best(token_f1)},
+    "exact_match": {"exact_match": _best(exact_match)},
+    "nearest_exact_match": {"nearest_exact_match": _best(exact_match)},
+    "all": {"all": contained_share, "all_exact": lists_exactly},
+    "part": {"part": lambda *pair: float(contained_share(*pair) > 0), "part_exact": _best(exact_match)},
+}
+"""The keys of each measure, and the score of a prediction by its references, from 0 to 1."""
 
 
 def nearest_option(prediction: str, options: Sequence[str]) -> str | None:
@@ -74,7 +107,7 @@ class AnswerMetric:
 
     Attributes:
         name: name for ``load_metric``.
-        measure: ``f1``, ``exact_match`` or ``nearest_exact_match``.
+        measure: ``f1``, ``exact_match``, ``nearest_exact_match``, ``all`` or ``part``.
     """
 
     name: str
@@ -104,12 +137,11 @@ class AnswerMetric:
         answers: Sequence[str | None] = predictions
         if self.needs_options:
             answers = [nearest_option(*pair) for pair in zip(predictions, self._check_options(options), strict=True)]
-        score = token_f1 if self.measure == "f1" else exact_match
-        best = [
-            0.0 if text is None else max(score(text, reference) for reference in texts)
-            for text, texts in zip(answers, references, strict=True)
-        ]
-        return {self.measure: 100 * np.array(best, np.float64)}
+        pairs = list(zip(answers, references, strict=True))
+        return {
+            key: 100 * np.array([0.0 if text is None else score(text, texts) for text, texts in pairs], np.float64)
+            for key, score in _SCORES[self.measure].items()
+        }
 
     def _check_options(self, options: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
         if options is None or not all(map(len, options)):

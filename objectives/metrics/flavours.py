@@ -153,7 +153,13 @@ SCROLLS = {
     "contract_nli": "exact_match",
 }
 """The measure of each data set of SCROLLS, in the order of its table."""
-ANSWERS = {"f1": "f1", "exact_match": "exact_match", "quality_nearest": "nearest_exact_match"}
+ANSWERS = {
+    "f1": "f1",
+    "exact_match": "exact_match",
+    "quality_nearest": "nearest_exact_match",
+    "all": "all",
+    "part": "part",
+}
 """The measure of each other metric of answers."""
 
 

@@ -16,6 +16,7 @@ def load_metric(name: str) -> Metric:
     - ``rouge:FLAVOUR``: ROUGE as in ``FLAVOURS``, e.g. ``rouge:t5``.
     - ``f1`` and ``exact_match``: as in SQuAD and SCROLLS.
     - ``quality_nearest``: exact match of the option that is nearest to the prediction.
+    - ``all`` and ``part``: share of the references in the prediction, and whether any is, as in RULER.
     """
     head, _, tail = name.partition(":")
     if head == "scrolls" and tail in SCROLLS:

@@ -47,6 +47,28 @@ def test_f1_and_exact_match(prediction, reference, f1, match):
     assert exact_match(prediction, reference) == match
 
 
+@pytest.mark.parametrize(
+    ("prediction", "references", "whole", "listed", "part", "match"),
+    [
+        ("Y, x.", ["x", "y"], 100, 100, 100, 0),
+        ("y", ["x", "y"], 50, 0, 100, 100),
+        ("x y z, as I said", ["x", "y"], 100, 0, 100, 0),  # a substring rewards rambling
+        ("x, x, y", ["x", "y"], 100, 0, 100, 0),
+        ("none", ["17", "42"], 0, 0, 0, 0),
+        ("Rome, Italy", ["rome, italy"], 100, 100, 100, 100),
+    ],
+)
+def test_substrings_and_exact_lists(prediction, references, whole, listed, part, match):
+    scores = {**load_metric("all").scores([prediction], [references])}
+    scores |= load_metric("part").scores([prediction], [references])
+    assert {key: values.tolist() for key, values in scores.items()} == {
+        "all": [whole],
+        "all_exact": [listed],
+        "part": [part],
+        "part_exact": [match],
+    }
+
+
 def test_the_nearest_option():
     options = ["a red house", "a green house", "the red car"]
     assert nearest_option("red car, he said", options) == "the red car"
