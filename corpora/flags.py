@@ -38,6 +38,7 @@ def _add(parser: Any, option: Option) -> None:
         details |= {"action": "append", "type": flag.convert, "metavar": flag.metavar}
         details |= {"default": None if required else []}
         details |= {"action": "extend", "nargs": "+"} if flag.several else {}
+        details |= {"action": "extend", "type": whole_numbers} if flag.separated else {}
     else:
         plain = next((part for part in get_args(hint) if part is not NoneType), hint)
         details |= {"type": flag.convert or (str if option.choices else plain), "default": default}
@@ -47,6 +48,11 @@ def _add(parser: Any, option: Option) -> None:
         parser.add_argument(option.keyword, **details)
     else:
         parser.add_argument(f"--{option.name}", required=required, **details)
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Convert numbers separated by commas."""
+    return [int(part) for part in text.split(",")]
 
 
 def explain(option: Option) -> str:

@@ -27,6 +27,7 @@ class Flag:
         convert: function from the text of the command line to the value, in place of the field's type.
         positional: True for an argument without dashes.
         several: True for a flag that takes one or more values at once; a repeated one adds to them.
+        separated: True for a flag that takes several whole numbers, separated by commas; a repeated one adds to them.
         choices: words that the field accepts, if they are computed; otherwise a ``Literal`` type lists them.
         hidden: True to leave the flag out of the help and of the Python function's keywords.
         without: fields of a nested dataclass that get no flag.
@@ -40,6 +41,7 @@ class Flag:
     convert: Callable[[str], Any] | None = None
     positional: bool = False
     several: bool = False
+    separated: bool = False
     choices: tuple[str, ...] = ()
     hidden: bool = False
     without: tuple[str, ...] = ()

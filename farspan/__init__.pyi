@@ -94,9 +94,9 @@ def documents(
 
 def pairs(
     *,
-    input: str | PathLike[str] | Sequence[str | PathLike[str]] | Mapping[str, str | PathLike[str]],
     documents: str | PathLike[str],
     output: str | PathLike[str],
+    input: str | PathLike[str] | Sequence[str | PathLike[str]] | Mapping[str, str | PathLike[str]] = (),
     query_field: str | PathLike[str] | None = None,
     reference_field: str | PathLike[str] | None = None,
     options_field: str | PathLike[str] = "options",
@@ -107,6 +107,11 @@ def pairs(
     text_field: str | PathLike[str] = "text",
     id_field: str | PathLike[str] | None = None,
     max_record_bytes: int = 67108864,
+    probe: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    lengths: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    depths: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    examples: int = 100,
+    questions: str | PathLike[str] | None = None,
     split: Literal["data", "draw", "train", "validation", "test"] = "data",
     validation: float = 0.1,
     test: float = 0.1,
@@ -126,7 +131,7 @@ def pairs(
     log_format: Literal["text", "json"] = "text",
     beam_flags: Sequence[str] = (),
 ) -> Manifest:
-    """Pair questions, or summaries to be written, with tokenised documents."""
+    """Pair questions, or summaries to be written, with tokenised documents, or make questions about them."""
 
 def corpus_random(
     *,

@@ -94,4 +94,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "source_length": 16384,
         "target_length": 1024,
     },
+    # docs/probes.md: the decoder is given the question and the beginning of its answer, with which RULER's prompts end.
+    "probe": {
+        "query": "decoder",
+        "separator": None,
+        "target_space": True,
+        "source_length": 16384,
+        "target_length": 512,
+    },
 }

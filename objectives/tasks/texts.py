@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
 
@@ -29,14 +31,24 @@ def encode_inserted(tokenizer: Tokenizer, text: str, first: bool = False) -> tup
     return tuple(after[len(before) :] if after[: len(before)] == before else ids(text))
 
 
-def spell_after_space(tokenizer: Tokenizer, rows: Ragged) -> Ragged:
-    """Encode n encoded texts again with a space before them, as if they stood inside a text.
+def encode_after_space(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
+    """Encode n texts as they are spelled inside a text: with a space before them, unless they begin with one.
 
-    A tokenizer that spells a word alike at the beginning of a text and inside one, such as SentencePiece, which puts a
-    space before each text itself, has nothing to change.
+    A tokenizer that spells a word alike at the beginning of a text and inside one, such as SentencePiece, puts a space
+    before each text itself.
     """
-    first, both = ([int(token) for token in tokenizer.encode([text]).values] for text in (_WORD, f"{_WORD} {_WORD}"))
-    if both == first + first:
-        return rows
-    texts = [tokenizer.decode(rows[number]) for number in range(len(rows))]
+    if _spells_alike(tokenizer):
+        return tokenizer.encode(texts)
     return tokenizer.encode([text if text[:1].isspace() else f" {text}" for text in texts])
+
+
+def spell_after_space(tokenizer: Tokenizer, rows: Ragged) -> Ragged:
+    """Encode n encoded texts again as ``encode_after_space`` does."""
+    if _spells_alike(tokenizer):
+        return rows
+    return encode_after_space(tokenizer, [tokenizer.decode(rows[number]) for number in range(len(rows))])
+
+
+def _spells_alike(tokenizer: Tokenizer) -> bool:
+    first, both = ([int(token) for token in tokenizer.encode([text]).values] for text in (_WORD, f"{_WORD} {_WORD}"))
+    return both == first + first

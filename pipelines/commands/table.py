@@ -38,9 +38,10 @@ COMMANDS = (
     ),
     _job(
         "pairs",
-        "Pair questions, or summaries to be written, with tokenised documents.",
-        ".pairs.job:plan_raw",
+        "Pair questions, or summaries to be written, with tokenised documents, or make questions about them.",
+        ".pairs.probes:jobs",
         "RawPairs",
+        "Probing",
         "Pairs",
         next="farspan train tiny_finetune --set data.pairs={output} --set run.directory=run",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from corpora.errors import FarspanError, nearest
@@ -33,8 +33,8 @@ class RawPairs:
         fields: names of the fields of pairs.
     """
 
-    input: Annotated[tuple[str, ...], Flag(metavar="[NAME=]PATTERN")]
-    fields: PairFields
+    input: Annotated[tuple[str, ...], Flag(metavar="[NAME=]PATTERN")] = ()
+    fields: PairFields = field(default_factory=PairFields)
     format: Annotated[str, Flag(help=_FORMAT_HELP)] = "pairs"
     subset: Annotated[str | None, Flag(metavar="NAME", help=SUBSET_HELP)] = None
     text_field: Annotated[str, Flag(convert=utf8)] = "text"
@@ -61,6 +61,44 @@ class RawPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Probing:
+    """Options of making pairs, in place of reading them.
+
+    Attributes:
+        probe: kind of question to make: ruler:TASK or babilong:qaN (docs/probes.md); repeatable. Its texts become
+            documents in OUTPUT.documents.
+        lengths: positions of the sources, separated by commas.
+        depths: depths of the fact that is asked for, in percent of the text, separated by commas, for probes with one
+            (default: 0,10 and so on to 100).
+        examples: number of examples of each probe and length.
+        questions: pairs about the documents, for ruler:qa_1 and ruler:qa_2.
+    """
+
+    probe: Annotated[tuple[str, ...], Flag(metavar="NAME")] = ()
+    lengths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True)] = ()
+    depths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True)] = ()
+    examples: Annotated[int, Flag(least=1)] = 100
+    questions: Annotated[str | None, Flag(metavar="DIR"), UNRECORDED] = None
+
+    def __post_init__(self) -> None:
+        if self.probe:
+            from objectives.probes.load import load_probe  # slow to import, and not needed for the flags
+
+            for name in self.probe:
+                load_probe(name)
+        if self.probe and not self.lengths:
+            raise FarspanError("--probe: needs --lengths, the positions of the sources, e.g. --lengths 4096,8192")
+        for flag, values, least, most in (("lengths", self.lengths, 64, 1 << 24), ("depths", self.depths, 0, 100)):
+            for value in values:
+                if not least <= value <= most:
+                    raise FarspanError(f"--{flag} {value}: give numbers from {least} to {most:,}")
+        lists: dict[str, tuple[Any, ...]] = {"probe": self.probe, "lengths": self.lengths, "depths": self.depths}
+        for flag, several in lists.items():
+            if len(set(several)) < len(several):
+                raise FarspanError(f"--{flag} {','.join(map(str, several))}: names one twice; give each once")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pairs:
     """Options of ``farspan pairs``.
 
@@ -77,6 +115,7 @@ class Pairs:
         farspan documents --input qasper=scrolls/qasper --format scrolls --tokenizer bart --output documents
         farspan pairs --documents documents --input qasper=scrolls/qasper --format scrolls --output pairs
         farspan pairs --documents documents --input mine='mine/*.jsonl' --split draw --output pairs
+        farspan pairs --documents documents --probe ruler:vt --lengths 4096,16384 --output probes
     """
 
     inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED] = ()
