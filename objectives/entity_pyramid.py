@@ -32,7 +32,6 @@ from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.api.examples import Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
 from objectives.api.options import (
     check,
@@ -42,13 +41,12 @@ from objectives.api.options import (
     equipped,
     is_number,
     normalize,
-    options_of,
 )
 from objectives.api.protocol import CorpusFacts, EntityRecognizer, Tools
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import render_masked, rendered_lengths
+from objectives.rendering.layout import Layout
+from objectives.rendering.marked import MarkedSpans
+from objectives.rendering.render import rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
 from objectives.sentences.entities import SpacyRecognizer
 from objectives.sentences.pyramid import choose_pyramid, find_mentions
@@ -58,7 +56,7 @@ from objectives.sentences.texts import decode_texts, spaced_words
 
 
 @dataclass(frozen=True)
-class EntityPyramid:
+class EntityPyramid(MarkedSpans):
     """Objective ``entity_pyramid``.
 
     The documents of a row are one cluster. A sentence's score is its Cluster ROUGE: over the other documents, the sum
@@ -126,11 +124,6 @@ class EntityPyramid:
         normalize(self, ratio=float(self.ratio), visible=float(self.visible), entity_labels=kinds)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """All options as JSON values."""
-        return options_of(self)
-
-    @property
     def tools(self) -> dict[str, str]:
         """Model and version of the recognizer."""
         recognizer = self._tools.recognizer if self._tools else None
@@ -144,6 +137,10 @@ class EntityPyramid:
     @property
     def _layout(self) -> Layout:
         return Layout(begin=BEGIN if self.begin else None, after=DOCUMENT_SEPARATOR)
+
+    @property
+    def _marker(self) -> str:
+        return self.mask_token
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check the room for the tokens around the text, and number the special tokens."""
@@ -183,17 +180,6 @@ class EntityPyramid:
         )
         source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the source with mask tokens, and the target with the chosen sentences in their order in the row."""
-        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
         if self._tools is None or self._tools.recognizer is None:

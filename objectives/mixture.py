@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import blake2b
 from itertools import accumulate
@@ -30,16 +30,20 @@ from corpora.printing import format_count
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.settings import format_value
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import Examples
+from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.options import FITS, check, check_choice, check_whole, is_number, normalize, options_of
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, objective_of
 from objectives.api.special_tokens import BEGIN, END, PAD, UNKNOWN, SpecialTokens, is_sentinel
-from objectives.rendering.merge import drop_modes, merge_examples
+from objectives.draws.span_draws import SpanDraws, draw_masks
+from objectives.rendering.kernels import NONE
+from objectives.rendering.layout import Layout
+from objectives.rendering.marked import MarkedSpans
 
 _OPTIONAL = {
     "span_scores": np.float32,
     "span_ranks": np.int32,
+    "span_labels": None,
     "replacements": np.int32,
     "global_positions": np.int32,
 }
@@ -77,6 +81,10 @@ class _Member(NamedTuple):
     def shift(self) -> int:
         return int(self.mode is not None)
 
+    def key(self, key: bytes) -> bytes:
+        """Return the key of this component's draws."""
+        return blake2b(self.name.encode(), digest_size=16, key=key + b"component").digest()
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -101,6 +109,7 @@ class Mixture:
     fit: str = "error"
     adjust: Mapping[str, Mapping[str, Any]] | None = None
     _members: tuple[_Member, ...] = field(default=(), init=False, repr=False, compare=False)
+    _bounds: Any = field(default=None, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "mixture"
     adjustable: ClassVar[tuple[str, ...]] = ("adjust",)
@@ -148,7 +157,9 @@ class Mixture:
             )
         normalize(self, components=components)
         members = [self._load(component, dict(adjust.get(component["name"], {}))) for component in components]
-        normalize(self, _members=tuple(members))
+        sums = list(accumulate(Fraction(component["weight"]) for component in components))
+        bounds = np.array([int(bound / sums[-1] * 2**64) for bound in sums[:-1]], np.uint64)
+        normalize(self, _members=tuple(members), _bounds=bounds)
 
     def _load(self, component: Mapping[str, Any], adjusted: Mapping[str, Any]) -> _Member:
         name, options = component["name"], dict(component["options"])
@@ -156,7 +167,7 @@ class Mixture:
             own = options["target_length"]
             options["target_length"] = self.target_length if own is None else min(own, self.target_length)
             options |= {"fit": self.fit} if "fit" in options else {}
-        with _named(name):
+        with _naming(name):
             objective = load_objective(component["objective"], options={**options, **adjusted})
         adjustable = getattr(objective, "adjustable", ())
         if fixed := [option for option in adjusted if option not in adjustable]:
@@ -190,7 +201,7 @@ class Mixture:
         """Return a copy whose components have the tools that they take."""
         result, members = copy(self), []
         for member in self._members:
-            with _named(member.name):
+            with _naming(member.name):
                 members.append(member._replace(objective=equip(member.objective, tools)))
         normalize(result, _members=tuple(members))
         return result
@@ -237,53 +248,60 @@ class Mixture:
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the component of n rows, by (key, weights, sequence id), and mask each row by it."""
-        which, parts = self._draw(batch, key), []
+        ids = batch.ids()
+        which = np.searchsorted(self._bounds, id_keys(key + b"component", ids)[:, 0], "right")
         order, runs = _runs(which)
-        rows = _take(batch, order)
-        for number, first, stop in runs or [(0, 0, 0)]:
-            member = self._members[number]
-            own_key = blake2b(member.name.encode(), digest_size=16, key=key + b"component").digest()
-            parts.append(member.objective.mask(_slice(rows, first, stop), own_key))
-        return self._joined(parts, order, which)
-
-    def _draw(self, batch: SequenceBatch, key: bytes) -> np.ndarray:
-        """Draw a component for each row, ``(n,)`` int64."""
-        sums = list(accumulate(Fraction(component["weight"]) for component in self.components))
-        bounds = np.array([int(bound / sums[-1] * 2**64) for bound in sums[:-1]], np.uint64)
-        return np.searchsorted(bounds, id_keys(key + b"component", batch.ids())[:, 0], "right")
+        members = [(self._members[number], rows) for number, rows in runs]
+        draws = [getattr(member.objective, "draws", None) for member, _ in members]
+        if None in draws:
+            masks = [member.objective.mask(batch.take(rows), member.key(key)) for member, rows in members]
+            return self._joined(masks, order, which)
+        tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
+        numbers = [
+            draw([ids[row] for row in rows], tokens[rows], parts[rows], member.key(key))  # type: ignore[misc]
+            for draw, (member, rows) in zip(draws, members, strict=True)
+        ]
+        return self._named(draw_masks(batch, SpanDraws.join(numbers, order)), which)
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
         """Select among stored candidates by each component's adjustable options."""
+        which, masks = self._split(masks)
+        order, runs = _runs(which)
         parts = []
-        which, order, groups = self._groups(masks)
-        rows = _take(batch, order)
-        for member, first, stop, own in groups:
-            select = getattr(member.objective, "select", None)
-            parts.append(select(_slice(rows, first, stop), own) if select else own)
-        return self._joined(parts, order, which) if parts else masks
+        for number, rows in runs:
+            select = getattr(self._members[number].objective, "select", None)
+            parts.append(select(batch.take(rows), masks.take(rows)) if select else masks.take(rows))
+        return self._joined(parts, order, which)
 
     def _joined(self, parts: Sequence[MaskBatch], order: np.ndarray, which: np.ndarray) -> MaskBatch:
-        """Put the mask rows of components, sorted by ``order``, at their places; name them and count mode tokens.
-
-        Columns that a component does not use become empty lists, so that a row has the same columns in every batch.
-        """
-        none = np.zeros(len(which) + 1, np.int64)
-        labels = pa.ListArray.from_arrays(pa.array(none, pa.int32()), pa.array([], pa.string()))
-        empty: dict[str, Any] = {name: Ragged(np.empty(0, kind), none) for name, kind in _OPTIONAL.items()}
-        empty["span_labels"] = labels
-        used = {name for name in empty if any(getattr(part, name) is not None for part in parts)}
-        filled = []
-        for part in parts:
-            lacking = {name: _slice_column(empty[name], 0, len(part)) for name in used if getattr(part, name) is None}
-            filled.append(replace(part, **lacking) if lacking else part)
-        masks = MaskBatch.concatenate(filled).take(np.argsort(order))
-        names, shifts = zip(*((member.name, member.shift) for member in self._members), strict=True)
-        return replace(
-            masks,
-            components=pa.array(names, pa.string()).take(pa.array(which)),
-            source_lengths=(masks.source_lengths + np.array(shifts)[which]).astype(np.int32),
-            **{name: column for name, column in empty.items() if name not in used},
+        """Put the mask rows of components, sorted by ``order``, at their places."""
+        return self._named(
+            MaskBatch.concatenate([_with_columns(part) for part in parts]).take(np.argsort(order)), which
         )
+
+    def _named(self, masks: MaskBatch, which: np.ndarray) -> MaskBatch:
+        """Name the components of mask rows and count mode tokens; all rows get the same columns, in every batch."""
+        names, modes = zip(*((member.name, member.shift) for member in self._members), strict=True)
+        return replace(
+            _with_columns(masks),
+            components=pa.array(names, pa.string()).take(pa.array(which)),
+            source_lengths=masks.source_lengths + np.array(modes, np.int32)[which],
+        )
+
+    def _split(self, masks: MaskBatch) -> tuple[np.ndarray, MaskBatch]:
+        """Return each row's component, ``(n,)``, and the masks as components made them."""
+        names = [member.name for member in self._members]
+        if masks.components is None:
+            raise FarspanError("mixture: the mask rows name no component; run `farspan mask` again")
+        numbers = pc.index_in(masks.components, value_set=pa.array(names, pa.string()))
+        if numbers.null_count:
+            unknown = masks.components.filter(numbers.is_null())[0].as_py()
+            raise FarspanError(
+                f"mixture: a mask row names component {format_value(unknown)}; components: {', '.join(names)}"
+            )
+        modes = np.array([member.shift for member in self._members], np.int32)
+        which = numbers.to_numpy()
+        return which, replace(masks, components=None, source_lengths=masks.source_lengths - modes[which])
 
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
@@ -292,20 +310,29 @@ class Mixture:
 
         ``segment_ids``: the mode token belongs to the first document.
         """
+        which, masks = self._split(masks)
+        modes = [NONE if member.mode is None else special[member.mode] for member in self._members]
+        heads = np.array(modes, np.int32)[which]
+        # Components that render alike, whatever they hide, are rendered in one call.
+        looks = [_look(member.objective) or number for number, member in enumerate(self._members)]
+        order, runs = _runs(np.array([looks.index(look) for look in looks])[which])
         parts = []
-        _, order, groups = self._groups(masks)
-        rows = _take(batch, order)
-        for member, first, stop, own in groups or [(self._members[0], 0, 0, masks)]:
+        for number, rows in runs:
+            member, every = self._members[number], len(runs) == 1
+            own = (batch, masks) if every else (batch.take(rows), masks.take(rows))
+            if isinstance(member.objective, MarkedSpans) and looks[number] != number:
+                parts.append(member.objective.render(*own, special, segment_ids=segment_ids, heads=heads[rows]))
+                continue
             render = member.objective.render
             if segment_ids and "segment_ids" not in inspect.signature(render).parameters:
                 raise FarspanError(
                     f"mixture: component {member.name} ({member.objective.name}) does not say which document a "
                     "position belongs to: its render takes no segment_ids; set data.across_documents to true"
                 )
-            rendering = {"segment_ids": True} if segment_ids else {}
-            examples = render(_slice(rows, first, stop), own, special, **rendering)
-            parts.append((order[first:stop], None if member.mode is None else special[member.mode], examples))
-        return merge_examples(masks.sequence_ids, parts, special[PAD])
+            rendering: dict[str, Any] = {"segment_ids": True} if segment_ids else {}
+            examples = render(*own, special, **rendering)
+            parts.append(examples if member.mode is None else _with_mode(examples, modes[number]))
+        return parts[0] if len(parts) == 1 else Examples.concatenate(parts, special[PAD]).take(np.argsort(order))
 
     @property
     def reconstruct(self) -> Any:
@@ -315,38 +342,14 @@ class Mixture:
         raise AttributeError("reconstruct")
 
     def _reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        texts: list[np.ndarray] = [np.empty(0, np.int32)] * len(masks)
-        _, order, groups = self._groups(masks)
-        for member, first, stop, own in groups:
-            shown = drop_modes(examples.take(order[first:stop]), member.shift)
-            text = member.objective.reconstruct(shown, own, special)  # type: ignore[attr-defined]
-            for place, row in enumerate(order[first:stop].tolist()):
-                texts[row] = text[place]
-        return Ragged.from_rows(texts, np.int32)
-
-    def _groups(self, masks: MaskBatch) -> tuple[np.ndarray, np.ndarray, list[tuple[_Member, int, int, MaskBatch]]]:
-        """Sort mask rows by component.
-
-        Returns each row's component and the order, ``(n,)`` each; and for each component its first row and stop in that
-        order, and its masks without mode token.
-        """
-        names = [member.name for member in self._members]
-        if masks.components is None:
-            raise FarspanError("mixture: the mask rows name no component; run `farspan mask` again")
-        numbers = pc.fill_null(pc.index_in(masks.components, value_set=pa.array(names, pa.string())), -1)
-        which = numbers.to_numpy(zero_copy_only=False)
-        if (which < 0).any():
-            unknown = masks.components[int(which.argmin())].as_py()
-            raise FarspanError(
-                f"mixture: a mask row names component {format_value(unknown)}; components: {', '.join(names)}"
-            )
+        which, masks = self._split(masks)
         order, runs = _runs(which)
-        rows, groups = _take(replace(masks, components=None), order), []
-        for number, first, stop in runs:
-            member, own = self._members[number], _slice(rows, first, stop)
-            lengths = own.source_lengths - np.int32(member.shift)
-            groups.append((member, first, stop, replace(own, source_lengths=lengths)))
-        return which, order, groups
+        texts = []
+        for number, rows in runs:
+            member = self._members[number]
+            shown = _without_mode(examples.take(rows), member.shift)
+            texts.append(member.objective.reconstruct(shown, masks.take(rows), special))  # type: ignore[attr-defined]
+        return Ragged.concatenate(texts).take(np.argsort(order))
 
 
 def _normal(value: Any) -> dict[str, Any]:
@@ -358,7 +361,7 @@ def _normal(value: Any) -> dict[str, Any]:
             f"mixture: a component has no key {unknown[0]!r}{nearest(unknown[0], _KEYS)}; its keys: {', '.join(_KEYS)}"
         )
     name, weight, mode = value.get("name", value["objective"]), value.get("weight", 1), value.get("mode")
-    with _named(str(name)):
+    with _naming(str(name)):
         objective, preset = objective_of(value["objective"], value.get("preset"))
         if objective == Mixture.name:
             raise FarspanError("a mixture cannot be a component; list its components instead")
@@ -377,7 +380,7 @@ def _normal(value: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _named(component: str) -> Iterator[None]:
+def _naming(component: str) -> Iterator[None]:
     """Name the component in errors of its objective."""
     try:
         yield
@@ -388,7 +391,7 @@ def _named(component: str) -> Iterator[None]:
 def _validated(member: _Member, facts: CorpusFacts) -> SpecialTokens:
     """Validate a component with room for its mode token, and return its special tokens."""
     room = facts.room_per_sequence - member.shift
-    with _named(member.name):
+    with _naming(member.name):
         try:
             less = replace(facts, sequence_length=facts.sequence_length - member.shift, room_per_sequence=room)
             return member.objective.validate(less)
@@ -422,26 +425,42 @@ def _longest_row(facts: CorpusFacts) -> SequenceBatch:
     )
 
 
-def _runs(which: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Sort rows by component: the order, ``(n,)`` int64, and number, first place and stop of each component in it."""
+def _runs(which: np.ndarray) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
+    """Sort rows by number: the order, ``(n,)`` int64, and each number with its rows; at least one number."""
     order = np.argsort(which, kind="stable")
     numbers, firsts = np.unique(which[order], return_index=True)
-    stops = np.append(firsts, len(which))[1 : len(numbers) + 1]
-    return order, list(zip(numbers.tolist(), firsts.tolist(), stops.tolist(), strict=True))
+    return order, list(zip(numbers.tolist() or [0], np.split(order, firsts[1:]), strict=True))
 
 
-def _take(batch: Any, order: np.ndarray) -> Any:
-    """Reorder a batch, without copying if it is in order."""
-    return batch if (order[1:] > order[:-1]).all() else batch.take(order)
+def _look(objective: Objective) -> Layout | None:
+    """Return all that decides how spans are rendered, if ``render`` can put mode tokens before sources itself."""
+    if not isinstance(objective, MarkedSpans) or type(objective).render is not MarkedSpans.render:
+        return None
+    return None if objective._marker or objective.global_attention != "none" else objective._layout
 
 
-def _slice(batch: Any, first: int, stop: int) -> Any:
-    """View consecutive rows of a batch."""
-    columns = (getattr(batch, column.name) for column in fields(batch))
-    return type(batch)(*(_slice_column(column, first, stop) for column in columns))
+def _with_columns(masks: MaskBatch) -> MaskBatch:
+    """Give mask rows empty lists in those columns that they lack."""
+    none, lacking = np.zeros(len(masks) + 1, np.int64), [name for name in _OPTIONAL if getattr(masks, name) is None]
+    empty: dict[str, Any] = {name: Ragged(np.empty(0, _OPTIONAL[name]), none) for name in lacking}
+    if "span_labels" in empty:
+        empty["span_labels"] = pa.ListArray.from_arrays(pa.array(none, pa.int32()), pa.array([], pa.string()))
+    return replace(masks, **empty)
 
 
-def _slice_column(column: Any, first: int, stop: int) -> Any:
-    if isinstance(column, Ragged):
-        return Ragged(column.values, column.offsets[first : stop + 1])
-    return None if column is None else column[first:stop]
+def _with_mode(examples: Examples, mode: int) -> Examples:
+    """Put a mode token before every source; it belongs to the first document."""
+    first = {"source_ids": mode, "labels": IGNORED, "segment_ids": 0, "global_positions": 0}
+    columns = {name: getattr(examples, name) for name in first if getattr(examples, name) is not None}
+    wide = {name: np.insert(column, 0, first[name], axis=1) for name, column in columns.items()}
+    marked = wide.get("global_positions")
+    if marked is not None and marked.shape[1] > 1:
+        marked[:, 0] = marked[:, 1]  # a first token that sees everything hands this on to the mode token before it
+    return replace(examples, **wide, source_lengths=examples.source_lengths + np.int32(1))
+
+
+def _without_mode(examples: Examples, shift: int) -> Examples:
+    """Drop the first ``shift`` positions of sources."""
+    columns = {name: getattr(examples, name) for name in ("source_ids", "labels", "segment_ids", "global_positions")}
+    shown = {name: column[:, shift:] for name, column in columns.items() if column is not None}
+    return replace(examples, **shown, source_lengths=examples.source_lengths - np.int32(shift))

@@ -16,7 +16,6 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.options import (
@@ -29,7 +28,6 @@ from objectives.api.options import (
     equipped,
     is_share,
     normalize,
-    options_of,
 )
 from objectives.api.protocol import CorpusFacts, Scorer, Tools
 from objectives.api.special_tokens import (
@@ -50,16 +48,16 @@ from objectives.draws.hardest_spans import (
     span_losses,
     whole_candidates,
 )
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import render_labels, render_sentinels, rendered_lengths
+from objectives.rendering.layout import Layout
+from objectives.rendering.marked import MarkedSpans
+from objectives.rendering.render import render_labels, rendered_lengths
 from objectives.span import Span
 
 _UNBOUNDED = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class ModelBased:
+class ModelBased(MarkedSpans):
     """Objective ``model_based``; it needs a scorer.
 
     A row's hardest candidates are hidden, one after the other, until one of its budgets is used up: tokens
@@ -132,11 +130,6 @@ class ModelBased:
         normalize(self, **numbers, mean_span_lengths=means)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """All options as JSON values."""
-        return options_of(self)
-
-    @property
     def tools(self) -> dict[str, str]:
         """Fingerprint of the scorer, if there is one."""
         return {} if self._tools is None else {"scorer": self._scorer.fingerprint}
@@ -149,10 +142,6 @@ class ModelBased:
                 "data.objective.scorer, or in Python objective.with_tools(Tools(tokenizer, scorer=load_scorer(FOLDER)))"
             )
         return self._tools.scorer
-
-    @property
-    def _layout(self) -> Layout:
-        return Layout(begin=BEGIN if self.begin else None, end=END, between=self.separator)
 
     def with_tools(self, tools: Tools) -> ModelBased:
         """Return a copy with the scorer."""
@@ -241,17 +230,6 @@ class ModelBased:
         if masks.span_scores is None or masks.span_ranks is None:
             raise FarspanError(f"{self.name}: the stored masks have no scores and ranks; run `farspan mask` again")
         return self._hidden(batch, whole_candidates(masks))
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the source with sentinels, and the target with sentinels and hidden text."""
-        examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout)
 
     def _budgets(self, tokens: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the budgets of rows with the given numbers of tokens and candidates, ``(n,)`` int64 each.

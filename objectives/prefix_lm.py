@@ -8,7 +8,7 @@ end; its code (section 9.2) draws the pivot evenly from all places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,9 +17,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.ragged import Ragged
-from objectives.api.examples import Examples
-from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.masks import MaskBatch
 from objectives.api.options import (
     FITS,
     check,
@@ -29,18 +27,16 @@ from objectives.api.options import (
     check_whole,
     is_share,
     normalize,
-    options_of,
 )
 from objectives.api.protocol import CorpusFacts
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
-from objectives.draws.compositions import noise_counts
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import render_sentinels
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.draws.compositions import PLACEMENTS, noise_counts
+from objectives.draws.span_draws import SpanDraws, draw_masks
+from objectives.rendering.marked import MarkedSpans
 
 
 @dataclass(frozen=True)
-class PrefixLm:
+class PrefixLm(MarkedSpans):
     """Objective ``prefix_lm``: hides the end of a row.
 
     Attributes:
@@ -88,15 +84,6 @@ class PrefixLm:
         normalize(self, density=float(self.density))
 
     @property
-    def options(self) -> dict[str, Any]:
-        """All options as JSON values."""
-        return options_of(self)
-
-    @property
-    def _layout(self) -> Layout:
-        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
-
-    @property
     def _framing(self) -> int:
         """Positions of a target beside its text."""
         return self._layout.ends + self.sentinel
@@ -121,42 +108,19 @@ class PrefixLm:
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the pivot of n rows, by (key, options, sequence id, length) of the row."""
-        tokens, documents = batch.tokens.lengths, batch.document_starts.compact()
+        return draw_masks(batch, self.draws(batch.ids(), batch.tokens.lengths, batch.document_starts.lengths, key))
+
+    def draws(self, ids: Sequence[bytes], tokens: np.ndarray, parts: np.ndarray, key: bytes) -> SpanDraws:
+        """Return the numbers that ``mask`` draws rows by: n ids, and ``(n,)`` numbers of tokens and documents."""
         first, last, most = self._pivots(tokens).T
         # The remainder of a uniform 64-bit number is uniform to one part in 2**32 at least.
-        words = id_keys(key, batch.ids())[:, 0]
-        pivots = first + (words % (last - first + 1).astype(np.uint64)).astype(np.int64)
-        hides = most > 0
-        # One span from the pivot on, cut where another document begins.
-        rows = np.repeat(np.arange(len(batch)), documents.lengths)
-        cuts = (documents.values > pivots[rows]) & (documents.values < tokens[rows]) & hides[rows]
-        rows, starts = np.append(np.flatnonzero(hides), rows[cuts]), np.append(pivots[hides], documents.values[cuts])
-        spans = np.unique(np.stack([rows, starts], axis=1), axis=0)  # (spans, 2), ascending
-        rows, starts = spans.T
-        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
-        stops = np.where(np.append(begins[1:], True)[: len(rows)], tokens[rows], np.append(starts[1:], 0)[: len(rows)])
-        flags = np.where(begins & self.sentinel, IN_SOURCE | IN_TARGET, IN_TARGET).astype(np.uint8)
-        column = Ragged.from_lengths(starts.astype(np.int32), np.bincount(rows, minlength=len(batch)))
-        around = self._layout.around(documents.lengths)
-        return MaskBatch(
-            batch.sequence_ids,
-            column,
-            Ragged((stops - starts).astype(np.int32), column.offsets),
-            Ragged(flags, column.offsets),
-            source_lengths=(np.where(hides, pivots + self.sentinel, tokens) + around).astype(np.int32),
-            target_lengths=np.where(hides, tokens - pivots + self._framing, 0).astype(np.int32),
-        )
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the beginning of each row as its source, and the rest as its target."""
-        examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout)
+        keys = id_keys(key, ids)
+        pivots = first + (keys[:, 0] % (last - first + 1).astype(np.uint64)).astype(np.int64)
+        # One span, of all tokens from the pivot on; only its first piece has the sentinel.
+        sizes, spans = np.where(most > 0, tokens - pivots, 0), (most > 0).astype(np.int64)
+        free = np.full(len(tokens), PLACEMENTS.index("free"))
+        around, ends = self._layout.around(parts), np.full(len(tokens), self._layout.ends)
+        return SpanDraws(keys, sizes, sizes, spans, pivots, free, spans * self.sentinel, around, ends)
 
     def _pivots(self, tokens: np.ndarray) -> np.ndarray:
         """Return first and last pivot of rows of ``tokens`` tokens, and the most tokens hidden, ``(n, 3)`` int64.

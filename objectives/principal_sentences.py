@@ -28,7 +28,6 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.options import (
     check,
@@ -40,13 +39,11 @@ from objectives.api.options import (
     equipped,
     is_number,
     normalize,
-    options_of,
 )
 from objectives.api.protocol import CorpusFacts, Tools
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import render_masked, rendered_lengths
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
+from objectives.rendering.marked import MarkedSpans
+from objectives.rendering.render import rendered_lengths
 from objectives.rouge import (
     COUNTS,
     PRECISIONS,
@@ -87,7 +84,7 @@ from objectives.sentences.texts import decode_texts, token_texts
 
 
 @dataclass(frozen=True)
-class PrincipalSentences:
+class PrincipalSentences(MarkedSpans):
     """Objective ``principal_sentences``.
 
     Attributes:
@@ -177,18 +174,13 @@ class PrincipalSentences:
         stopwords = tuple(sorted(set(value))) if listed else value
         normalize(self, ratio=ratio, noise=float(self.noise), treatments=chances, stopwords=stopwords)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options as JSON values."""
-        return options_of(self)
-
     def with_tools(self, tools: Tools) -> PrincipalSentences:
         """Return a copy that can decode rows with ``tools.tokenizer``."""
         return equipped(self, tools)
 
     @property
-    def _layout(self) -> Layout:
-        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
+    def _marker(self) -> str:
+        return self.mask_token
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check the room for the tokens around the text, and number the special tokens."""
@@ -229,17 +221,6 @@ class PrincipalSentences:
             masks = within_target(masks, self.target_length - self._layout.ends, self.when_full)
         source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the source with mask tokens, and the target with the chosen sentences in their order in the row."""
-        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _choose(self, batch: SequenceBatch, sentences: Sentences, draws: Draws) -> Choice:
         """Choose the sentences of every text, best first."""

@@ -22,9 +22,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.ragged import Ragged, read_only
-from objectives.api.examples import Examples
-from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.masks import MaskBatch
 from objectives.api.options import (
     FITS,
     check,
@@ -39,11 +37,10 @@ from objectives.api.options import (
     options_of,
 )
 from objectives.api.protocol import CorpusFacts
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
-from objectives.draws.compositions import PLACEMENTS, draw_spans, noise_counts, span_counts
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import columns, render_sentinels
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.draws.compositions import PLACEMENTS, noise_counts, span_counts
+from objectives.draws.span_draws import SpanDraws, draw_masks
+from objectives.rendering.marked import MarkedSpans
 
 # Documents are concatenated without a separator. Targets have 1,024 positions, which limits the hidden tokens.
 _BART_LS = {
@@ -58,7 +55,7 @@ _BART_LS = {
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(MarkedSpans):
     """Objective ``span``.
 
     Attributes:
@@ -133,10 +130,6 @@ class Span:
     def _means(self) -> np.ndarray:
         return np.asarray(self.mean_span_lengths, np.float64)
 
-    @property
-    def _layout(self) -> Layout:
-        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
-
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check budgets against the longest row with the most parts, and number the special tokens."""
         self._layout.check(self.name, facts)
@@ -144,9 +137,9 @@ class Span:
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
         sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})
         tokens = np.repeat(sizes, len(self._means))
-        _, noise, _, pieces = self._counts(
-            tokens, np.full_like(tokens, facts.max_documents), np.tile(self._means, len(sizes))
-        )
+        parts = np.full_like(tokens, facts.max_documents)
+        _, noise, spans = self._counts(tokens, parts, np.tile(self._means, len(sizes)))
+        pieces = self._pieces(noise, spans, parts)
         worst, markers = int((noise + pieces).argmax()), int(pieces.max())
         needed = int((noise + pieces)[worst]) + self._layout.ends
         row = f"a row of {tokens[worst]} tokens in {format_count(facts.max_documents, 'document')}"
@@ -175,81 +168,55 @@ class Span:
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
         sources, targets = [], []
         for mean in self._means:
-            _, noise, _, pieces = self._counts(tokens, parts, np.full(len(tokens), mean))
+            _, noise, spans = self._counts(tokens, parts, np.full(len(tokens), mean))
+            pieces = self._pieces(noise, spans, parts)
             sources.append(tokens - noise + pieces + self._layout.around(parts))
             targets.append(np.where(noise > 0, noise + pieces + self._layout.ends, 0))
         return np.max(sources, axis=0), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the spans of n rows, by (key, options, sequence id, lengths) of the row."""
-        ids = batch.ids()
-        tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
+        return draw_masks(batch, self.draws(batch.ids(), batch.tokens.lengths, batch.document_starts.lengths, key))
+
+    def draws(self, ids: Sequence[bytes], tokens: np.ndarray, parts: np.ndarray, key: bytes) -> SpanDraws:
+        """Return the numbers that ``mask`` draws rows by: n ids, and ``(n,)`` numbers of tokens and documents."""
         means = self._means
         if len(means) > 1:
             # A digest is uniform in 64 bits, so the remainder is uniform to one part in 2**62.
             means = means[id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(means))]
-        sizes, noise, spans, most_pieces = self._counts(tokens, parts, means)
-        starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
-        pieces = np.empty(len(batch), np.int64)
-        documents, first = columns(batch.document_starts), np.zeros(len(batch), np.int32)
+        sizes, noise, spans = self._counts(tokens, parts, means)
+        firsts = np.zeros(len(tokens), np.int64)
         if (sizes < tokens).any():
-            # The window is drawn as a row of its own, which begins at token ``first``.
             words = id_keys(key + b"window", ids)[:, 0]
-            first = (words % (tokens - sizes + 1).astype(np.uint64)).astype(np.int32)
-            documents = read_only(documents[0] - np.repeat(first, parts), documents[1])
-        placement = PLACEMENTS.index(self.placement)
-        draw_spans(id_keys(key, ids), sizes, noise, spans, placement, documents, starts, lengths, pieces)
-        total = int(pieces.sum())
-        if first.any():
-            starts[:total] += np.repeat(first, pieces)
-        starts_of_rows = Ragged.from_lengths(starts[:total], pieces)
-        offsets = starts_of_rows.offsets
-        return MaskBatch(
-            batch.sequence_ids,
-            starts_of_rows,
-            Ragged(lengths[:total], offsets),
-            Ragged(np.full(total, IN_SOURCE | IN_TARGET, np.uint8), offsets),
-            source_lengths=(tokens - noise + pieces + self._layout.around(parts)).astype(np.int32),
-            target_lengths=np.where(noise > 0, noise + pieces + self._layout.ends, 0).astype(np.int32),
-        )
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the source with sentinels, and the target with sentinels and hidden text."""
-        examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout)
+            firsts = (words % (tokens - sizes + 1).astype(np.uint64)).astype(np.int64)
+        placements = np.full(len(tokens), PLACEMENTS.index(self.placement))
+        around, ends = self._layout.around(parts), np.full(len(tokens), self._layout.ends)
+        return SpanDraws(id_keys(key, ids), sizes, noise, spans, firsts, placements, noise, around, ends)
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Count the tokens in the window, those hidden, spans, and the most spans after cutting at documents.
-
-        Returns ``(n,)`` int64 each.
-        """
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Count the tokens in the window, those hidden, and spans before they are cut, ``(n,)`` int64 each."""
         densities = self._densities(tokens)
+        size, noise = np.asarray(tokens, np.int64), noise_counts(tokens, densities)
 
         def spans(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
             return span_counts(size, noise, means, self.placement == "free")
 
-        def pieces(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            # Every document boundary may cut a span, and so may the end of a rotated row.
-            return np.minimum(noise, spans(size, noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
-
         def fits(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            return noise + pieces(size, noise) + self._layout.ends <= (self.target_length or 0)
+            pieces = self._pieces(noise, spans(size, noise), parts)
+            return noise + pieces + self._layout.ends <= (self.target_length or 0)
 
-        size, noise = np.asarray(tokens, np.int64), noise_counts(tokens, densities)
         if self.target_length is not None and self.fit == "window":
             size = _largest(size, lambda size: fits(size, noise_counts(size, densities)))
             noise = noise_counts(size, densities)
         elif self.target_length is not None and self.fit == "reduce":
             noise = _largest(noise, lambda noise: fits(size, noise))
-        return size, noise, spans(size, noise), pieces(size, noise)
+        return size, noise, spans(size, noise)
+
+    def _pieces(self, noise: np.ndarray, spans: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return the most spans after every document boundary, and the end of a rotated row, have cut one."""
+        return np.minimum(noise, spans + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
     def _densities(self, tokens: np.ndarray) -> np.ndarray | float:
         if isinstance(self.density, float):

@@ -173,7 +173,7 @@ def _pieces_of_rows(rng):
     for shift in (0, -1, -100, 50):
         for border, last in [(0, 6), (2, 4), (3, 3)]:
             starts, lengths = np.zeros((2, 40), np.int32)
-            yield (visible, hidden, 20, shift), 120, borders, border, last, starts, lengths, np.uint64(2)
+            yield (visible, hidden, 20, shift), (3, 120), borders, border, last, starts, lengths, np.uint64(2)
 
 
 @cases_of(compositions.draw_spans)
@@ -187,7 +187,8 @@ def _drawn_spans(rng):
             documents = read_only(np.concatenate(borders).astype(np.int32), offsets_of([len(each) for each in borders]))
             starts, lengths = np.zeros((2, int((spans + 6).sum())), np.int32)
             pieces = np.zeros(len(sizes), np.int64)
-            yield keys_of(sizes), sizes, noise, spans, placement, documents, starts, lengths, pieces
+            firsts, placements = np.arange(len(sizes)), np.full(len(sizes), placement)
+            yield keys_of(sizes), sizes, noise, spans, firsts, placements, documents, starts, lengths, pieces
 
 
 def keys_of(rows: np.ndarray) -> np.ndarray:
@@ -221,7 +222,8 @@ def _filled_rows(rng):
                     source, target = np.empty((2, 4, 200), np.int32)
                     markers = read_only(INT32 - np.arange(60, dtype=np.int32))[0]
                     shape = (4, 200) if segments else (0, 0)
-                    yield *columns, markers, marked, frame, source, target, np.empty(shape, np.int32)
+                    heads = np.array([-1, 7, INT32, -1], np.int32)
+                    yield *columns, markers, marked, frame, heads, source, target, np.empty(shape, np.int32)
 
 
 def rendered_rows(rng: np.random.Generator, wrong: bool) -> tuple:
@@ -258,7 +260,8 @@ def rendered_rows(rng: np.random.Generator, wrong: bool) -> tuple:
 def _filled_sources(rng):
     for row in range(4):
         columns, out = rendered_rows(rng, wrong=False), (np.zeros(900, np.int32), np.zeros(900, np.int32))
-        yield row, columns, np.arange(60, dtype=np.int32), (INT32, -1, 2, -1, 3, -1), out, 200 * row, 200 * row + 200
+        markers, frame, head = np.arange(60, dtype=np.int32), (INT32, -1, 2, -1, 3, -1), np.int32(row - 1)
+        yield row, columns, markers, frame, head, out, 200 * row, 200 * row + 200
 
 
 @cases_of(rendering._fill_target)

@@ -17,14 +17,13 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.api.options import check, normalize, options_of
+from objectives.api.options import check, normalize
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
-from objectives.rendering.layout import Layout, with_global_positions
-from objectives.rendering.reconstruct import reconstruct
-from objectives.rendering.render import render_masked, render_sentinels, rendered_lengths
+from objectives.rendering.layout import Layout
+from objectives.rendering.marked import MarkedSpans
+from objectives.rendering.render import rendered_lengths
 
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
@@ -50,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class SpanObjective(ABC):
+class SpanObjective(MarkedSpans, ABC):
     """An objective that hides spans of text. A subclass is a frozen dataclass whose fields are its options.
 
     A marker replaces each span in the source, and the target has its text. The types of options (int, float, bool or
@@ -72,7 +71,7 @@ class SpanObjective(ABC):
     marker: ClassVar[str | None] = None
     sentinels: ClassVar[int] = 100
     layout: ClassVar[Layout] = Layout(between=DOCUMENT_SEPARATOR)
-    global_attention: ClassVar[str] = "none"
+    global_attention: ClassVar[str] = "none"  # type: ignore[misc]
 
     @abstractmethod
     def choose(self, row: Row, rng: np.random.Generator) -> Iterable[tuple[int, int]]:
@@ -108,9 +107,12 @@ class SpanObjective(ABC):
                 _check_kind(self, field.name, kinds)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """All options as JSON values."""
-        return options_of(self)
+    def _layout(self) -> Layout:
+        return self.layout
+
+    @property
+    def _marker(self) -> str | None:
+        return self.marker
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check that a row has room for the layout, and number the special tokens.
@@ -158,20 +160,6 @@ class SpanObjective(ABC):
         markers = np.minimum(hidden, self.sentinels) if self.marker is None else 0
         targets = np.where(hidden > 0, hidden + markers + self.layout.ends, 0)
         return tokens + self.layout.around(batch.document_starts.lengths.astype(np.int64)), targets
-
-    def render(
-        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
-    ) -> Examples:
-        """Render the source with a marker for each span, and the target with the hidden text."""
-        if self.marker is None:
-            examples = render_sentinels(batch, masks, special, self.layout, segment_ids=segment_ids)
-        else:
-            examples = render_masked(batch, masks, special, self.layout, mask=self.marker, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self.layout)
-
-    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self.layout, mask=self.marker)
 
     def _check_most(self, batch: SequenceBatch, hidden: np.ndarray) -> None:
         """Check that ``choose`` kept to ``most_hidden``.

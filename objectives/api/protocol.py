@@ -96,6 +96,8 @@ class Objective(Protocol):
     - ``reconstruct(examples, masks, special) -> Ragged``: recovers the text tokens from the output of ``render``.
     - ``render(batch, masks, special, segment_ids=True)``: also returns the document of each source position, which a
       recipe with ``data.across_documents = false`` requires.
+    - ``draws(ids, tokens, parts, key) -> SpanDraws``: the numbers that ``mask`` draws rows by, from their ids and
+      lengths alone. A mixture of such objectives draws all its rows in one call.
     - ``longest(batch) -> (sources, targets)``: upper bounds on rendered lengths, ``(n,)`` int64 each, over all draws.
       It may use the numbers of tokens, documents and sentences, but not the tokens. With it, a run that draws masks
       can check all lengths at startup.

@@ -41,13 +41,14 @@ def draw_spans(
     sizes: np.ndarray,
     noise: np.ndarray,
     spans: np.ndarray,
-    placement: int,
+    firsts: np.ndarray,
+    placements: np.ndarray,
     documents: tuple,
     starts: np.ndarray,
     lengths: np.ndarray,
     pieces: np.ndarray,
 ) -> None:
-    """Place ``spans[i]`` spans with ``noise[i]`` tokens in all among the ``sizes[i]`` tokens of row i.
+    """Place ``spans[i]`` spans with ``noise[i]`` tokens in all among ``sizes[i]`` tokens of row i.
 
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers``, first for the
     visible stretches, then for the hidden ones, then for the offset of a rotation.
@@ -56,21 +57,22 @@ def draw_spans(
         keys: ``(n, 2)`` uint64, one generator per row.
         sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)`` (one more if free), or noise
             and spans both 0.
-        placement: index in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible first. ``rolled``:
-            the same, then rotated by one random offset; a span that wraps around becomes two. ``free``: the visible
-            stretches at start and end may be empty.
+        firsts: ``(n,)`` int64, the first of these tokens in the row.
+        placements: ``(n,)`` int64, index in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible
+            first. ``rolled``: the same, then rotated by one random offset; a span that wraps around becomes two.
+            ``free``: the visible stretches at start and end may be empty.
         documents: (document starts, offsets) of the rows; a span that crosses a start is cut in two there.
         starts, lengths: output, the pieces of all rows, concatenated; int32, long enough for all.
         pieces: output, ``(n,)`` int64, number of pieces per row.
     """
-    rolled, free = placement == 1, placement == 2
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     bits = np.zeros((sizes.max() + 1) // 64 + 1 if len(sizes) else 0, np.uint64)
     most = spans.max() + 1 if len(spans) else 0
     gaps, visible_ends, hidden_ends = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
     cut, out = np.empty(2, np.int64), _0
     for row in range(len(sizes)):
-        first_piece, size, offset = out, sizes[row], np.int64(0)
+        first_piece, first, size, offset = out, firsts[row], sizes[row], np.int64(0)
+        rolled, free = placements[row] == 1, placements[row] == 2
         if spans[row]:
             # Free: one stretch more, and one token more in the first and the last, which may therefore end up empty.
             visible = size - noise[row] + 2 * free
@@ -83,15 +85,16 @@ def draw_spans(
             border, last_border = documents[1][row], documents[1][row + 1]
             # Rolled: first the spans that were rotated past the end of the row, then the others.
             for shift in range(offset - size if offset else 0, offset + 1, size):
-                ends = visible_ends, hidden_ends, spans[row], shift - free
-                out, border = _write_pieces(ends, size, documents[0], border, last_border, starts, lengths, out)
+                ends = visible_ends, hidden_ends, spans[row], first + shift - free
+                window = first, first + size
+                out, border = _write_pieces(ends, window, documents[0], border, last_border, starts, lengths, out)
         pieces[row] = out - first_piece
 
 
 @compiled(small=True)
 def _write_pieces(
     ends: tuple,
-    size: int,
+    window: tuple,
     borders: np.ndarray,
     border: int,
     last_border: int,
@@ -99,18 +102,18 @@ def _write_pieces(
     lengths: np.ndarray,
     out: np.uint64,
 ) -> tuple[np.uint64, int]:
-    """Write the spans that are in ``[0, size)`` after a shift, cut at document starts.
+    """Write the spans that are in a window of the row after a shift, cut at document starts.
 
-    ``ends``: ends of the visible and of the hidden stretches, number of hidden stretches, and the shift. ``border``,
-    ``last_border``: ``borders[border:last_border]`` are the row's starts that may still cut a span. Returns ``out`` and
-    ``border`` after these spans.
+    ``window``: its first token and the stop. ``ends``: ends of the visible and of the hidden stretches, number of
+    hidden stretches, and the shift. ``border``, ``last_border``: ``borders[border:last_border]`` are the row's starts
+    that may still cut a span. Returns ``out`` and ``border`` after these spans.
     """
     visible_ends, hidden_ends, count, shift = ends
     hidden = 0  # tokens hidden so far
     for i in range(np.uint64(count)):
-        start = max(visible_ends[i] + hidden + shift, 0)
+        start = max(visible_ends[i] + hidden + shift, window[0])
         hidden = hidden_ends[i]
-        stop = min(visible_ends[i] + hidden + shift, size)
+        stop = min(visible_ends[i] + hidden + shift, window[1])
         if stop <= start:
             continue
         while border < last_border and borders[border] < stop:
@@ -197,7 +200,7 @@ def _draw_up_to(
 
 def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
     """Count the tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least 1, never all; 0 of a single."""
-    return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
+    return np.minimum(np.maximum(np.rint(tokens * density), tokens > 0), np.maximum(tokens - 1, 0)).astype(np.int64)
 
 
 def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:

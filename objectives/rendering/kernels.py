@@ -72,6 +72,7 @@ def fill(
     markers: np.ndarray,
     target_marked: bool,
     frame: tuple,
+    heads: np.ndarray,
     source: np.ndarray,
     target: np.ndarray,
     segments: np.ndarray,
@@ -79,21 +80,24 @@ def fill(
     """Fill rows that have passed ``measure``.
 
     ``markers``: ``(most,)`` int32, id of a row's marker 0, 1, ... ``frame``: ids of padding, begin, end, and before,
-    between and after documents; ``NONE`` for no token. ``source``, ``target``, ``segments``: output, ``(B, S)``, ``(B,
-    T)`` and ``(B, S)`` int32; all positions are set. ``segments`` may be empty, and is then not filled.
+    between and after documents; ``NONE`` for no token. ``heads``: ``(B,)`` int32, id before each source, or ``NONE``.
+    ``source``, ``target``, ``segments``: output, ``(B, S)``, ``(B, T)`` and ``(B, S)`` int32; all positions are set.
+    ``segments`` may be empty, and is then not filled.
     """
     columns = tokens, documents, spans, replacements
     # Flat, because ``_copy`` may write beyond a row, into the next one, which is filled afterwards.
     shown, hidden = (source.reshape(-1), segments.reshape(-1)), target.reshape(-1)
     for row in range(len(source)):
         first, stop = row * source.shape[1], (row + 1) * source.shape[1]
-        _fill_source(row, columns, markers, frame, shown, first, stop)
+        _fill_source(row, columns, markers, frame, heads[row], shown, first, stop)
         first, stop = row * target.shape[1], (row + 1) * target.shape[1]
         _fill_target(row, columns, markers, target_marked, frame, hidden, first, stop)
 
 
 @compiled(small=True)
-def _fill_source(row: int, columns: tuple, markers: np.ndarray, frame: tuple, out: tuple, at: int, stop: int) -> None:
+def _fill_source(
+    row: int, columns: tuple, markers: np.ndarray, frame: tuple, head: int, out: tuple, at: int, stop: int
+) -> None:
     """Fill ``out[at:stop]``, the source of a row, and its segments unless that array is empty."""
     (text, token_offsets), (borders, border_offsets), spans, (exchanged, exchanged_offsets) = columns
     starts, lengths, flags, span_offsets = spans
@@ -104,7 +108,7 @@ def _fill_source(row: int, columns: tuple, markers: np.ndarray, frame: tuple, ou
     last_span = np.uint64(span_offsets[row + 1])
     position, border, replaced, marker = first_token, first_border, exchanged_offsets[row], np.uint64(0)
     labelled = at  # the segments before this position are set
-    at = _put(begin, shown, at)
+    at = _put(begin, shown, _put(head, shown, at))
     # One iteration per span, which also copies the text before it; the last iteration copies the rest.
     for i in range(np.uint64(span_offsets[row]), last_span + np.uint64(1)):  # unsigned: see ``_copy``
         start, length, flag = last_token, 0, 0

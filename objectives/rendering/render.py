@@ -63,6 +63,7 @@ def render_sentinels(
     special: SpecialTokens,
     layout: Layout,
     *,
+    heads: np.ndarray | None = None,
     segment_ids: bool = False,
 ) -> Examples:
     """Render rows with a numbered sentinel for each span that is marked in the source, in source and target.
@@ -73,8 +74,9 @@ def render_sentinels(
         masks: B mask rows of the same sequences.
         special: ids of padding, of the tokens of ``layout``, and of sentinels.
         layout: begin and end of source and target, and the tokens at document boundaries of the source.
+        heads: ``(B,)`` int32, id before each source, -1 for none.
         segment_ids: True to return the part of each source position, too. Tokens between two parts belong to the first
-            of them, begin to the first part of the row and end to the last.
+            of them, head and begin to the first part of the row and end to the last.
     """
     rows = _rows(batch, masks)
     counts = _measure(batch, rows)
@@ -85,7 +87,9 @@ def render_sentinels(
             f"{len(sentinels)}; reserve at least {most}, or hide fewer spans"
         )
     lengths = _lengths(batch, counts, layout, sentinels=True)
-    source, target, segments = _fill(rows, _frame(special, layout), sentinels, True, lengths, segment_ids)
+    if heads is not None:
+        lengths = lengths[0] + (heads != NONE), lengths[1]
+    source, target, segments = _fill(rows, _frame(special, layout), sentinels, True, lengths, segment_ids, heads)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
 
 
@@ -230,12 +234,14 @@ def _fill(
     target_marked: bool,
     lengths: tuple[np.ndarray, np.ndarray],
     segment_ids: bool,
+    heads: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Fill source ``(B, S)``, target ``(B, T)`` and, if requested, segments ``(B, S)``, all int32."""
     count = len(rows.tokens[-1]) - 1
     source, target = (np.empty((count, side.max(initial=0)), np.int32) for side in lengths)
     segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)
-    fill(*rows, markers, target_marked, frame, source, target, segments)
+    heads = np.full(count, NONE, np.int32) if heads is None else heads
+    fill(*rows, markers, target_marked, frame, heads, source, target, segments)
     return source, target, segments if segment_ids else None
 
 
