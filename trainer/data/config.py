@@ -114,13 +114,14 @@ class SourceConfig:
 
     Attributes:
         name: name in metrics, unique within the mixture.
-        corpus, masks, objective, masks_options, pairs, documents, split, task, examples, examples_seed: as in the data
-            section.
+        corpus, row_positions, masks, objective, masks_options, pairs, documents, split, task, examples, examples_seed:
+            as in the data section.
         weight: proportion of the samples, relative to the weights of the other sources.
     """
 
     name: str
     corpus: str = ""
+    row_positions: tuple[int, int] | None = None
     masks: str | None = None
     objective: ObjectiveConfig | None = None
     masks_options: dict[str, Any] = field(default_factory=dict)
@@ -137,10 +138,10 @@ class SourceConfig:
             raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
         if self.examples is not None and self.examples < 1:
             raise FarspanError(f"source {self.name!r}: examples is {self.examples}; it must be at least 1")
-        if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
+        if self.pairs and (self.corpus or self.row_positions or self.masks or self.objective or self.masks_options):
             raise FarspanError(
-                f"source {self.name!r}: pairs conflicts with corpus, masks, objective or masks_options; pretraining "
-                "takes a corpus, fine-tuning takes pairs and a task"
+                f"source {self.name!r}: pairs conflicts with corpus, masks, objective, masks_options or row_positions; "
+                "pretraining takes a corpus, fine-tuning takes pairs and a task"
             )
 
     @property
@@ -168,6 +169,8 @@ class DataConfig:
 
     Attributes:
         corpus: folder of a corpus.
+        row_positions: least and most positions of the rows to train on, tokens and the room that the corpus reserves
+            for others; None for all rows. So the stages of a curriculum take rows of their own lengths from one corpus.
         masks: folder of a mask set of the corpus; None if ``objective`` draws the masks.
         objective: objective that draws masks during training; None if ``masks`` has them.
         masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
@@ -192,6 +195,7 @@ class DataConfig:
     """
 
     corpus: str = ""
+    row_positions: tuple[int, int] | None = None
     masks: str | None = None
     masks_options: dict[str, Any] = field(default_factory=dict)
     objective: ObjectiveConfig | None = None
@@ -219,10 +223,11 @@ class DataConfig:
                     f"data.{side}_length is {length} with data.{side}_multiple {multiple}; "
                     "the length must be a multiple of it, and both at least 1"
                 )
-        if self.mixture and (self.corpus or self.masks or self.objective or self.masks_options or self.pairs):
+        single = (self.corpus, self.row_positions, self.masks, self.objective, self.masks_options, self.pairs)
+        if self.mixture and any(single):
             raise FarspanError(
-                "data.mixture conflicts with data.corpus, masks, objective, masks_options or pairs; name the sources "
-                "in one of the two ways"
+                "data.mixture conflicts with data.corpus, masks, objective, masks_options, row_positions or pairs; "
+                "name the sources in one of the two ways"
             )
         if self.shuffle_shards < 0:
             raise FarspanError(f"data.shuffle_shards is {self.shuffle_shards}; it must be at least 0")
@@ -231,10 +236,10 @@ class DataConfig:
             cure = "set it in each of its sources" if self.mixture else "it must be at least 1"
             beside = " with data.mixture" if self.mixture else ""
             raise FarspanError(f"data.examples is {self.examples}{beside}; {cure}")
-        if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
+        if self.pairs and (self.corpus or self.row_positions or self.masks or self.objective or self.masks_options):
             raise FarspanError(
-                "data.pairs conflicts with data.corpus, masks, objective or masks_options; pretraining takes a corpus, "
-                "fine-tuning takes pairs and a task"
+                "data.pairs conflicts with data.corpus, masks, objective, masks_options or row_positions; "
+                "pretraining takes a corpus, fine-tuning takes pairs and a task"
             )
 
     @property

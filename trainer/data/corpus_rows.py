@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.rendering.stream import Streams
 from objectives.rendering.stream_layout import StreamLayout
@@ -17,18 +19,23 @@ class CorpusRows:
 
     Attributes:
         corpus: the corpus.
+        chosen: ``(n,)`` int64, the rows that are samples, ascending; None for all.
     """
 
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
+    def __init__(self, corpus: Corpus, chosen: np.ndarray | None = None) -> None:
+        self.corpus, self.chosen = corpus, chosen
 
     def __len__(self) -> int:
-        return len(self.corpus)
+        return len(self.corpus) if self.chosen is None else len(self.chosen)
+
+    def in_corpus(self, indices: np.ndarray) -> np.ndarray:
+        """The corpus rows of ``(n,)`` samples."""
+        return indices if self.chosen is None else self.chosen[indices]
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
         """Yield artefact and number of each remote shard that the rows at ``indices`` are read from, once."""
         if self.corpus.bounded:
-            yield from ((self.corpus, shard) for shard in self.corpus.shards_of(indices))
+            yield from ((self.corpus, shard) for shard in self.corpus.shards_of(self.in_corpus(indices)))
 
     @property
     def artefacts(self) -> list[ShardedRows]:
@@ -47,8 +54,29 @@ class CorpusRows:
 
     @property
     def shard_rows(self) -> tuple[int, ...]:
-        """Number of rows of each shard of the corpus."""
-        return tuple(shard.rows for shard in self.corpus.manifest.shards)
+        """Number of samples of each shard of the corpus that has any."""
+        rows = np.arange(len(self.corpus)) if self.chosen is None else self.chosen
+        return tuple(count for count in np.diff(np.searchsorted(rows, self.corpus.starts)).tolist() if count)
+
+
+def rows_of_positions(corpus: Corpus, least: int, most: int) -> np.ndarray:
+    """Find the rows whose text, with the room that the corpus reserves, has ``least`` to ``most`` positions.
+
+    Returns ``(n,)`` int64, ascending; reads the lengths of all rows.
+    """
+    config, positions = corpus.manifest.config, [np.empty(0, np.int64)]
+    for block in Corpus(corpus.folder, cache=corpus.cache).batches():  # opened again: no checksums for little reading
+        batch = SequenceBatch.from_arrow(block)
+        rooms = config["room_per_sequence"] + config["room_per_document"] * batch.document_starts.lengths
+        positions.append(batch.tokens.lengths + rooms)
+    sizes = np.concatenate(positions)
+    chosen = np.flatnonzero((sizes >= least) & (sizes <= most))
+    if not len(chosen):
+        known = f"{sizes.min()} to {sizes.max()}" if len(sizes) else "no rows"
+        raise FarspanError(
+            f"row_positions is [{least}, {most}], but no row of {corpus.folder} has so many; its rows have {known}"
+        )
+    return chosen
 
 
 class TextCorpus(CorpusRows):

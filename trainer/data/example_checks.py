@@ -59,7 +59,7 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
 
     Stored masks are not checked: their recorded lengths were compared when the mask set was opened.
     """
-    if isinstance(source, MaskedCorpus) and source.is_stored and not source.adjusted:
+    if isinstance(source, MaskedCorpus) and source.is_stored and not source.adjusted and source.chosen is None:
         return
     if not isinstance(source, MaskedCorpus | PairedSource):
         return

@@ -20,6 +20,7 @@ from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.special_tokens import SpecialTokens
 from objectives.model_based import ModelBased
 from trainer.data.config import DataConfig
+from trainer.data.corpus_rows import rows_of_positions
 from trainer.data.masked_corpus import Drawing, MaskedCorpus
 
 
@@ -37,13 +38,14 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         drawing: Drawing,
         generator_special: SpecialTokens,
         segment_ids: bool,
+        chosen: np.ndarray | None = None,
     ) -> None:
-        super().__init__(corpus, objective, special, drawing, segment_ids)
+        super().__init__(corpus, objective, special, drawing, segment_ids, chosen)
         self._model_based, self._drawing, self._generator_special = objective, drawing, generator_special
 
     def candidates(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """The candidates view of the rows at ``(n,)`` int64 ``indices``, with labels in place."""
-        batch = self.corpus.take(indices)
+        batch = self.corpus.take(self.in_corpus(indices))
         masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
         # Collation needs segment ids; the generator ignores them, as every scorer does.
         return self._model_based.show(batch, masks, self._generator_special, **self._rendering)
@@ -54,7 +56,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         ``losses`` are the generator's at each position of ``candidates(indices, epochs)``, ``(n, C)`` float, perhaps
         padded to a greater C; None for equal losses.
         """
-        batch = self.corpus.take(indices)
+        batch = self.corpus.take(self.in_corpus(indices))
         masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
         labels = self._model_based.show(batch, masks, self._generator_special).labels
         assert labels is not None
@@ -71,7 +73,13 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         """The same rows with the encoder-decoder's ids of another table."""
         self._require_tokens(special)
         return GeneratorMaskedCorpus(
-            self.corpus, self._model_based, special, self._drawing, self._generator_special, bool(self._rendering)
+            self.corpus,
+            self._model_based,
+            special,
+            self._drawing,
+            self._generator_special,
+            bool(self._rendering),
+            self.chosen,
         )
 
 
@@ -141,4 +149,5 @@ def open_generator_masked(
             "training shows it whole rows; give it more positions, with attention in blocks if necessary"
         )
     drawing = Drawing(mask_key(objective.seed, loaded), objective.redraw)
-    return GeneratorMaskedCorpus(corpus, loaded, own_special, drawing, special, not data.across_documents)
+    chosen = None if config.row_positions is None else rows_of_positions(corpus, *config.row_positions)
+    return GeneratorMaskedCorpus(corpus, loaded, own_special, drawing, special, not data.across_documents, chosen)

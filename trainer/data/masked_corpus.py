@@ -83,8 +83,9 @@ class MaskedCorpus(CorpusRows):
         special: SpecialTokens,
         masks: MaskSet | Drawing,
         segment_ids: bool = False,
+        chosen: np.ndarray | None = None,
     ) -> None:
-        super().__init__(corpus)
+        super().__init__(corpus, chosen)
         self.objective, self._masks = objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
             raise FarspanError(
@@ -98,21 +99,31 @@ class MaskedCorpus(CorpusRows):
         identity = masks.identity if isinstance(masks, Drawing) else checksums(masks)
         tools = dict(getattr(objective, "tools", {}))
         facts = [checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
-        self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
+        rows = [] if chosen is None else [sha256(chosen.tobytes()).hexdigest()]
+        self.fingerprint = sha256(json.dumps([*facts, self._rendering, *rows]).encode()).hexdigest()
 
     @classmethod
-    def of_masks(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
+    def of_masks(
+        cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False, chosen: np.ndarray | None = None
+    ) -> MaskedCorpus:
         """Read the masks from a mask set."""
         masks.check_parent(corpus)
-        return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
+        return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids, chosen)
 
     @classmethod
     def of_objective(
-        cls, corpus: Corpus, objective: Objective, seed: int, *, redraw: bool = True, segment_ids: bool = False
+        cls,
+        corpus: Corpus,
+        objective: Objective,
+        seed: int,
+        *,
+        redraw: bool = True,
+        segment_ids: bool = False,
+        chosen: np.ndarray | None = None,
     ) -> MaskedCorpus:
         """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold."""
         special = objective.validate(CorpusFacts.of(corpus.manifest))
-        return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
+        return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids, chosen)
 
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
@@ -136,7 +147,8 @@ class MaskedCorpus(CorpusRows):
 
     def rows(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> tuple[SequenceBatch, MaskBatch]:
         """The corpus rows and mask rows that ``examples`` renders."""
-        batch, masks = self.corpus.take(indices), self._masks
+        indices, masks = self.in_corpus(indices), self._masks
+        batch = self.corpus.take(indices)
         if isinstance(masks, Drawing):
             return batch, masks.masks(self.objective.mask, batch, epochs)
         return batch, masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
@@ -145,7 +157,7 @@ class MaskedCorpus(CorpusRows):
         """Yield artefact and number of each remote shard that ``examples`` reads, once."""
         yield from super().shards(indices, epochs)
         if isinstance(self._masks, MaskSet) and self._masks.bounded:
-            rows = indices + epochs % self._masks.draws * len(self)
+            rows = self.in_corpus(indices) + epochs % self._masks.draws * len(self.corpus)
             yield from ((self._masks, shard) for shard in self._masks.shards_of(rows))
 
     @property
@@ -156,7 +168,7 @@ class MaskedCorpus(CorpusRows):
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
         """Return the same examples with the ids of another table, which may have fewer sentinels."""
         self._require_tokens(special)
-        return type(self)(self.corpus, self.objective, special, self._masks, bool(self._rendering))
+        return type(self)(self.corpus, self.objective, special, self._masks, bool(self._rendering), self.chosen)
 
     def _require_tokens(self, special: SpecialTokens) -> None:
         require_tokens(self.special, special, f"{self.corpus.folder}: objective {self.objective.name}", "objectives")
@@ -204,19 +216,22 @@ class MaskedCorpus(CorpusRows):
         if not isinstance(self._masks, MaskSet) and not hasattr(self.objective, "longest"):
             return None
         begin, found = 0, Longest(0, 0, 0, 0)
+        samples = np.arange(len(self.corpus)) if self.chosen is None else self.chosen
         # Opened again without comparing checksums, because little of the files is read.
         for block in Corpus(self.corpus.folder, cache=self.corpus.cache).batches():
             batch = SequenceBatch.from_arrow(block)
             both = self._lengths(batch, begin)
             if both is None:
                 return None
+            first, stop = np.searchsorted(samples, [begin, begin + len(batch)]).tolist()
+            own = samples[first : stop if rows is None else min(stop, rows)] - begin
             for side, lengths in zip(("source", "target"), both, strict=True):
-                lengths = lengths[: None if rows is None else rows - begin]
+                lengths = lengths[own]
                 if len(lengths) and int(lengths.max()) > getattr(found, side):
-                    row = begin + int(lengths.argmax())
+                    row = first + int(lengths.argmax())
                     found = replace(found, **{side: int(lengths.max()), f"{side}_row": row})
             begin += len(batch)
-            if rows is not None and begin >= rows:
+            if rows is not None and stop >= rows:
                 break
         return found
 
@@ -232,8 +247,9 @@ class MaskedCorpus(CorpusRows):
 
     def origin(self, index: int) -> str:
         """The shard and the row in it of sequence ``index``."""
-        shard = int(np.searchsorted(self.corpus.starts, index, side="right")) - 1
-        return f"{self.corpus.path(shard)} row {index - self.corpus.starts[shard]}"
+        row = int(self.in_corpus(np.array([index]))[0])
+        shard = int(np.searchsorted(self.corpus.starts, row, side="right")) - 1
+        return f"{self.corpus.path(shard)} row {row - self.corpus.starts[shard]}"
 
 
 def checksums(rows: ShardedRows) -> list[str]:

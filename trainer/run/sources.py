@@ -14,6 +14,7 @@ from objectives.api.protocol import Objective, Tools, equip, load_objective, obj
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from trainer.data.batch import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
+from trainer.data.corpus_rows import rows_of_positions
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows
 from trainer.data.masked_corpus import MaskedCorpus
@@ -81,6 +82,7 @@ def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, ca
         )
     corpus = Corpus(config.corpus, verify=verify, cache=cache)
     corpus.check_files()
+    chosen = None if config.row_positions is None else rows_of_positions(corpus, *config.row_positions)
     if config.masks is None:
         assert config.objective is not None
         objective = _equip_objective(config.objective, corpus)
@@ -90,6 +92,7 @@ def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, ca
             config.objective.seed,
             redraw=config.objective.redraw,
             segment_ids=not data.across_documents,
+            chosen=chosen,
         )
     masks = MaskSet(config.masks, config.masks_options, verify, cache)
     masks.check_files()
@@ -100,9 +103,9 @@ def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, ca
                 "chosen; leave out one of the two"
             )
         _check_objective(masks, config.objective)
-    if not masks.adjusted:  # lengths of adjusted masks are known only when rows are read
+    if not masks.adjusted and chosen is None:  # else lengths are known only when rows are read
         _check_lengths(masks, data)
-    return MaskedCorpus.of_masks(corpus, masks, segment_ids=not data.across_documents)
+    return MaskedCorpus.of_masks(corpus, masks, segment_ids=not data.across_documents, chosen=chosen)
 
 
 def _open_pairs(

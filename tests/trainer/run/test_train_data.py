@@ -10,11 +10,19 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
+from corpora.packing.options import Packing
+from pipelines.corpus.options import RandomCorpus
+from pipelines.corpus.random import plan as plan_corpus
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
+from pipelines.masks.job import plan as plan_masks
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
@@ -22,11 +30,13 @@ from tests.trainer.run.test_startup import recipe_on
 from tests.trainer.run.test_train_ranks import DDP, FSDP, losses, stopped_run
 from tests.trainer.toy import metrics_of, toy_recipe, weights_of
 from trainer.conversion.convert import read_model
-from trainer.data.config import DataConfig, SourceConfig, TaskConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
+from trainer.data.curriculum import StageConfig
 from trainer.data.prefetch import LoadingConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
+from trainer.run.sources import open_source, open_stages
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run_config import EvaluationConfig
@@ -235,3 +245,35 @@ def test_two_ranks_of_torchrun_share_one_cache_and_learn_what_they_learn_from_lo
     assert os.listdir(tmp_path / "cache") == ["shards"]
     fetched = [name for name in os.listdir(tmp_path / "cache" / "shards") if not name.startswith(".")]
     assert 0 < len(fetched) == store.asked("GET", "/corpus/shards/")
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_curriculum_takes_rows_of_its_lengths_from_one_corpus(tmp_path, stored):
+    """Dataset decomposition, shortest rows first: each stage has all rows of its length, and no others."""
+    documents, corpus, masks = (str(tmp_path / name) for name in ("documents", "corpus", "masks"))
+    make_documents(documents)
+    packing = Packing(sequence_length=64, packing="powers-of-two", min_document_tokens=10)
+    run_job(plan_corpus(RandomCorpus(documents=documents, output=corpus, packing=packing)), Engine(workers=1))
+    run_job(plan_masks(Masking(corpus=corpus, output=masks, objective="span")), Engine(workers=1))
+    data = DataConfig(corpus=corpus, source_length=64, target_length=32)
+    data = replace(data, masks=masks) if stored else replace(data, objective=ObjectiveConfig(name="span"))
+    recipe = recipe_on(tmp_path / "run", corpus, corpus, "sizes")
+    recipe = replace(recipe, evaluation=replace(recipe.evaluation, masks=masks))
+    sections = [
+        replace(data, row_positions=(size, size), source_length=size, source_multiple=size) for size in (16, 32, 64)
+    ]
+    stages = tuple(StageConfig(steps=2, data=section) for section in sections)
+    recipe = replace(recipe, data=data, stages=stages, run=replace(recipe.run, steps=6))
+    train(recipe)
+    assert metrics_of(recipe)[-1]["step"] == 6
+    mixtures = open_stages(recipe.curriculum)
+    whole = open_source(data)
+    names = {name.tobytes() for name in whole.examples(np.arange(len(whole))).sequence_ids}
+    assert sum(map(len, mixtures)) == len(whole) == len(names)
+    for size, mixture in zip((16, 32, 64), mixtures, strict=True):
+        batch, _ = mixture.parts[0].source.rows(np.arange(len(mixture)))
+        assert set(batch.tokens.lengths.tolist()) == {size - 3}
+        names -= set(batch.ids())
+    assert not names
+    with pytest.raises(FarspanError, match=r"row_positions is \[17, 20\], but no row .* its rows have 16 to 64"):
+        open_source(replace(data, row_positions=(17, 20)))
