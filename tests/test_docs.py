@@ -18,7 +18,7 @@ import yaml
 
 from corpora.keyed import make_key
 from objectives.api.laws import LAWS
-from objectives.api.protocol import CorpusFacts, Objective, installed
+from objectives.api.protocol import CorpusFacts, Objective, installed, load_objective, objective_of
 from objectives.api.trial import Trial
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import Task, load_task
@@ -28,6 +28,7 @@ from pipelines.commands.table import COMMANDS
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.tasks.pairs import BOS, EOS, FACTS, SEPARATOR, pair_batch, sources
 from trainer.recipe import load_recipe
+from trainer.recipe_files import list_recipes
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,6 +75,41 @@ def test_the_parser_takes(command: str):
     options = parser.parse_args(shlex.split(command.partition(" > ")[0], comments=True)[1:])
     if options.command == "train":
         load_recipe(options.recipe, options.set)
+
+
+COVERAGE = (DOCS / "coverage.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"`((?:farspan|python) [^`]+)`", COVERAGE))))
+def test_the_commands_of_the_papers_tables_start(command: str):
+    """A recipe with its settings loads, is small, and its objective exists; other commands parse."""
+    program, *words = shlex.split(command)
+    if program == "python":
+        assert (ROOT / (f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0])).is_file()
+        return
+    if "--help" in words or len(words) == 1:
+        assert words[0] in {each.name for each in COMMANDS}
+        return
+    options = build_parser().parse_args(words)
+    if options.command == "mask":
+        load_objective(*objective_of(options.objective, options.preset))
+    if options.command == "train":
+        recipe = load_recipe(options.recipe, options.set)
+        assert recipe.model.width <= 128
+        if recipe.data.objective:
+            load_objective(recipe.data.objective.name, recipe.data.objective.preset, recipe.data.objective.options)
+        if recipe.data.task:
+            load_task(recipe.data.task.name, recipe.data.task.preset, recipe.data.task.options)
+
+
+def test_the_papers_tables_name_recipes_and_every_table():
+    recipes, families = set(list_recipes()), "bart_ls|longt5|t5|pegasus_x|led|primera|cdlm|mbart|tiny"
+    named = re.findall(rf"`((?:{families})_?\w*)`", COVERAGE)
+    assert {name for name in named if name.split("_")[0] != "longt5" or "paper" not in name} <= recipes | {*PRESETS}
+    for paper, count in {"BART-LS": 9, "LongT5": 8, "PEGASUS-X": 15}.items():
+        section = COVERAGE.split(f"## {paper}\n")[1].split("\n## ")[0]
+        tables = re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE)
+        assert sorted(int(number) for table in tables for number in table.split(",")) == list(range(1, count + 1))
 
 
 def test_make_knows_its_targets():
