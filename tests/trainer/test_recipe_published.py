@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -129,6 +130,39 @@ def test_longt5(pattern, kind, size, sizes):
     )  # fmt: skip
     output = 32_128 * sizes["d_model"]
     assert ours(f"longt5_{pattern}_{size}", 32_128) == released_count + output
+
+
+GEMMA = {
+    "270m": (18, {"hidden_size": 640, "intermediate_size": 2048, "num_key_value_heads": 1, "sliding_window": 512}),
+    "1b": (26, {"hidden_size": 1152, "intermediate_size": 6912, "num_key_value_heads": 1, "sliding_window": 512}),
+    "4b": (34, {"hidden_size": 2560, "intermediate_size": 10_240, "num_key_value_heads": 4, "sliding_window": 1024}),
+}
+
+
+def t5gemma2(size: str) -> dict[str, Any]:
+    """The released configuration without the vision tower."""
+    layers, sizes = GEMMA[size]
+    full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    local = {"rope_type": "default", "rope_theta": 1e4}
+    stack = {
+        **sizes, "num_hidden_layers": layers, "num_attention_heads": 4 * (1 + (size == "4b")), "vocab_size": 262_144,
+        "rope_parameters": {"full_attention": full, "sliding_attention": local},
+    }  # fmt: skip
+    vision = {"num_hidden_layers": 0, "vision_use_head": False, "model_type": "siglip_vision_model"}
+    return {"encoder": {"text_config": stack, "vision_config": vision}, "decoder": stack}
+
+
+@pytest.mark.parametrize(("size", "published"), [("270m", 0.37e9), ("1b", 1.70e9), ("4b", 7.09e9)])
+def test_t5gemma2(size, published):
+    """The published numbers have two or three digits, and no vision tower."""
+    with torch.device("meta"):
+        model = transformers.T5Gemma2ForConditionalGeneration(transformers.T5Gemma2Config(**t5gemma2(size)))
+    images = ("vision_tower", "multi_modal_projector")
+    text = sum(x.numel() for name, x in model.named_parameters() if not any(part in name for part in images))
+    assert ours(f"t5gemma2_{size}", 262_144) == text == pytest.approx(published, rel=0.01)
+    config = load_recipe(f"t5gemma2_{size}").model
+    values = transformers.T5Gemma2Config(**t5gemma2(size)).to_dict()
+    assert differences(config, family_of("t5gemma2").read_config(values)) == []
 
 
 @pytest.mark.parametrize("vocab_size", [250_027, 250_054])

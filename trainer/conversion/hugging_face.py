@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,15 @@ from corpora.storage.stores.local_disk import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.export.files import generation_settings, model_card, tokenizer_files
-from trainer.conversion.family import Family, config_class, export_config, exportable_family, exported_code, family_of
+from trainer.conversion.family import (
+    Family,
+    config_class,
+    export_config,
+    exportable_family,
+    exported_code,
+    family_of,
+    nested,
+)
 from trainer.conversion.model_folder import Model, make_readable
 from trainer.conversion.names import load_state, save_state, state_shapes
 from trainer.conversion.vocabulary import Vocabulary
@@ -63,14 +73,15 @@ def read_hugging_face(path: Path) -> Model:
         if layers > len(stored):  # so many that their names alone may not fit into memory
             raise FarspanError(f"config.json: {layers:,} layers, but there are {len(stored):,} tensors; {_CURE}")
         names = family.name_map(config)
+        stored, carried, facts = _split_carried(family, stored, values)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
         state = load_state(names, stored, _shapes(config, vocabulary.size), family.IGNORED)
         generation = _read_generation(path)
     except FarspanError as error:
         raise FarspanError(f"{path}: {error}") from None
-    parent = {"kind": values["model_type"], "name": path.resolve().name, "weights_sha256": digest}
-    return Model(config, vocabulary, state, files, parent, generation)
+    parent = {"kind": values["model_type"], "name": path.resolve().name, "weights_sha256": digest, **facts}
+    return Model(config, vocabulary, state, files, parent, generation, carried)
 
 
 def read_hugging_face_config(path: Path) -> ModelConfig:
@@ -91,6 +102,8 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     values = export_config(family, model.config, vocabulary.size, special.ids)
     values |= {"dtype": "float32", "decoder_start_token_id": special.ids[vocabulary.decoder_start]}
     values.pop("forced_eos_token_id", None)  # a setting of generation
+    if model.carried:
+        values = _merge(values, model.parent.get("carried", {}))
     ids = {field: special.ids[name] for name, field in _ROLES.items() if name in special.ids}
     temporary = Path(temporary_name(str(path)))
     temporary.mkdir(parents=True)
@@ -102,6 +115,8 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     for name, content in (tokenizer_files(model) | code).items():
         (temporary / name).write_bytes(content)
     stored = save_state(family.name_map(model.config), model.state)
+    if whole := nested(family):
+        stored = whole.stub(model.config) | dict(model.carried) | stored
     save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
     make_readable(temporary)
     os.replace(temporary, path)
@@ -113,9 +128,13 @@ def _read_config(path: Path) -> dict[str, Any]:
         kind = values["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FarspanError(f"config.json cannot be read ({error}); {_CURE}") from None
-    family_of(kind)
+    family = family_of(kind)
     try:
-        return config_class(kind).from_dict(values).to_dict()  # with every field that the file leaves out
+        whole: dict[str, Any] = (
+            config_class(kind).from_dict(values).to_dict()
+        )  # with every field that the file leaves out
+        outer = nested(family)
+        return outer.complete(whole) if outer else whole
     except Exception as error:  # a wrong value may make the library raise anything
         reason = " ".join(str(error).split())
         raise FarspanError(f"config.json does not describe a {kind} model ({reason}); {_CURE}") from None
@@ -232,6 +251,27 @@ def _is_tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
     if head is None or not tables:
         return bool(values.get("tie_word_embeddings", True))
     return torch.equal(head, tables[0])
+
+
+def _split_carried(
+    family: Family, stored: dict[str, Tensor], values: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """Rename stored tensors, and set those apart that are carried, with the facts about them."""
+    outer = nested(family)
+    if outer is None:
+        return stored, {}, {}
+    parts: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+    for name, tensor in stored.items():
+        for pattern, replacement in outer.RENAMED:
+            name = re.sub(pattern, replacement, name)
+        parts[any(fnmatchcase(name, each) for each in outer.CARRIED)][name] = tensor
+    return *parts, {"carried": outer.carried_fields(values)} if parts[1] else {}
+
+
+def _merge(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace fields of ``config.json``, and of the configurations in it, by ``others``."""
+    inner = {name: {**values[name], **other} for name, other in others.items() if isinstance(other, Mapping)}
+    return {**values, **others, **inner}
 
 
 def _with_prefix(stored: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:

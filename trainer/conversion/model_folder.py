@@ -30,8 +30,10 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
 
 FORMAT, VERSION = "farspan.model", 1
-MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"
-_FILES: Any = Mapping[Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{TOKENIZER}/[\w-][\w.-]*")], Facts]
+MANIFEST, WEIGHTS, CARRIED, TOKENIZER = "manifest.json", "model.safetensors", "carried.safetensors", "tokenizer"
+_FILES: Any = Mapping[
+    Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{re.escape(CARRIED)}|{TOKENIZER}/[\w-][\w.-]*")], Facts
+]
 _TABLE: Any = Mapping[str, Any]
 
 
@@ -59,6 +61,7 @@ class Model:
         tokenizer: contents of the tokenizer's files by name; empty without a tokenizer.
         parent: description of the source that the model was made from.
         generation: imported generation settings, in the form of ``generation_config.json``.
+        carried: imported tensors that farspan's model does not have, such as a vision tower's, for the export.
     """
 
     config: ModelConfig
@@ -67,6 +70,7 @@ class Model:
     tokenizer: Mapping[str, bytes] = field(default_factory=dict)
     parent: Mapping[str, Any] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)
+    carried: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def is_model_folder(path: Path) -> bool:
@@ -83,10 +87,12 @@ def write_model_folder(model: Model, path: Path) -> None:
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
     temporary = Path(temporary_name(str(path)))
     (temporary / TOKENIZER).mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in model.state.items()}, temporary / WEIGHTS)
+    tensors = {WEIGHTS: model.state, **({CARRIED: model.carried} if model.carried else {})}
+    for name, part in tensors.items():
+        save_file({each: tensor.contiguous() for each, tensor in part.items()}, temporary / name)
     for name, content in model.tokenizer.items():
         (temporary / TOKENIZER / name).write_bytes(content)
-    names = [WEIGHTS, *(f"{TOKENIZER}/{name}" for name in sorted(model.tokenizer))]
+    names = [*tensors, *(f"{TOKENIZER}/{name}" for name in sorted(model.tokenizer))]
     manifest = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -119,14 +125,14 @@ def read_model_folder(path: Path) -> Model:
         generation: Mapping[str, Any] = decode(_TABLE, manifest["generation"], "generation")
         for name, facts in files.items():
             check_file(path / name, facts)
-        state = load_file(path / WEIGHTS) if WEIGHTS in files else {}
+        state, carried = (load_file(path / name) if name in files else {} for name in (WEIGHTS, CARRIED))
     except (KeyError, TypeError, ValueError, AttributeError, DamagedError, SafetensorError) as error:
         reason = f"missing or wrong {error}" if isinstance(error, KeyError) else error
         raise FarspanError(f"{path} is damaged ({reason}); make or copy it again") from None
     _require_shapes(path, config, vocabulary.size, state)
     prefix = f"{TOKENIZER}/"
     tokenizer = {name.removeprefix(prefix): (path / name).read_bytes() for name in files if name.startswith(prefix)}
-    return Model(config, vocabulary, state, tokenizer, parent, generation)
+    return Model(config, vocabulary, state, tokenizer, parent, generation, carried)
 
 
 def read_model_config(path: Path) -> ModelConfig:

@@ -27,11 +27,15 @@ class Tensors:
         names: stored tensors, concatenated along dimension 0.
         skip_rows: number of first rows to leave out (BART's positions begin after two unused rows).
         add_row: stored tensor whose row 0 is added to every row (the token type of all tokens).
+        factor, shift: farspan's numbers are the stored ones times ``factor`` plus ``shift`` (Gemma's norms multiply by
+            1 + weight).
     """
 
     names: tuple[str, ...]
     skip_rows: int = 0
     add_row: str | None = None
+    factor: float = 1.0
+    shift: float = 0.0
 
 
 def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -> dict[str, Tensors]:
@@ -100,7 +104,9 @@ def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> 
     """Make the state dictionary of the other format; skipped and added rows become zeros."""
     stored: dict[str, Tensor] = {}
     for ours, tensors in name_map.items():
-        for name, part in zip(tensors.names, state[ours].chunk(len(tensors.names)), strict=True):
+        whole = state[ours] if not tensors.shift else state[ours] - tensors.shift
+        whole = whole if tensors.factor == 1 else whole / tensors.factor
+        for name, part in zip(tensors.names, whole.chunk(len(tensors.names)), strict=True):
             skipped = part.new_zeros(tensors.skip_rows, *part.shape[1:])
             stored[name] = torch.cat([skipped, part]) if tensors.skip_rows else part.contiguous()
         if tensors.add_row is not None:
@@ -110,6 +116,8 @@ def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> 
 
 def _join(tensors: Tensors, stored: Mapping[str, Tensor]) -> Tensor:
     rows = torch.cat([stored[name].float()[tensors.skip_rows :] for name in tensors.names])
+    rows = rows if tensors.factor == 1 else rows * tensors.factor
+    rows = rows + tensors.shift if tensors.shift else rows
     return rows if tensors.add_row is None else rows + stored[tensors.add_row][0].float()
 
 

@@ -13,6 +13,7 @@ from objectives.api.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context, on_host, send
 from trainer.model.encoder import Encoder
+from trainer.model.layers.sublayers import TokenTable
 from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses, sum_cross_entropy
 from trainer.model.seq2seq import Seq2Seq
 
@@ -27,7 +28,7 @@ class MaskedLM(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        self.tokens = nn.Embedding(vocab_size, config.width)
+        self.tokens = TokenTable(vocab_size, config.width, config.embedding)
         self.encoder = Encoder(config)
         self.head = nn.Sequential(
             nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width, config.norm.eps)

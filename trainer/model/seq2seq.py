@@ -10,6 +10,7 @@ from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import Context, derive_per_batch, make_context
 from trainer.model.decoder import Decoder, EncoderOutput
 from trainer.model.encoder import Encoder
+from trainer.model.layers.sublayers import TokenTable
 from trainer.model.loss import (
     CROSS_ENTROPY,
     LossConfig,
@@ -25,7 +26,7 @@ class Seq2Seq(nn.Module):
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocab_size, config.width)
+        self.tokens = TokenTable(vocab_size, config.width, config.embedding)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, decoder)
         self.output = None if config.output.tied else nn.Linear(config.width, vocab_size, bias=False)

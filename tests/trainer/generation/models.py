@@ -19,8 +19,9 @@ from transformers import (
     PegasusXForConditionalGeneration,
 )
 
+from tests.trainer.conversion import gemma_models
 from tests.trainer.conversion.models import disturbed, loaded, ours, tiny_config, tiny_model
-from trainer.conversion.families import bart, longformer, pegasus, t5
+from trainer.conversion.families import bart, longformer, pegasus, t5, t5gemma2
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds, Sources
@@ -100,7 +101,7 @@ T5_WIDTHS = {
     "local_radius": 6, "global_block_size": 4, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
 }  # fmt: skip
 
-FAMILIES = ("bart", "led", "longt5", "pegasus_x")
+FAMILIES = ("bart", "led", "longt5", "pegasus_x", "t5gemma2")
 
 EARLY = {"first": True, "exact": "never", "estimate": False}
 
@@ -124,6 +125,10 @@ def _longt5():
 def models(name: str, seed: int):
     """The model of transformers, ours with its weights, and the ids of both."""
     torch.manual_seed(seed)
+    if name == "t5gemma2":
+        theirs = gemma_models.t5gemma("270m", seed=seed)
+        theirs.config.decoder_start_token_id = theirs.generation_config.decoder_start_token_id = 2
+        return with_end(theirs, gemma_models.ours(t5gemma2, theirs), seed)
     if name == "bart":
         theirs, family = BartForConditionalGeneration(BartConfig(**WIDTHS)), bart
     elif name == "led":
@@ -134,7 +139,12 @@ def models(name: str, seed: int):
         options = {"block_size": 8, "num_global_tokens": 3, "activation_function": "relu", "scale_embedding": True}
         theirs, family = PegasusXForConditionalGeneration(PegasusXConfig(**{**WIDTHS, **options})), pegasus
     theirs = disturbed(theirs, seed=seed)
-    model, settings = ours(family, theirs), theirs.generation_config
+    return with_end(theirs, ours(family, theirs), seed)
+
+
+def with_end(theirs, model, seed):
+    """The two models with a likely end of texts, and their ids."""
+    settings = theirs.generation_config
     settings.forced_eos_token_id = settings.forced_bos_token_id = None
     settings.eos_token_id = _likely(model, seed)
     ids = DecoderIds(theirs.config.decoder_start_token_id, settings.eos_token_id, theirs.config.pad_token_id)

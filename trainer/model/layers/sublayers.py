@@ -73,10 +73,13 @@ class EmbeddingConfig:
     Attributes:
         scaled: multiply token vectors by sqrt(width) before positions are added.
         norm: normalise the sum, as BART and BERT do.
+        own_id: id that is read with a vector of its own, not with its row of the token table (the end of an image in
+            T5Gemma 2); None without one.
     """
 
     scaled: bool = False
     norm: bool = True
+    own_id: int | None = None
 
 
 def make_norm(width: int, norm: NormConfig) -> nn.Module:
@@ -140,6 +143,24 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         inner = self.activation(self.up(x))
         return self.down(self.dropout(inner if self.gate is None else inner * self.gate(x)))
+
+
+class TokenTable(nn.Embedding):
+    """The token table, ``(V, d)``, and the input vector of the id that has one of its own, ``(d,)``."""
+
+    own: nn.Parameter | None
+
+    def __init__(self, vocab_size: int, width: int, embedding: EmbeddingConfig) -> None:
+        super().__init__(vocab_size, width)
+        self.own_id = embedding.own_id
+        self.register_parameter("own", None if self.own_id is None else nn.Parameter(torch.zeros(width)))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Look up ``(B, L)`` ids; returns ``(B, L, d)``."""
+        vectors = super().forward(ids)
+        if self.own is None or self.own_id is None:
+            return vectors
+        return torch.where(ids.eq(self.own_id)[..., None], self.own, vectors)
 
 
 class Embeddings(nn.Module):
