@@ -145,6 +145,26 @@ def test_wrong_places_are_rejected(tmp_path, changed):
     assert rejected_pairs(path, ZERO) == [("0", "wrong_index")]
 
 
+# LongBench: a file for each data set, records of the test alone.
+LONG = {"_id": "ab1", "dataset": "trec", "language": "en", "length": 9, "context": STORY, "input": "Which kind?"}
+LONG |= {"answers": ["Number", "Count"], "all_classes": ["Number", "Count", "Place"]}
+
+
+def test_longbench_has_all_answers_as_references_and_classes_as_options(tmp_path):
+    summary = {**LONG, "_id": "ab2", "dataset": "gov_report", "input": "", "all_classes": None}
+    path = write_lines(tmp_path / "data" / "trec.jsonl", [LONG, summary])
+    options = ReadOptions(format="long-bench")
+    assert list(read_documents(path, options).values()) == [STORY]
+    first, second = read_pairs(path, options)
+    assert (first.pair_id, first.query, first.split) == ("ab1", "Which kind?", "test")
+    assert first.targets == ("Number", "Count")
+    assert first.options == ("Number", "Count", "Place")
+    assert first.attributes == {"subset": "trec", "language": "en", "length": 9}
+    assert (second.query, second.options) == ("", None)
+    bad = write_lines(tmp_path / "bad.jsonl", [{**LONG, "answers": []}, {**LONG, "all_classes": [7]}])
+    assert [reason for _, reason in rejected_pairs(bad, options)] == ["empty_text", "not_a_list"]
+
+
 # Pairs of one's own, as JSON lines and Parquet with the same records.
 MINE = ReadOptions(format="pairs")
 RECORDS = [
