@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from pipelines.figures.style import check_figure
 Scores = Mapping[str, np.ndarray]
 Measured = dict[str, dict[str, float]]
 Scored = tuple[Metric, list[dict[str, np.ndarray]]]
+_MOST_VALUES = 24  # of an attribute, before its numbers are divided into bins
 
 
 def command(options: Evaluate) -> None:
@@ -68,8 +70,9 @@ def evaluate(
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
         documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.
-        by: attributes of the pairs; the pairs with each value of one are also scored separately.
-        bins: number of groups by source length.
+        by: attributes of the pairs; the pairs with each value of one are also scored separately, and those with each
+            pair of values of the first two.
+        bins: number of groups by source length, and by an attribute with many different numbers.
         resamples: number of resamples of the bootstrap.
         seed: seed of the bootstrap.
 
@@ -112,11 +115,11 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
         scored.append((metric, [metric.scores(one.texts, questions.references, choices) for one in systems]))
     lengths = questions.source_lengths
     groups = {"source tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
-    for name in options.by:
-        values = np.array(questions.attributes(name), object)
-        groups[name] = [
-            (value, np.flatnonzero(values == value)) for value in sorted(set(values.tolist()), key=_by_size)
-        ]
+    by = list(dict.fromkeys(options.by))
+    for name in by:
+        groups[name] = _groups_by(questions.attributes(name), options.bins)
+    pairs = product(*(groups[name] for name in by[:2])) if len(by) > 1 else ()
+    crossed = [([one, other], np.intersect1d(rows, others)) for (one, rows), (other, others) in pairs]
     return {
         "pairs": questions.pairs.folder,
         "pairs_sha256": manifest_sha256(questions.pairs.folder),
@@ -126,7 +129,18 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
         "interval": {"percent": 95, "resamples": options.resamples, "seed": options.seed},
         "systems": _systems(questions, systems, scored, options),
         "groups": {name: [_group(*one, lengths, scored, options) for one in parts] for name, parts in groups.items()},
+        "crossed": [_group(*one, lengths, scored, options) for one in crossed if len(one[1])],
     }
+
+
+def _groups_by(values: Sequence[str], bins: int) -> list[tuple[str, np.ndarray]]:
+    """Group rows by ``n`` values; many different numbers are divided as ``length_bins`` does."""
+    distinct = sorted(set(values), key=_by_size)
+    if len(distinct) > _MOST_VALUES and not any(_by_size(value)[0] for value in distinct):
+        numbers = np.array([float(value) for value in values])
+        return [(f"{numbers[rows].min():,g} to {numbers[rows].max():,g}", rows) for rows in length_bins(numbers, bins)]
+    known = np.array(values, object)
+    return [(value, np.flatnonzero(known == value)) for value in distinct]
 
 
 def length_bins(lengths: np.ndarray, bins: int) -> list[np.ndarray]:
@@ -213,7 +227,7 @@ def _share(shares: np.ndarray) -> float | None:
 
 
 def _group(
-    name: str, rows: np.ndarray, lengths: np.ndarray, scored: Sequence[Scored], options: Evaluation
+    name: str | list[str], rows: np.ndarray, lengths: np.ndarray, scored: Sequence[Scored], options: Evaluation
 ) -> dict[str, Any]:
     """Scores of a group of examples by the metrics' primary keys, one entry for each system."""
     primary = [metric.primary for metric, _ in scored]

@@ -1,9 +1,10 @@
-"""The figure of ``farspan evaluate``: intervals of systems, and scores over source length."""
+"""The figure of ``farspan evaluate``: intervals and scores over source length, or heat maps of two attributes."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,62 @@ from corpora.printing import format_count
 from pipelines.evaluation.printing import short_names
 from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
 
-_WIDTH = 110  # maximum characters of a line that describes a metric's flavour
+_CHARACTERS = 12.5  # of a line that describes a metric's flavour, per inch of the figure
 _APART = 0.14  # minimum distance of two labels of groups, as a share of the axis
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
-    """Draw, for each metric's primary key, the systems' intervals and their scores by source length."""
+    """Draw, for each metric's primary key, the systems' intervals and their scores by source length.
+
+    A table with crossed attributes is drawn as a heat map for each system and key.
+    """
     keys = list(dict.fromkeys(metric["primary"] for metric in table["metrics"].values()))
     tall = max(1.2 + 0.3 * len(table["systems"]), 2.5)
     with use_style() as plt:
-        figure, axes = grid(plt, 2 * len(keys), columns=2, panel=(4.4, tall))
-        for number, key in enumerate(keys):
-            _intervals(axes[2 * number], table, key)
-            _lengths(axes[2 * number + 1], table, key)
+        if table["crossed"]:
+            figure = _heat_maps(plt, table, keys)
+        else:
+            figure, axes = grid(plt, 2 * len(keys), columns=2, panel=(4.4, tall))
+            for number, key in enumerate(keys):
+                _intervals(axes[2 * number], table, key)
+                _lengths(axes[2 * number + 1], table, key)
+        width = int(_CHARACTERS * figure.get_figwidth())
         flavours = [f"{name}: {metric['flavour']}" for name, metric in table["metrics"].items()]
-        figure.supxlabel("\n".join(textwrap.fill(flavour, _WIDTH) for flavour in flavours), fontsize=7, color="0.3")
+        figure.supxlabel("\n".join(textwrap.fill(flavour, width) for flavour in flavours), fontsize=7, color="0.3")
         save(plt, figure, path)
+
+
+def _heat_maps(plt: Any, table: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    """Draw a panel for each key and system, the values of the first attribute from left to right."""
+    across, down = [*table["groups"]][1:3]  # after those by source length
+    columns, rows = ([group["name"] for group in table["groups"][name]] for name in (across, down))
+    size = (1.6 + 0.42 * max(len(columns), 4), 1.1 + 0.22 * max(len(rows), 4))
+    names = short_names(table)
+    figure, axes = grid(plt, len(keys) * len(names), columns=min(len(names), 3), panel=size)
+    for axis, (key, number) in zip(axes, product(keys, range(len(names))), strict=True):
+        cells = np.full((len(rows), len(columns)), np.nan)
+        for cell in table["crossed"]:
+            one, other = cell["name"]
+            cells[rows.index(other), columns.index(one)] = cell["scores"][number][key]["value"]
+        image = axis.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+        for (row, column), value in np.ndenumerate(cells):
+            if not np.isnan(value):
+                colour = "white" if value < 50 else "black"
+                axis.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+        axis.set_xticks(range(len(columns)), list(map(_label, columns)))
+        axis.set_yticks(range(len(rows)), list(map(_label, rows)))
+        axis.set_xlabel(across)
+        axis.set_ylabel(down)
+        axis.grid(visible=False)
+        axis.set_title(f"{names[number]}: {key}", pad=15)
+        line_above(axis, f"{table['split']}, {format_count(table['examples'], 'pair')}", "0.3")
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    return figure
+
+
+def _label(value: str) -> str:
+    """Shorten a number of at least a thousand."""
+    return thousands(float(value)) if value.isdecimal() and len(value) > 3 else value
 
 
 def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:

@@ -23,8 +23,9 @@ class Evaluation:
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
         documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.
-        by: attribute of the pairs, e.g. hard; the pairs with each value of it are also scored separately; repeatable.
-        bins: number of groups of about equal size by the length of the source.
+        by: attribute of the pairs, e.g. hard; the pairs with each value of it are also scored separately; repeatable:
+            two, e.g. length and depth, are crossed.
+        bins: number of groups of about equal size by the length of the source, or by an attribute with many numbers.
         resamples: number of resamples of the bootstrap.
         seed: seed of the bootstrap.
     """
@@ -47,12 +48,13 @@ class Evaluate:
         predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}.
         evaluation: metrics, pairs, groups and bootstrap.
         json: write the table as JSON.
-        figure: draw the intervals, and the scores by source length.
+        figure: draw the intervals, and the scores by source length; with two --by a heat map of both.
 
     Examples:
         farspan evaluate predictions --metrics scrolls:qasper
         farspan evaluate block pooling --metrics rouge:scrolls --figure systems.svg --json systems.json
         farspan evaluate predictions --metrics exact_match --metrics quality_nearest --by hard
+        farspan evaluate answers --metrics all --by length --by depth --figure heat.svg
         farspan evaluate predictions.json --pairs pairs --split validation --metrics scrolls:qmsum
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -28,6 +28,8 @@ def print_table(table: Mapping[str, Any]) -> None:
         markup=False,
     )
     Console(highlight=False).print(_rich(table))
+    for crossed in _crossed(table) if table["crossed"] else ():
+        Console(highlight=False).print(crossed)
 
 
 def short_names(table: Mapping[str, Any]) -> list[str]:
@@ -66,3 +68,20 @@ def _rich(table: Mapping[str, Any]) -> Table:
                 label = Text(printable(f"  {group['name']} ({format_count(group['examples'], 'pair')})"))
                 shown.add_row(label, *(value(scores[key]) for scores in group["scores"]))
     return shown
+
+
+def _crossed(table: Mapping[str, Any]) -> Iterator[Table]:
+    """A table for each system and key: the first attribute across, the second down."""
+    across, down = [*table["groups"]][1:3]  # after those by source length
+    columns, rows = ([group["name"] for group in table["groups"][name]] for name in (across, down))
+    for number, name in enumerate(short_names(table)):
+        for key in table["crossed"][0]["scores"][number]:
+            scores = {tuple(cell["name"]): cell["scores"][number][key]["value"] for cell in table["crossed"]}
+            shown = Table(title=Text(printable(f"{name}: {key}")))
+            shown.add_column(Text(printable(f"{down} by {across}")))
+            for column in columns:
+                shown.add_column(Text(printable(column)), justify="right")
+            for row in rows:
+                values = (scores.get((column, row)) for column in columns)
+                shown.add_row(Text(printable(row)), *("" if value is None else f"{value:.1f}" for value in values))
+            yield shown

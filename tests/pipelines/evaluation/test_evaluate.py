@@ -11,6 +11,7 @@ import pytest
 import farspan
 from corpora.errors import FarspanError
 from corpora.reporting import Reporting, reporting
+from corpora.schemas.pairs import open_pairs
 from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import command, evaluate, load_metrics
@@ -208,6 +209,62 @@ def test_a_program_gets_the_table_in_one_line(made, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["event"] == "result"
     assert [system["name"] for system in told["systems"]] == [made.good]
+
+
+@pytest.fixture(scope="module")
+def crossed(tmp_path_factory):
+    """Predictions that are right at depth 0 and at length 512, for 60 pairs of 2 x 3 cells, of which one is empty."""
+    folder = tmp_path_factory.mktemp("crossed")
+    cells = [(512, 0), (512, 50), (4096, 0), (4096, 100), (4096, 50), (512, 0)]
+    attributes = [{"length": length, "depth": depth, "number": 7} for length, depth in cells]
+    pairs = make_pairs(
+        str(folder / "pairs"),
+        make_documents(str(folder / "documents")),
+        60,
+        splits=["validation"],
+        attributes=[{**one, "number": number} for number, one in enumerate(5 * attributes)],
+    )
+    opened = open_pairs(pairs)
+    references = opened.table(opened.rows_of("validation")).column("references").to_pylist()
+    right = [length == 512 or depth == 0 for length, depth in 10 * cells]
+    texts = [own[0] if good else "wrong" for own, good in zip(references, right, strict=True)]
+    return make_predictions(str(folder / "right"), pairs, texts=texts)
+
+
+def test_two_attributes_are_crossed(crossed, capsys):
+    table = evaluate(crossed, "exact_match", by=["length", "depth", "length"], resamples=50)
+    cells = {tuple(cell["name"]): cell for cell in table["crossed"]}
+    assert {name: cell["examples"] for name, cell in cells.items()} == {
+        ("512", "0"): 20,
+        ("512", "50"): 10,
+        ("4096", "0"): 10,
+        ("4096", "50"): 10,
+        ("4096", "100"): 10,
+    }
+    values = {name: cell["scores"][0]["exact_match"]["value"] for name, cell in cells.items()}
+    assert values == {name: 100.0 * (name[0] == "512" or name[1] == "0") for name in cells}
+    print_table(table)
+    printed = capsys.readouterr().out
+    assert [line.split()[1::2] for line in printed.splitlines() if line.startswith("│ 50 ")] == [["50", "100.0", "0.0"]]
+    assert evaluate(crossed, "exact_match", by=["length"], resamples=50)["crossed"] == []
+
+
+def test_many_numbers_are_binned(crossed):
+    groups = evaluate(crossed, "exact_match", by=["number"], bins=3, resamples=50)["groups"]["number"]
+    assert [group["name"] for group in groups] == ["0 to 9", "10 to 19", "20 to 29"]
+    assert [group["examples"] for group in groups] == [20, 20, 20]
+
+
+def test_crossed_attributes_are_drawn_as_a_heat_map(crossed, tmp_path):
+    table = evaluate([crossed, crossed], "exact_match", by=["length", "depth"], resamples=50)
+    for name in ("a.svg", "b.svg"):
+        draw(table, str(tmp_path / name))
+    picture = (tmp_path / "a.svg").read_text()
+    assert picture == (tmp_path / "b.svg").read_text()
+    assert picture.count('id="axes_') == 3  # two systems and the scale
+    for text in (">length</text>", ">depth</text>", ">4k</text>", ">512</text>"):
+        assert picture.count(text) == 2
+    assert picture.count("<image") == 3
 
 
 def test_a_figure_says_what_it_shows(made, tmp_path):
