@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError, nearest
-from corpora.reporting import Reporting, reporting, result
+from corpora.reporting import Reporting, note, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
 from pipelines.engine.options import EMBEDDED, Engine, use_store_flags
@@ -45,6 +47,8 @@ def run(
         raise_on_interrupt()
         if engine is None:
             function(*options)
+        elif engine.estimate:
+            _estimate(function, options, engine)
         elif engine.engine == "cooperative":
             _start(function, options, engine)
         else:
@@ -69,16 +73,47 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
 
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
     """Plan and run the jobs of a command, and print the summary of what each has made."""
+    from corpora.estimates import compare_estimate
     from pipelines.cards.summary import summary
     from pipelines.engine.artefacts import absolute
+    from pipelines.engine.folder import is_begun
     from pipelines.engine.job import Job
     from pipelines.engine.run import run_job
 
     planned, folder = plan(*options), options[-1].output
     for job in (planned,) if isinstance(planned, Job) else planned:
+        fresh, begun = not is_begun(job.output), time.monotonic()
         manifest = run_job(job, engine)
+        if fresh and (comparison := compare_estimate(job.output, time.monotonic() - begun)):
+            note(f"{job.output}: {comparison}")
         output = job.output.replace(absolute(folder), folder.rstrip("/"), 1)
         result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
+
+
+def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
+    """Print the estimate of a command's job; of several, that of the first, from whose output the others follow."""
+    from corpora.estimates import keep_estimate
+    from pipelines.engine.artefacts import absolute
+    from pipelines.engine.estimate import SECONDS, estimate, temporary_output
+    from pipelines.engine.job import Job
+
+    output = options[-1].output
+    note(f"{output}: plans the job, then does about {SECONDS:.0f} s of its work in a temporary folder")
+    with temporary_output(output) as folder:
+        planned = plan(*options[:-1], replace(options[-1], output=folder))
+        job = planned if isinstance(planned, Job) else next(planned)
+        stages = ", ".join(
+            f"{stage.name} {sum(task.units for task in stage.tasks):,} {stage.unit}" for stage in job.stages
+        )
+        note(f"{output}: {stages}")
+        made = estimate(job, engine)
+        name = job.output.replace(folder, output.rstrip("/"), 1)
+    keep_estimate(absolute(name), vars(made))
+    result(f"{name}: {made.describe()}", output=name, estimate=vars(made))
+    if not isinstance(planned, Job):
+        note(
+            f"{output}: later jobs of this command are planned on the output of {name}; estimate again once it is done"
+        )
 
 
 def refuse_rest(command: Command, rest: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from pipelines.engine.options import Engine
 from pipelines.execute import run
 
 Text = str | os.PathLike[str]
+_COMMAND_LINE = ("estimate",)  # flags that print and stop
 
 
 def _manifest(options: Any) -> Manifest:
@@ -113,7 +114,7 @@ def _options(command: Command) -> dict[str, Option]:
     options: dict[str, Option] = {}
     for kind in (*command.kinds(), *([Engine] if command.job else []), Reporting):
         for option in options_of(kind):
-            if not option.flag.hidden:
+            if not option.flag.hidden and option.name not in _COMMAND_LINE:
                 options.setdefault(option.keyword, option)
     return options
 

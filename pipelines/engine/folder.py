@@ -36,14 +36,15 @@ _ORIGINS: Any = Mapping[str, str]
 def check_output(output: str) -> None:
     """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not."""
 
-    def held() -> bool:
-        places = (*NAMES, os.path.join(WORK, "job.json"))
-        return any(files.exists(os.path.join(output, place)) for place in places)
-
-    if held() or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
+    if is_begun(output) or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
         return
-    if not held():  # and not started by another process meanwhile
+    if not is_begun(output):  # and not started by another process meanwhile
         raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
+
+
+def is_begun(output: str) -> bool:
+    """True if a folder holds an artefact, finished or not."""
+    return any(files.exists(os.path.join(output, place)) for place in (*NAMES, os.path.join(WORK, "job.json")))
 
 
 def begin(job: Job) -> set[str] | None:

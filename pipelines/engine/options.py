@@ -34,6 +34,8 @@ class Engine:
             Dataflow, which starts machines first, 900).
         lease: seconds without a sign of life, after which a process on another machine counts as dead.
         grace: seconds that SIGTERM leaves a process of the cooperative engine to finish its task.
+        estimate: do about ten seconds of the work in a temporary folder, print the time, memory and disk that the
+            whole job takes here, and stop; the job then logs beside its folder how long it really took.
         beam_flags: Beam's own flags, unchanged.
     """
 
@@ -44,6 +46,7 @@ class Engine:
     worker_timeout: int = 0
     lease: int = LEASE
     grace: int = 20
+    estimate: bool = False
     beam_flags: Annotated[tuple[str, ...], NO_FLAG] = ()
 
     def __post_init__(self) -> None:
@@ -59,6 +62,8 @@ class Engine:
                 f"--workers {self.workers}: Beam's embedded runner works in this process; leave out --engine beam, or "
                 "give a --runner"
             )
+        if self.estimate and (self.engine != "auto" or self.runner != EMBEDDED):
+            raise FarspanError("--estimate: measures processes of this machine; leave out --engine and --runner")
         if self.engine == "cooperative" and self.runner != EMBEDDED:
             raise FarspanError(f"--engine cooperative: has no --runner {self.runner}; leave out one of the two")
         if self.engine == "cooperative" and self.workers > 1:

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,13 +19,15 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from corpora.reporting import Reporting, current, note
 from pipelines.engine.job import Stage
 
 _CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
 _LINE_SECONDS = 30.0  # between two lines in a log, and before a job's first one
+_RECENT = 120.0  # seconds from which rate and time left are computed
+_MARK_SECONDS = 1.0  # between two marks of what was done
 
 
 class ProgressBars:
@@ -47,13 +50,13 @@ class ProgressBars:
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
+            TextColumn("{task.fields[pace]}"),
+            TextColumn("after"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
             console=self._console,
             disable=not self._draws,
         )
-        self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in totals.items()}
+        self._rows = {name: self._bars.add_task(name, total=total, pace=unit) for name, (total, unit) in totals.items()}
         self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in totals.items()}
         self._clock, self._begun = clock, clock()
         self._shown = self._heard = self._begun  # when a line was last printed, and a report last received
@@ -88,7 +91,7 @@ class ProgressBars:
         pace = self._paces[stage]
         pace.report(task, done, rejects, since=self._heard)
         self._heard = self._clock()
-        self._bars.update(self._rows[stage], completed=pace.done)
+        self._bars.update(self._rows[stage], completed=pace.done, pace=", ".join([pace.unit, *pace.speed()]))
         if self._draws:
             return  # a terminal's bars draw themselves
         if self._cell:
@@ -109,7 +112,6 @@ class Pace:
     Attributes:
         total, unit: size of the stage.
         clock: seconds.
-        earlier: units done before this start of the job, which say nothing about the rate.
         rejects: records that finished tasks of this start have rejected.
         done: units done.
     """
@@ -117,18 +119,16 @@ class Pace:
     total: int
     unit: str
     clock: Callable[[], float] = time.monotonic
-    earlier: int = 0
     rejects: int = 0
     done: int = 0
     _done: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    _begun: float | None = None
+    _marks: deque[tuple[float, int]] = field(default_factory=deque)  # times, and the units done by then
     _tenth: int = 0
 
     def restore(self, task: str, units: int) -> None:
         """Count a task that was done before this start."""
         self._count(task, units)
-        self.earlier += units
         self._tenth = 10 * self.done // max(self.total, 1)
 
     def report(self, task: str, units: int, rejects: int = 0, since: float | None = None) -> None:
@@ -138,10 +138,14 @@ class Pace:
             since: time from which the rate counts if this is the stage's first report, whose units took time before
                 it; now by default.
         """
-        if self._begun is None:
-            self._begun = self.clock() if since is None else since
+        if not self._marks:
+            self._marks.append((self.clock() if since is None else since, self.done))
         self._count(task, units)
         self.rejects += rejects
+        if self.clock() - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append((self.clock(), self.done))
+        while len(self._marks) > 2 and self._marks[1][0] <= self.clock() - _RECENT:
+            self._marks.popleft()
 
     def _count(self, task: str, units: int) -> None:
         with self._lock:  # reports come from several threads; to add up all tasks for each would take n * n steps
@@ -161,11 +165,23 @@ class Pace:
             return True
         return False
 
+    @property
+    def rate(self) -> float | None:
+        """Units per second in the last minutes; None before anything is done."""
+        begun, done = self._marks[0] if self._marks else (0.0, 0)
+        seconds = self.clock() - begun
+        return (self.done - done) / seconds if self.done > done and seconds > 0 else None
+
+    def speed(self) -> list[str]:
+        """The rate and the time left in words; empty before anything is done."""
+        if self.rate is None:
+            return []
+        left = timedelta(seconds=ceil((self.total - self.done) / self.rate))
+        return [f"{short(self.rate)} {self.unit}/s", f"{left} left"]
+
     def values(self) -> dict[str, Any]:
         """Numbers for a program; ``rate`` and ``seconds_left`` are None before anything is done."""
-        seconds = 0.0 if self._begun is None else self.clock() - self._begun
-        fresh = self.done - self.earlier
-        rate = fresh / seconds if fresh and seconds > 0 else None
+        rate = self.rate
         return {
             "done": self.done,
             "total": self.total,
@@ -181,11 +197,7 @@ class Pace:
         """Describe the same in words."""
         values = self.values()
         parts = [f"{values['share']:.0%} ({self.done:,} of {self.total:,} {self.unit})"]
-        if values["rate"] is not None:
-            parts += [
-                f"{short(values['rate'])} {self.unit}/s",
-                f"{timedelta(seconds=ceil(values['seconds_left']))} left",
-            ]
+        parts += self.speed()
         if self.rejects:
             parts.append(f"{self.rejects:,} rejected")
         if values["memory_bytes"] is not None:

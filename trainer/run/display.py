@@ -27,6 +27,7 @@ def say(console: Console, message: str, event: str = "note", **values: Any) -> N
 
 
 _BAR = 16  # columns
+_RECENT = 120.0  # seconds of updates from which the time left is computed
 
 
 class Display:
@@ -41,7 +42,8 @@ class Display:
             console=self.console, disable=not self.draws,
         )  # fmt: skip
         self.task = self.bar.add_task("", total=steps, completed=done)
-        self._seconds: deque[float] = deque(maxlen=100)  # durations of the latest updates
+        self._seconds: deque[float] = deque()  # durations of the latest updates
+        self._first = True  # the latest update compiled what all others use
 
     def __enter__(self) -> Display:
         self.bar.start()
@@ -54,7 +56,7 @@ class Display:
 
     def update(self, record: Mapping[str, Any]) -> None:
         """Show the ``record`` of a step."""
-        self._seconds.append(record["seconds"])
+        self._count(record["seconds"])
         step, parts, left = record["step"], self._describe(record), self._left(record["step"])
         if self.draws:
             columns = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
@@ -62,6 +64,15 @@ class Display:
         elif step % self.log_every == 0 or step == self.steps:
             line = "  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left]))
             self.say(line, "step", **record, steps=self.steps)
+
+    def _count(self, seconds: float) -> None:
+        """Count an update for the time left: the first one only until the second, and old ones no more."""
+        if self._seconds and self._first:
+            self._seconds.popleft()
+            self._first = False
+        self._seconds.append(seconds)
+        while len(self._seconds) > 1 and sum(self._seconds) > _RECENT:
+            self._seconds.popleft()
 
     def say(self, message: str, event: str = "note", **values: Any) -> None:
         """Print a separate line, subject to ``--quiet`` and ``--log-format``."""

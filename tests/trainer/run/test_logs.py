@@ -144,6 +144,11 @@ def test_the_time_left_is_that_of_the_latest_updates():
     assert show(False, 199, records, steps=1099).endswith("2.00 s  0:30:00 left\n")
 
 
+def test_the_first_update_which_compiles_is_no_measure_of_the_others():
+    records = [{**RECORD, "step": step, "seconds": 60.0 if step == 1 else 1.0} for step in (1, 2, 3)]
+    assert show(False, 3, records, steps=123).endswith("1.00 s  0:02:00 left\n")
+
+
 def test_a_terminal_has_a_bar():
     said = show(True, 1, [{**RECORD, "step": 3}])
     assert "step 3/3" in said
