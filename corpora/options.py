@@ -178,7 +178,7 @@ def meanings(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for ancestor in reversed(kind.__mro__):
         entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
-        for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", entries, re.MULTILINE):
+        for names, text in re.findall(r"^    (\w[\w, ]*): ?(.*(?:\n {8}.*)*)", entries, re.MULTILINE):
             found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return found
 

@@ -43,7 +43,7 @@ def test_every_keyword_is_explained(function):
 
 def test_keywords_are_the_flags_of_the_command():
     signature = inspect.signature(functions.corpus_random)
-    assert set(signature.parameters) - {"beam_flags"} == flags("corpus", "random")
+    assert set(signature.parameters) - {"beam_flags"} == flags("corpus", "random") - {"estimate"}
     assert signature.parameters["sequence_length"].default is inspect.Parameter.empty
     assert signature.parameters["sequence_length"].annotation is int
     assert signature.return_annotation is Manifest
