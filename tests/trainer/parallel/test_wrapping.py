@@ -15,17 +15,19 @@ from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Buckets, Learned
+from trainer.model.positions import Buckets, Learned, Rotary
 from trainer.parallel.wrapping import ParallelConfig, apply_activation_checkpointing, apply_compile
 from trainer.run.train import train
 
@@ -40,6 +42,8 @@ PATTERNS = {
     "local": Local(BLOCK - 1),
     "tglobal": TGlobal(BLOCK - 1, 4),
     "window": Window(BLOCK),
+    "span": Span(BLOCK, 3),
+    "layered": Layered(BLOCK, 3, 2),
 }
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ for the generated code")
 
@@ -54,6 +58,13 @@ def make(pattern, pooling: bool = False, decoder: bool = False):
         ),
         decoder=DecoderConfig(layers=1, positions=positions) if decoder else None,
     )  # fmt: skip
+    if isinstance(pattern, Layered) and decoder:
+        rotary, causal = Rotary(local_theta=50.0), Layered(4, 0, 2, causal=True)
+        config = replace(
+            config, heads=HeadsConfig(count=4, kv_count=2, norm_eps=1e-6), norm=NormConfig(placement="both"),
+            encoder=replace(config.encoder, positions=rotary),
+            decoder=DecoderConfig(layers=2, positions=rotary, attention=causal, cross="merged"),
+        )  # fmt: skip
     return build_model(config, VOCAB, seed=0)
 
 
@@ -103,6 +114,12 @@ def test_both_passes_of_r3f_are_traced_once():
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 def test_every_pattern_is_traced_once(pattern):
     assert_compiled_is_plain(pattern, "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", ["none", "selective"])
+def test_merged_cross_attention_is_traced_once(checkpointing):
+    assert_compiled_is_plain(PATTERNS["layered"], "eager", checkpointing=checkpointing, decoder=True)
 
 
 @pytest.mark.slow

@@ -15,9 +15,14 @@ from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
+from trainer.model.config import DecoderConfig, EncoderConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
 from trainer.model.loss import LossConfig, R3FConfig
+from trainer.model.patterns.layered import Layered
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
+from trainer.model.positions import Rotary
 from trainer.parallel.distributed import PATIENCE, World
 from trainer.parallel.wrapping import (
     ParallelConfig,
@@ -130,12 +135,29 @@ def test_weights_that_only_some_ranks_use_are_shared_too(mode):
             torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
 
 
+GEMMA = {
+    "heads": HeadsConfig(count=4, kv_count=2, bias=False, norm_eps=1e-6),
+    "norm": NormConfig(placement="both", kind="rms"),
+    "embedding": EmbeddingConfig(norm=False, own_id=5),
+}
+
+
+@pytest.mark.parametrize("cross", ["global", "merged"])
 @pytest.mark.parametrize("mode", ["ddp", "fsdp, each"])
-def test_cross_attention_to_learned_tokens_is_shared_too(mode):
+def test_other_cross_attentions_are_shared_too(mode, cross):
     recipe = recipe_of(MODES[mode], batch_size=4, activation_checkpointing="layer")
     encoder = replace(recipe.model.encoder, attention=Staggered(4, 2), pooling=None)
     decoder = replace(recipe.model.decoder, global_cross_attention=True)
-    recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder, init_std=0.3))
+    model = replace(recipe.model, encoder=encoder, decoder=decoder, init_std=0.3)
+    if cross == "merged":
+        positions, pattern = Rotary(local_theta=50.0), Layered(2, 0, 2, causal=True)
+        model = replace(
+            model,
+            **GEMMA,
+            encoder=EncoderConfig(layers=2, positions=positions, attention=Layered(2, 3, 2)),
+            decoder=DecoderConfig(layers=2, positions=positions, attention=pattern, cross="merged"),
+        )
+    recipe = replace(recipe, model=model)
     records, weights, _ = trained(World.alone(), recipe, ToySource())
     for found in on_ranks(2, trained, recipe, ToySource()):
         assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]

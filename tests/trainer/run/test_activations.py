@@ -16,7 +16,7 @@ from trainer.run.activations import Numbers, activations
 
 SOURCE, TARGET, VOCAB = 512, 64, 100
 RECIPES = ["tiny", "tiny_cdlm", "tiny_global", "tiny_led", "tiny_longt5_local", "tiny_longt5_tglobal", "tiny_overlap",
-           "tiny_pegasus_x", "tiny_pegasus_x, globals"]  # fmt: skip
+           "tiny_pegasus_x", "tiny_pegasus_x, globals", "tiny_t5gemma2"]  # fmt: skip
 
 
 def config_of(recipe: str):

@@ -185,7 +185,9 @@ def test_the_estimate_of_r3f_is_what_is_measured(checkpointing):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "layer"])
-@pytest.mark.parametrize("recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x", "tiny_led", "tiny_joint"])
+@pytest.mark.parametrize(
+    "recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x", "tiny_led", "tiny_joint", "tiny_t5gemma2"]
+)
 def test_estimates_are_measured_peaks(recipe, checkpointing, precision):
     changes = [f"run.activation_checkpointing={checkpointing}", f"run.precision={precision}"]
     changes += GENERATOR if recipe == "tiny_joint" else []
