@@ -165,6 +165,12 @@ def test_t5gemma2(size, published):
     assert differences(config, family_of("t5gemma2").read_config(values)) == []
 
 
+def test_umt5():
+    """The released model has an output layer of its own."""
+    values = {"d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12, "num_heads": 12, "vocab_size": 256_384}
+    assert ours("umt5_base", 256_384) == released("UMT5ForConditionalGeneration", **values) + 256_384 * 768
+
+
 @pytest.mark.parametrize("vocab_size", [250_027, 250_054])
 def test_mbart(vocab_size):
     """Of mBART-25 and mBART-50; two rows of each position table are read by no real position."""

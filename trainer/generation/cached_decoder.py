@@ -27,8 +27,8 @@ class Positions(NamedTuple):
 
     Attributes:
         at: positions, ``(R, L)`` int64.
-        masks: for each pattern of the decoder, ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C
-            cached columns.
+        masks: for each kind of layer, ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C cached
+            columns.
         rotations: for each, cosines and sines of rotary positions, ``(R L, D)`` each; None for other positions.
     """
 
@@ -51,8 +51,11 @@ class CachedDecoder:
         self.columns = -(-columns // GRAIN) * GRAIN
         self.compiled = compiled
         attentions = [cast(SelfAttention, layer.attention) for layer in self.decoder.layers]
-        self._patterns = list(dict.fromkeys(attention.pattern for attention in attentions))
-        self._pattern_of = [self._patterns.index(attention.pattern) for attention in attentions]
+        bias = self.decoder.bias
+        layers = range(len(attentions)) if bias is not None and bias.buckets.per_layer else [0] * len(attentions)
+        kinds = [(attention.pattern, layer) for attention, layer in zip(attentions, layers, strict=True)]
+        self._kinds = list(dict.fromkeys(kinds))  # a pattern, and the layer whose biases it has
+        self._kind_of = [self._kinds.index(kind) for kind in kinds]
         self._tables(columns)
         width = attentions[0].out.in_features // attentions[0].heads
         self.cache = self._empty(len(prefixes) * cross.beams, attentions[0].groups, width)
@@ -102,20 +105,25 @@ class CachedDecoder:
         absolute = decoder.embedded.positions
         self._vectors = None if absolute is None else absolute(weight[:1, None].expand(1, columns, -1))
         distances = torch.arange(self.columns, device=self.device)
-        self._biases = None if decoder.bias is None else decoder.bias(-distances)  # (H, C), by distance
+        bias = decoder.bias
+        self._biases = None if bias is None else [bias(-distances, layer) for _, layer in self._kinds]  # (H, C) each
         context = Context()
         if decoder.rotary is not None:
             rotation, local = decoder.rotary.rotations(self.columns, decoder.head_width, self.device)
             context = Context(rotation=rotation, local_rotation=local)
-        self._rotations = [context.rotation_of(pattern.local) for pattern in self._patterns]
+        self._rotations = [context.rotation_of(pattern.local) for pattern, _ in self._kinds]
 
     def where(self, at: Tensor, columns: int) -> Positions:
         """Make the masks, biases and rotations of ``(R, L)`` positions for the first ``columns``."""
         queries, keys = at[:, :, None], torch.arange(columns, device=self.device)
-        masks = [pattern.mask_mod(queries, keys, columns)[:, None] for pattern in self._patterns]  # (R, 1, L, C)
+        masks = [pattern.mask_mod(queries, keys, columns)[:, None] for pattern, _ in self._kinds]  # (R, 1, L, C)
         if self._biases is not None:
-            biases = self._biases[:, (queries - keys).clamp(min=0)].transpose(0, 1)  # (R, H, L, C)
-            masks = [biases.masked_fill(~mask, float("-inf")).to(self.cache.dtype) for mask in masks]
+            distances = (queries - keys).clamp(min=0)
+            biases = [bias[:, distances].transpose(0, 1) for bias in self._biases]  # (R, H, L, C) each
+            masks = [
+                bias.masked_fill(~mask, float("-inf")).to(self.cache.dtype)
+                for bias, mask in zip(biases, masks, strict=True)
+            ]
         places = at.flatten()
         rotations = [each if each is None else (each[0][places], each[1][places]) for each in self._rotations]
         return Positions(at, tuple(masks), tuple(rotations))
@@ -148,7 +156,7 @@ class CachedDecoder:
         self, layer: DecoderLayer, index: int, x: Tensor, where: Positions, cache: Tensor, cross: Cross
     ) -> Tensor:
         """Write keys and values of ``(R, L, d)`` into the cache ``(2, R, C, heads, D)``, then attend to it."""
-        attention, kind = layer.attention, self._pattern_of[index]
+        attention, kind = layer.attention, self._kind_of[index]
         rows, length = x.shape[:2]
         mask, rotation = where.masks[kind], where.rotations[kind]
         q, k, v = attention.project(x)  # (R, L, heads, D)

@@ -102,7 +102,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embedded = Embeddings(config.width, config.embedding, decoder.positions, config.norm, config.dropout)
         self.bias = (
-            RelativeBias(decoder.positions, config.heads.count, both_ways=False)
+            RelativeBias(decoder.positions, config.heads.count, False, decoder.layers)
             if isinstance(decoder.positions, Buckets)
             else None
         )
@@ -114,12 +114,12 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:
         """Decode ``tokens``, ``(B, T, d)`` with padding on the right only, to hidden states, ``(B, T, d)``."""
         x, length, context = self.embedded(tokens), tokens.shape[1], Context(side_mask=encoder_output.padding_mask)
-        if self.bias is not None:
-            (offsets,) = Causal().offsets(length)
-            context = context._replace(biases=(self.bias(offsets.to(tokens.device)),))
-        elif self.rotary:
+        if self.rotary:
             rotation, local = self.rotary.rotations(length, self.head_width, tokens.device)
             context = context._replace(rotation=rotation, local_rotation=local)
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
+            if self.bias is not None and (index == 0 or self.bias.buckets.per_layer):
+                (offsets,) = Causal().offsets(length)
+                context = context._replace(biases=(self.bias(offsets.to(tokens.device), index),))
             x = layer(x, encoder_output, context)
         return self.norm(x)

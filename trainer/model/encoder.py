@@ -54,7 +54,8 @@ class Encoder(nn.Module):
         self.biases = nn.ModuleList()
         if isinstance(encoder.positions, Buckets):
             for _ in self.pattern.offsets(1):
-                self.biases.append(RelativeBias(encoder.positions, config.heads.count, both_ways=True))
+                self.biases.append(RelativeBias(encoder.positions, config.heads.count, True, encoder.layers))
+        self.per_layer = isinstance(encoder.positions, Buckets) and encoder.positions.per_layer
         self.rotary = encoder.positions if isinstance(encoder.positions, Rotary) else None
         self.head_width = config.head_width
         self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(encoder.layers))
@@ -71,17 +72,19 @@ class Encoder(nn.Module):
             extra = context.documents * self.pattern.extra_tokens
             x = torch.cat([self.extra.repeat(context.documents, 1).expand(len(x), -1, -1).to(x.dtype), x], 1)
         context = self._with_positions(context, length, tokens.device)
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
+            if index and self.per_layer:
+                context = self._with_positions(context, length, tokens.device, index)
             x = layer(x, context, extra)
         x = self.norm(x)
         return x[:, extra:], x[:, :extra]
 
-    def _with_positions(self, context: Context, length: int, device: torch.device) -> Context:
+    def _with_positions(self, context: Context, length: int, device: torch.device, layer: int = 0) -> Context:
         if self.rotary:
             rotation, local = self.rotary.rotations(length, self.head_width, device)
             return context._replace(rotation=rotation, local_rotation=local)
         if self.biases:
             offsets = self.pattern.offsets(length)
-            biases = (bias(part.to(device)) for bias, part in zip(self.biases, offsets, strict=True))
+            biases = (bias(part.to(device), layer) for bias, part in zip(self.biases, offsets, strict=True))
             return context._replace(biases=tuple(biases))
         return context

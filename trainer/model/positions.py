@@ -135,10 +135,12 @@ class Buckets:
     Attributes:
         count: number of buckets; an encoder uses half of them for each direction.
         distance: distance from which on all distances are in the last bucket, which begins somewhat earlier.
+        per_layer: a table for each layer, as in umT5, in place of one for all.
     """
 
     count: int = 32
     distance: int = 128
+    per_layer: bool = False
     scheme: Literal["buckets"] = "buckets"
 
     def __post_init__(self) -> None:
@@ -175,17 +177,19 @@ class RelativeBias(nn.Module):
     """A learned bias for each bucket and head.
 
     Attributes:
-        weight: ``(buckets, H)``.
+        weight: ``(buckets, H)``; with a table for each layer ``(layers * buckets, H)``, layer after layer.
     """
 
-    def __init__(self, buckets: Buckets, heads: int, both_ways: bool) -> None:
+    def __init__(self, buckets: Buckets, heads: int, both_ways: bool, layers: int = 1) -> None:
         super().__init__()
         self.buckets, self.both_ways = buckets, both_ways
-        self.weight = nn.Parameter(torch.empty(buckets.count, heads))
+        self.weight = nn.Parameter(torch.empty(buckets.count * (layers if buckets.per_layer else 1), heads))
 
-    def forward(self, offsets: Tensor) -> Tensor:
-        """Return the biases of offsets of any shape, ``(H, *shape)``."""
+    def forward(self, offsets: Tensor, layer: int = 0) -> Tensor:
+        """Return the biases of offsets of any shape in the 0-based ``layer``, ``(H, *shape)``."""
         number = bucket(offsets, self.buckets, self.both_ways)
+        if self.buckets.per_layer:
+            number = number + layer * self.buckets.count
         return self.weight.T[:, number]
 
 

@@ -35,7 +35,15 @@ PLAIN = tiny_config(positions=64)
 
 GROUPED = replace(PLAIN.heads, count=4, kv_count=2, bias=False, scale_width=3, norm_eps=1e-6)
 
-POSITIONS = [Learned(64), Sinusoidal(), Sinusoidal("pegasus_x"), Buckets(8, 16), Rotary(), NoPositions()]
+POSITIONS = [
+    Learned(64),
+    Sinusoidal(),
+    Sinusoidal("pegasus_x"),
+    Buckets(8, 16),
+    Buckets(8, 16, per_layer=True),
+    Rotary(),
+    NoPositions(),
+]
 
 PATTERNS = [
     Full(),

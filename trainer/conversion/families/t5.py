@@ -1,4 +1,4 @@
-"""T5 (arXiv:1910.10683), T5 1.1, mT5 (arXiv:2010.11934) and LongT5 (arXiv:2112.07916) as stored by Hugging Face.
+"""T5 (arXiv:1910.10683), T5 1.1, mT5 (arXiv:2010.11934), umT5 and LongT5 (arXiv:2112.07916) as stored by Hugging Face.
 
 ``tie_word_embeddings`` was False in T5 1.1, whose output layer is separate and takes unscaled states. Hugging Face's
 configurations now always have True, with ``scale_decoder_outputs`` as a separate field, while the models still load a
@@ -21,7 +21,7 @@ from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.positions import Buckets
 
-MODEL_TYPES = ("t5", "mt5", "longt5")
+MODEL_TYPES = ("t5", "mt5", "umt5", "longt5")
 PATTERNS = ("local", "tglobal")
 IGNORED = (
     "lm_head.weight",
@@ -35,7 +35,11 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
     """Convert a ``config.json`` to farspan's configuration."""
     require(values, is_encoder_decoder=True)
     width, count, tied = values["d_model"], values["num_heads"], values["tie_word_embeddings"]
-    positions = Buckets(values["relative_attention_num_buckets"], values["relative_attention_max_distance"])
+    positions = Buckets(
+        values["relative_attention_num_buckets"],
+        values["relative_attention_max_distance"],
+        per_layer=values["model_type"] == "umt5",
+    )
     dropout, scaled = (
         values["dropout_rate"],
         values["model_type"] != "mt5" and values.get("scale_decoder_outputs", tied),
@@ -68,8 +72,8 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
     first = f"encoder.block.0.layer.0.{attention}"
     names: dict[str, tuple[str, ...]] = {
         "tokens": ("shared",),
-        "encoder.biases.0": (f"{first}.relative_attention_bias",),
-        "decoder.bias": ("decoder.block.0.layer.0.SelfAttention.relative_attention_bias",),
+        "encoder.biases.0": _tables("encoder", config.encoder, attention),
+        "decoder.bias": _tables("decoder", config.decoder, "SelfAttention"),
         "encoder.norm": ("encoder.final_layer_norm",),
         "decoder.norm": ("decoder.final_layer_norm",),
     }
@@ -151,7 +155,7 @@ def _read_feed_forward(values: Mapping[str, Any]) -> FeedForwardConfig:
 
 
 def _read_pattern(values: Mapping[str, Any]) -> Full | Local | TGlobal:
-    if values["model_type"] in ("t5", "mt5"):
+    if values["model_type"] != "longt5":
         return Full()
     kind = values["encoder_attention_type"]
     if kind == "local":
@@ -162,6 +166,12 @@ def _read_pattern(values: Mapping[str, Any]) -> Full | Local | TGlobal:
         f"config.json: encoder_attention_type is {kind!r}; known are 'local' and 'transient-global'; convert another "
         "model"
     )
+
+
+def _tables(side: str, stack: EncoderConfig | DecoderConfig, attention: str) -> tuple[str, ...]:
+    """Return the tables of relative positions: the first layer's, or that of every layer."""
+    layers = stack.layers if isinstance(stack.positions, Buckets) and stack.positions.per_layer else 1
+    return tuple(f"{side}.block.{layer}.layer.0.{attention}.relative_attention_bias" for layer in range(layers))
 
 
 def _self_attention(ours: str, theirs: str, name: str) -> dict[str, tuple[str, ...]]:

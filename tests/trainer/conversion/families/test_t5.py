@@ -10,6 +10,7 @@ from transformers import (
     LongT5ForConditionalGeneration,
     MT5ForConditionalGeneration,
     T5ForConditionalGeneration,
+    UMT5ForConditionalGeneration,
 )
 
 from corpora.errors import FarspanError
@@ -69,6 +70,15 @@ def test_t5_has_the_same_logits_and_gradients(options, lengths):
 def test_mt5_never_scales_its_states(own_head, lengths):
     model = assert_same_seq2seq(t5, tiny(MT5ForConditionalGeneration, own_head, **VERSION_1_1), lengths, pad=0)
     assert (model.output is not None, model.output_scale) == (own_head, 1.0)
+
+
+@pytest.mark.parametrize("own_head", [True, False])
+@pytest.mark.parametrize("lengths", [[1], [7, 7], [20, 3, 11]])
+def test_umt5_has_a_table_in_every_layer(own_head, lengths):
+    theirs = tiny(UMT5ForConditionalGeneration, own_head, num_decoder_layers=2)
+    model = assert_same_seq2seq(t5, theirs, lengths, pad=0)
+    assert len(model.decoder.bias.weight) == len(model.encoder.biases[0].weight) == 2 * 8
+    assert (model.output is not None, model.output_scale) == (own_head, 1.0 if own_head else 0.25)
 
 
 @pytest.mark.parametrize("kind", [T5ForConditionalGeneration, LongT5ForConditionalGeneration])
