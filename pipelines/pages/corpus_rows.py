@@ -135,7 +135,7 @@ class CorpusRows:
         numbers = range(len(self._maskers)) if self._maskers else (_TEXT,)
         return RowPage(
             row=row,
-            heading=f"row {row:,} of {len(self) - 1:,}",
+            heading=f"row {row:,} of {len(self):,}",
             facts=tuple(facts),
             bands=(tuple(self._column(read, number, first, options) for number in numbers),),
             tokens=tokens,

@@ -48,7 +48,11 @@ class DocumentRows:
         facts.append(("split", "held out" if values["held_out"] else "train"))
         block = self._text(row, 0, options.size)
         return RowPage(
-            row, f"document {row:,} of {len(self) - 1:,}", tuple(facts), ((Column("text", "", (block,)),),), tokens
+            row,
+            f"document {row:,} of {len(self):,}",
+            tuple(facts),
+            ((Column("text", f"{SENTENCE} marks the beginning of a sentence", (block,)),),),
+            tokens,
         )
 
     def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:

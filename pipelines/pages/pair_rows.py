@@ -111,7 +111,7 @@ class PairRows:
         kind = "prediction" if self._systems else "pair"
         return RowPage(
             row,
-            f"{kind} {row:,} of {len(self) - 1:,}",
+            f"{kind} {row:,} of {len(self):,}",
             tuple(facts),
             tuple(tuple(band) for band in bands if band),
             first_part=first,

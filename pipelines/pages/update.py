@@ -168,7 +168,7 @@ class UpdateRows:
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )
-        heading = f"update {self.update.step:,}, row {row:,} of {len(self) - 1:,}"
+        heading = f"update {self.update.step:,}, row {row:,} of {len(self):,}"
         return replace(page, row=row, heading=heading, facts=(*facts, *page.facts))
 
     def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:

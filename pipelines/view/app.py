@@ -38,7 +38,7 @@ _HEADERS = {
 }
 _ASSETS = {"view.css": "text/css", "view.js": "text/javascript"}
 _FILTER = ("source", "id", "text", "least", "most", "least_hidden", "most_hidden", "masks", "rows")
-_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets")  # parameters kept in the address from row to row
+_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets", "mono")  # parameters kept in the address from row to row
 _LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
 
@@ -157,7 +157,7 @@ class Pages:
         block = subject.block(row, parameters.get("at", ""), start, size, options)
         column = _number(parameters.get("column", "-1"), "column")
         if parameters.get("tokens") and block.ids is not None:
-            html = token_html(block, subject.tokenizer)
+            html = token_html(block, subject.tokenizer, column)
         elif column >= 0 and block.look == "prose":
             columns = [one for band in subject.page(row, options).bands for one in band if one.number == column]
             html = pieces_html(block.pieces, column, reasons_by_span(columns[0]) if columns else {})

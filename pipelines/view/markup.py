@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,6 +26,7 @@ with from_extra("view", "viewing artefacts"):
     from markupsafe import Markup, escape
 
 _FROM_ZERO = ("draw", "masks", "part", "start")  # left out of an address if they are 0
+_VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})  # in single tokens
 _MARKS = {"hidden": "k-hidden", "shown": "k-shown", "replaced": "k-replaced", "candidate": "k-candidate"}
 
 
@@ -53,20 +56,26 @@ def _piece(piece: Piece, column: int, reason: Reason | None) -> Markup:
     return Markup('<span class="attended">{}</span>').format(text) if piece.marked else text
 
 
-def token_html(block: Block, tokenizer: Tokenizer) -> Markup:
-    """A block as HTML, token by token, each with its id and position."""
+def token_html(block: Block, tokenizer: Tokenizer, column: int = -1) -> Markup:
+    """A block as HTML, token by token, each with its id and position; the tokens of a span share a mark."""
     assert block.ids is not None
-    tokens = []
+    html = []
     pieces = [replace(piece, start=piece.start - block.start) for piece in block.pieces if piece.tokens]
-    for piece in token_pieces(tokenizer, block.ids, pieces):
-        number = int(block.ids[piece.start])
-        kind = {"special": "special", **_MARKS}.get(piece.kind, "plain")
-        tokens.append(
-            Markup('<span class="token {}" title="token {}, id {}">{}<i>{}</i></span>').format(
-                kind, block.start + piece.start, number, safe(piece.text) or "·", number
-            )
-        )
-    return Markup("").join(tokens)
+    for (kind, span), tokens in groupby(token_pieces(tokenizer, block.ids, pieces), attrgetter("kind", "span")):
+        inner = Markup("").join(_token(block, piece) for piece in tokens)
+        mark = Markup('<mark class="{}" data-span="{}-{}">{}</mark>')
+        html.append(mark.format(_MARKS[kind], column, span, inner) if kind in _MARKS else inner)
+    return Markup("").join(html)
+
+
+def _token(block: Block, piece: Piece) -> Markup:
+    assert block.ids is not None
+    number, kind = int(block.ids[piece.start]), "special" if piece.kind == "special" else "plain"
+    if piece.marked:
+        kind += " attended"
+    return Markup('<span class="token {}" title="token {}, id {}">{}<i>{}</i></span>').format(
+        kind, block.start + piece.start, number, safe(piece.text.translate(_VISIBLE)) or "∅", number
+    )
 
 
 def reason_words(reason: Reason) -> str:

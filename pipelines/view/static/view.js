@@ -92,10 +92,10 @@
   }
 
   async function goToSpan(line) {
-    if (byId("tokens")?.getAttribute("aria-pressed") === "true") toggleTokens(false);
     const row = line.closest(".column");
     const find = () => row.querySelector(`mark[data-span="${line.dataset.to}"]`);
     const block = row.querySelector(`.block[data-address="${line.dataset.block}"]`);
+    if (block && byId("tokens")?.getAttribute("aria-pressed") === "true") await setTokens(block, true);
     while (!find() && block && base && (await showMore(block)));
     const mark = find();
     if (!mark) return;
@@ -170,10 +170,10 @@
   byId("scan")?.querySelector("button").addEventListener("click", () => search?.abort());
 
   // ---- looks
-  function setBrackets(on) {
-    document.body.classList.toggle("brackets", on);
-    byId("brackets")?.setAttribute("aria-pressed", on);
-    keep("brackets", on ? "1" : "");
+  function toggleLook(name, on = !document.body.classList.contains(name)) {
+    document.body.classList.toggle(name, on);
+    byId(name)?.setAttribute("aria-pressed", on);
+    keep(name, on ? "1" : "");
   }
   function nextTheme() {
     const root = document.documentElement;
@@ -182,11 +182,13 @@
     keep("theme", root.dataset.theme);
   }
   for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
-  byId("brackets")?.addEventListener("click", () => setBrackets(!document.body.classList.contains("brackets")));
+  for (const name of ["brackets", "mono"]) {
+    byId(name)?.addEventListener("click", () => toggleLook(name));
+    if (state().get(name)) toggleLook(name, true);
+  }
   byId("theme")?.addEventListener("click", nextTheme);
   byId("tokens")?.addEventListener("click", () => toggleTokens(byId("tokens").getAttribute("aria-pressed") !== "true"));
   byId("help")?.addEventListener("click", () => byId("keys").showModal());
-  if (state().get("brackets")) setBrackets(true);
   if (base && state().get("tokens")) toggleTokens(true);
 
   // ---- keys
@@ -211,6 +213,7 @@
     },
     t: () => byId("tokens")?.click(),
     b: () => byId("brackets")?.click(),
+    m: () => byId("mono")?.click(),
     d: nextTheme,
     "?": () => byId("help")?.click(),
   };

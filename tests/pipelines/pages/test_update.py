@@ -149,7 +149,7 @@ def test_pages_and_filters_over_http(folder):
     assert subject.name == "run-step-5"
     page = client.get("/token/")
     assert page.status_code == 200
-    assert "update 5, row 0 of 8" in page.text
+    assert "update 5, row 0 of 9" in page.text
     pairs = next(row for row in range(9) if dict(subject.page(row, PageOptions()).facts)["source"] == "tales")
     answer = client.get(f"/token/run-step-5/seek?start={pairs}&step=1&source=made&format=json").json()
     assert answer["address"].startswith(f"/token/run-step-5/{pairs}")

@@ -104,7 +104,7 @@ def test_pages_are_served_on_this_machine_alone(made):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/\?rows=3,5", address)
         with urllib.request.urlopen(address, timeout=60) as answer:
             assert answer.url.endswith("documents/3?rows=3%2C5")
-            assert b"document 3 of 119" in answer.read()
+            assert b"document 3 of 120" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(re.sub(r"/[\w-]{22}/.*", "/", address), timeout=60)
         server.send_signal(signal.SIGINT)  # Ctrl-C ends it, and stopped no work

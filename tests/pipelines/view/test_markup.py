@@ -136,6 +136,17 @@ def test_tokens_have_their_ids():
     assert [int(number) for number in re.findall(r"id (\d+)", str(seen.attributes))] == ids[2:].tolist()
 
 
+def test_tokens_show_white_space_and_share_the_mark_of_their_span():
+    tokenizer = small_tokenizer()
+    ids = tokenizer.encode(["the quick  brown\nfox"])[0]
+    cut = [Piece("the", "text", 0, 1), Piece("", "hidden", 1, len(ids) - 1, span=3)]
+    html = str(token_html(Block("a", "", "", tuple(cut), 0, len(ids), len(ids), ids=ids), tokenizer, 2))
+    seen = Seen(html)
+    assert seen.tags == ["span", "i", "mark"] + ["span", "i"] * (len(ids) - 1)
+    assert ("data-span", "2-3") in seen.attributes
+    assert "".join(re.findall(r">([^<]+)<i>", html)) == "the␣quick␣␣brown↵fox"
+
+
 def test_runs_of_a_picture():
     assert runs([None, "hidden", "hidden", "shown", None, "hidden"]) == [
         (1, 2, "hidden"),
@@ -162,7 +173,7 @@ def test_a_page_with_everything_is_one_document(rows):
         wanted=Filter(),
         title="t",
         state=dict.fromkeys(("rows", "least", "most", "least_hidden", "most_hidden", "id", "text"), "")
-        | dict.fromkeys(("theme", "tokens", "brackets"), ""),
+        | dict.fromkeys(("theme", "tokens", "brackets", "mono"), ""),
         draw=0,
         MORE=10,
         shown=10,

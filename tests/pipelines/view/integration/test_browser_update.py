@@ -68,7 +68,7 @@ def test_the_rows_of_an_update(browser, run, served):
     assert browser.title == f"0 · tiny-step-{STEP} · farspan"
     for row, seen in enumerate(read_update(run, STEP).rows):
         wait_for_row(browser, row)
-        assert find(browser, "main h2").text == f"update {STEP}, row {row} of 8"
+        assert find(browser, "main h2").text == f"update {STEP}, row {row} of 9"
         found = facts(browser)
         assert found["source"] == seen.source
         assert found["process"] == f"rank {seen.rank}, micro-batch {seen.micro_batch}"
