@@ -5,7 +5,8 @@
 - ``starts.jsonl``: a line for each start; replaced as a whole;
 - ``metrics.jsonl``: a line for each update and evaluation; only this file grows, so a killed run may leave it with an
   incomplete last line;
-- ``summary.json``: written when the run is finished.
+- ``summary.json``: written when the run is finished;
+- ``validation.json``: texts of the first pairs of the last validation by generation, replaced as a whole.
 
 Each JSON object, also that of a line, ends with the CRC-32 of its other values.
 
@@ -20,7 +21,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -31,12 +32,13 @@ from corpora.storage.strict_json import StructureError, parse_json
 from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.protocol import Tokenizer
 
-RECIPE, TOKENIZER, STARTS, METRICS, SUMMARY = (
+RECIPE, TOKENIZER, STARTS, METRICS, SUMMARY, VALIDATION = (
     "recipe.json",
     "tokenizer",
     "starts.jsonl",
     "metrics.jsonl",
     "summary.json",
+    "validation.json",
 )
 CHECKSUM = "crc32"
 
@@ -86,7 +88,12 @@ def _checksum(values: Any) -> int:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects in a file of JSON lines, without damaged and incomplete lines; none without a file."""
-    for line in _lines(path):
+    return parse_lines(_lines(path))
+
+
+def parse_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects in JSON lines, without damaged and incomplete ones."""
+    for line in lines:
         try:
             values = json.loads(line)
             yield unseal(values) if CHECKSUM in values else dict(values)
@@ -151,6 +158,7 @@ def find_faults(directory: Path, step: int, fingerprint: str | None) -> list[str
     faults = [*_recipe_and_tokenizer_faults(directory), *_faults_of_lines(directory, step)]
     for name, needed in (
         (SUMMARY, _is_finished(directory, step)),
+        (VALIDATION, False),
         ("checkpoints/run.json", True),
         ("checkpoints/best.json", False),
     ):

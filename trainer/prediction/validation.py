@@ -7,7 +7,7 @@ the number of ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from trainer.prediction.predictor import Predictor
 LENGTH = "generated_tokens"
 """Key of the mean number of generated tokens."""
 _CHUNK = 32  # pairs per chunk
+_SHOWN = 8  # pairs of each source whose texts are kept
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,13 @@ class Validation:
     Attributes:
         parts: pairs of each source.
         metric: metric that scores texts against references.
+        texts: of the first pairs of each source in the last call: ``source``, ``pair``, ``text``, ``references`` and
+            ``scores``.
     """
 
     parts: Sequence[HeldOutPairs]
     metric: Metric
+    texts: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, parts: Sequence[HeldOutPairs], metric: str) -> Validation:
@@ -95,6 +99,7 @@ class Validation:
         own = [self._score(model, *chunk) for chunk in chunks[world.rank :: world.size]]
         gathered = world.gather(own)
         scored = [gathered[number % world.size][number // world.size] for number in range(len(chunks))]
+        self.texts[:] = [text for one in scored for text in one["texts"]]
         record = self._aggregate(scored)
         length = np.mean(np.concatenate([one["lengths"] for one in scored]))
         if len(self.parts) > 1:
@@ -113,7 +118,20 @@ class Validation:
             decode = part.predictor.tokenizer.decode
             options = [option_texts(own, targets, texts, decode) for own, targets, texts in zip(*columns, strict=True)]
         scores = self.metric.scores(found.texts, table.column("references").to_pylist(), options)
+        count = _SHOWN if rows[0] == part.rows[0] else 0
+        pairs, references = (table.column(name).slice(0, count).to_pylist() for name in ("pair_id", "references"))
+        texts = [
+            {
+                "source": part.name,
+                "pair": pair,
+                "text": found.texts[place],
+                "references": references[place],
+                "scores": {key: float(values[place]) for key, values in scores.items()},
+            }
+            for place, pair in enumerate(pairs)
+        ]
         return {
+            "texts": texts,
             "scores": {key: values.tolist() for key, values in scores.items()},
             "lengths": [len(tokens) for tokens in found.tokens],
         }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corpora.errors import FarspanError
 from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.run_files import VALIDATION, write_sealed
 from trainer.data.batch import Batches
 from trainer.data.loader import Loader
 from trainer.optim.optimizer import calmer
@@ -154,6 +156,9 @@ class Loop:
         if texts_due and self._validation:
             with trainer.generating() as model:
                 record |= self._validation(model, trainer.world)
+            if trainer.world.first:
+                kept = {"step": trainer.step, "texts": self._validation.texts}
+                write_sealed(Path(self._recipe.run.directory) / VALIDATION, kept)
         self._metrics.write({"step": trainer.step, **record})
         found = before.add_evaluation(trainer.step, record)
         self._checkpoints.selection = found
