@@ -2,8 +2,8 @@
 
 A corpus of short rows is written by the shard writer, and masks of T5's spans beside it. Measured are: opening both;
 the content of a page and its HTML, in this process; the page over HTTP, from a server of its own; each for rows drawn
-at random. Before the first of these, the system forgets the files, so that the bytes read from disk can be counted;
-all others find them in memory as far as they have been read.
+at random; and the table of all rows. Before the first of these, the system forgets the files, so that the bytes read
+from disk can be counted; all others find them in memory as far as they have been read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.protocol import load_objective
 from pipelines.view.app import build_app
-from pipelines.view.command import open_artefacts
+from pipelines.view.command import open_workspace
 from pipelines.view.options import View
+from pipelines.view.workspace import Workspace
 
 PARTS = 3  # documents of a row
 ROWS_PER_BATCH = 64
@@ -72,23 +73,28 @@ def measure(
         forget(path)
     measured: dict[str, list[float]] = {}
     before = bytes_read()
-    subjects: list[object] = []
-
-    def opened() -> None:
-        subjects[:] = open_artefacts(View(artefact=(corpus,), masks=(masks,)))
-
-    measured["opening"] = [milliseconds(opened)]
-    client = TestClient(build_app(subjects, "token"), base_url="http://127.0.0.1")  # type: ignore[arg-type]
+    opened: list[Workspace] = []
+    measured["opening"] = [
+        milliseconds(lambda: opened.append(open_workspace(View(artefact=(corpus,), masks=(masks,)))))
+    ]
+    client = TestClient(build_app(opened[0], "token"), base_url="http://127.0.0.1")
     client.get("/token/corpus/0")  # compiles the templates
     measured["a page that was never read"] = [ask(client, row) for row in places[0]]
     read = bytes_read() - before
     measured["a page, files in memory"] = [ask(client, row) for row in places[1]]
+    measured["the table of all rows, first"] = [ask(client, "")]
+    for sort in ("-tokens", "-hidden-0"):
+        measured[f"the table sorted by {sort[1:]}, first"] = [ask(client, f"?sort={sort}")]
+    measured["the table filtered by hidden share, first"] = [ask(client, "?least_hidden=16&sort=-tokens")]
+    measured["a page of the sorted table, afterwards"] = [
+        ask(client, f"?sort=-tokens&start={row}") for row in places[1]
+    ]
     measured["a page over HTTP"] = over_http(corpus, masks, places[2])
     size = sum(path.stat().st_size for path in files)
     return measured, {"size_mb": size / 1e6, "read_mb": read / 1e6}
 
 
-def ask(client: TestClient, row: int) -> float:
+def ask(client: TestClient, row: int | str) -> float:
     def get() -> None:
         assert client.get(f"/token/corpus/{row}").status_code == 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,10 +17,11 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.masks import MaskBatch
 from objectives.rendering.stream_layout import StreamLayout
 from pipelines.pages.blocks import bounds, no_block, side_block
-from pipelines.pages.filters import Filter, batch_bounds, document_matches, read_rows, within
+from pipelines.pages.filters import Filter, batch_bounds, document_matches, list_lengths, read_rows, within
 from pipelines.pages.links import Links
 from pipelines.pages.maskers import Masker, describe_options, hidden_shares
-from pipelines.pages.page import MORE, SPAN_TEXT, Block, Column, Link, PageOptions, RowPage, Why
+from pipelines.pages.measures import FEW, SOME, Measure
+from pipelines.pages.page import BEGINNING, MORE, SPAN_TEXT, Block, Column, Link, PageOptions, RowPage, Why
 from pipelines.pages.piece import Kind, plain_pieces
 from pipelines.pages.row import (
     Part,
@@ -234,15 +235,58 @@ class CorpusRows:
             names = [each.tobytes().hex() for each in fixed_bytes(batch.column("sequence_id"))]
             of_sequence = np.array([name.startswith(wanted.id.lower()) for name in names])
             fits &= of_sequence | document_matches(batch.column("document_ids"), Filter(id=wanted.id))
-        lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
-        fits &= within(lengths, wanted.least, wanted.most)
+        fits &= within(list_lengths(self._corpus, "tokens", start, stop), wanted.least, wanted.most)
         if wanted.hides and self._maskers and fits.any():
             places = np.flatnonzero(fits)
-            rows = start + places
             masker = self._maskers[min(max(wanted.masks, 0), len(self._maskers) - 1)]
-            masks = masker.masks(self._corpus.take(rows), rows, 0)
-            fits[places] = within(hidden_shares(masks, lengths[places]), wanted.least_hidden, wanted.most_hidden)
+            fits[places] = within(self._hidden(masker, start + places), wanted.least_hidden, wanted.most_hidden)
         return fits
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        lengths = partial(list_lengths, self._corpus)
+        columns = [
+            Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
+            Measure("documents", "documents", partial(lengths, "document_ids")),
+        ]
+        if len(self.sources) > 1:
+            columns.append(Measure("source", "first source", self._first_source, SOME, None, ("source",)))
+        for number, masker in enumerate(self._maskers):
+            read = partial(self._hidden_range, masker)
+            bounds, fixed = ("least_hidden", "most_hidden"), (("masks", str(number)),)
+            limit = SOME if masker.stored else FEW
+            columns.append(Measure(f"hidden-{number}", f"% hidden, {masker.name}", read, limit, 1, bounds, fixed))
+        if self._links and not self._links.missing:
+            columns.append(Measure("similarity", "similarity", self._similarity, FEW, 3))
+        return tuple(columns)
+
+    def _first_source(self, start: int, stop: int) -> np.ndarray:
+        names = pc.list_element(read_rows(self._corpus, start, stop).column("document_ids"), 0)
+        result: np.ndarray = pc.replace_substring_regex(names, ":.*", "").to_numpy(zero_copy_only=False)
+        return result
+
+    def _hidden(self, masker: Masker, rows: np.ndarray) -> np.ndarray:
+        batch = self._corpus.take(rows)
+        return hidden_shares(masker.masks(batch, rows, 0), batch.tokens.lengths)
+
+    def _hidden_range(self, masker: Masker, start: int, stop: int) -> np.ndarray:
+        return self._hidden(masker, np.arange(start, stop))
+
+    def _similarity(self, start: int, stop: int) -> np.ndarray:
+        """Mean cosine of the documents of each row with the document before, where it is known."""
+        assert self._links
+        batch = self._corpus.take(np.arange(start, stop))
+        means = np.full(stop - start, np.nan)
+        for row in range(stop - start):
+            links = self._links.of(parts_of(batch, row), cluster_of(batch, row))
+            known = [link.cosine for link in links if link.cosine is not None]
+            if known:
+                means[row] = np.mean(known)
+        return means
+
+    def beginning(self, row: int) -> tuple[str, str]:
+        name = read_rows(self._corpus, row, row + 1).column("document_ids")[0][0].as_py()
+        return name, self.tokenizer.decode(self._corpus.tokens(row)[:BEGINNING])
 
     def texts(self, row: int) -> list[tuple[int, str]]:
         tokens = self._corpus.tokens(row)

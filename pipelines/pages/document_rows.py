@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
@@ -14,9 +15,11 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.blocks import no_block, token_block
-from pipelines.pages.filters import Filter, batch_bounds, read_rows, within
-from pipelines.pages.page import MORE, Block, Column, PageOptions, RowPage
+from pipelines.pages.filters import Filter, batch_bounds, list_lengths, read_rows, within
+from pipelines.pages.measures import Measure
+from pipelines.pages.page import BEGINNING, MORE, Block, Column, PageOptions, RowPage
 from pipelines.pages.piece import Piece, cut_pieces
+from pipelines.pages.titles import shorten
 
 SENTENCE = "|"  # mark of the beginning of a sentence
 
@@ -72,13 +75,35 @@ class DocumentRows:
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
         batch = read_rows(self._documents, start, stop)
-        lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
-        fits = within(lengths, wanted.least, wanted.most)
+        fits = within(list_lengths(self._documents, "tokens", start, stop), wanted.least, wanted.most)
         if wanted.source:
             fits &= pc.equal(batch.column("source"), wanted.source).to_numpy(zero_copy_only=False)
         if wanted.id:
             fits &= pc.match_substring(batch.column("document_id"), wanted.id).to_numpy(zero_copy_only=False)
         return fits
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        lengths = partial(list_lengths, self._documents)
+        return (
+            Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
+            Measure("sentences", "sentences", partial(lengths, "sentence_starts")),
+            Measure("source", "source", self._source, decimals=None, filters=("source",)),
+            Measure("split", "split", self._split, decimals=None),
+        )
+
+    def _source(self, start: int, stop: int) -> np.ndarray:
+        names: np.ndarray = read_rows(self._documents, start, stop).column("source").to_numpy(zero_copy_only=False)
+        return names
+
+    def _split(self, start: int, stop: int) -> np.ndarray:
+        held_out = read_rows(self._documents, start, stop).column("held_out").to_numpy(zero_copy_only=False)
+        return np.where(held_out, "held out", "train").astype(object)
+
+    def beginning(self, row: int) -> tuple[str, str]:
+        name = read_rows(self._documents, row, row + 1).column("document_id")[0].as_py()
+        text = self.tokenizer.decode(document_tokens(self._documents, row)[:BEGINNING])
+        return name, " · ".join(filter(None, (shorten(self._documents.title(row)), text)))
 
     def texts(self, row: int) -> Iterator[tuple[int, str]]:
         """The title, if there is one, and the text."""

@@ -125,6 +125,11 @@ def batch_bounds(rows: ShardedRows, row: int) -> tuple[int, int]:
     return first, min(first + rows.manifest.rows_per_batch, int(rows.starts[shard + 1]))
 
 
+def list_lengths(rows: ShardedRows, column: str, start: int, stop: int) -> np.ndarray:
+    """``(n,)`` float64 lengths of the lists of a column, in rows ``start:stop`` of one record batch; reads offsets."""
+    return np.diff(read_rows(rows, start, stop).column(column).offsets.to_numpy()).astype(np.float64)
+
+
 def read_rows(rows: ShardedRows, start: int, stop: int) -> pa.RecordBatch:
     """Rows ``start:stop``, which lie in one record batch; a view."""
     shard, batch, inside = (int(column[0]) for column in rows.locate(np.array([start])))

@@ -26,6 +26,7 @@ class Masker:
         name: name of the mask set's folder, or of the objective.
         masks: function that returns the masks of a batch, given its row numbers in the corpus and the draw.
         draws: number of draws to choose from.
+        stored: True for a mask set, whose masks are only read.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Masker:
     special: SpecialTokens
     masks: Callable[[SequenceBatch, np.ndarray, int], MaskBatch]
     draws: int = 1
+    stored: bool = False
 
     @classmethod
     def from_mask_set(cls, name: str, stored: MaskSet) -> Masker:
@@ -41,7 +43,7 @@ class Masker:
         def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
             return stored.masks(batch, rows, min(draw, stored.draws - 1))
 
-        return cls(name, stored.objective, stored.special_tokens, masks, stored.draws)
+        return cls(name, stored.objective, stored.special_tokens, masks, stored.draws, True)
 
     @classmethod
     def from_objective(

@@ -13,6 +13,7 @@ import numpy as np
 
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.pages.filters import Filter
+from pipelines.pages.measures import Measure
 from pipelines.pages.piece import Kind, Piece
 from pipelines.pages.row import Part, Reason
 
@@ -20,6 +21,7 @@ FIRST = 1_000  # maximum tokens or characters of a block in a new page
 MORE = 8_000  # maximum tokens or characters sent per request for more
 PARTS = 100  # maximum parts of a row in a page
 REASONS = 400  # maximum spans listed with their reasons
+BEGINNING = 40  # tokens of a row's text in a table
 SPAN_TEXT = 80  # maximum characters of a span beside its reason
 
 
@@ -186,6 +188,10 @@ class Subject(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Columns of the table of its rows."""
+
     def page(self, row: int, options: PageOptions) -> RowPage:
         """Return the content of the page of row ``row``, which exists."""
 
@@ -197,6 +203,9 @@ class Subject(Protocol):
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
         """Return ``(stop - start,)`` bool: rows of one batch that fit a filter, whose text is not compared yet."""
+
+    def beginning(self, row: int) -> tuple[str, str]:
+        """Return the id of a row, and the beginning of its text."""
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
         """Return the texts in which a filter's text is searched, piece by piece, as (number of tokens, text)."""

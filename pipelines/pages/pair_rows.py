@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count
@@ -19,7 +20,8 @@ from objectives.metrics.load import load_metric
 from pipelines.pages.blocks import no_block, side_block, string_block, token_block
 from pipelines.pages.document_rows import document_tokens
 from pipelines.pages.filters import Filter, read_rows, within
-from pipelines.pages.page import Block, Column, PageOptions, RowPage
+from pipelines.pages.measures import SOME, Measure
+from pipelines.pages.page import BEGINNING, Block, Column, PageOptions, RowPage
 from pipelines.pages.piece import Piece
 from pipelines.pages.rendering import Rendering, describe_cut
 from pipelines.pages.row import Side, sides_of
@@ -211,9 +213,53 @@ class PairRows:
             if wanted.id:
                 fits[place] &= any(wanted.id in name for name in (values["pair_id"], *names))
             if fits[place] and (wanted.least is not None or wanted.most is not None):
-                tokens = sum(len(document_tokens(self._pairs.documents, one)) for one in values["document_rows"])
-                fits[place] &= within(np.array([tokens]), wanted.least, wanted.most)[0]
+                fits[place] &= within(self._tokens(values["document_rows"]), wanted.least, wanted.most)[0]
         return fits
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        columns = [
+            Measure("query", "question tokens", partial(self._column, "query")),
+            Measure("tokens", "document tokens", self._document_tokens, SOME, filters=("least", "most")),
+            Measure("references", "references", partial(self._column, "references")),
+            Measure("split", "split", partial(self._column, "split"), decimals=None),
+        ]
+        for number, system in enumerate(self._systems):
+            read = partial(self._f1, system.predictions)
+            columns.append(Measure(f"f1-{number}", f"F1, {system.name}", read, SOME, 1))
+        return tuple(columns)
+
+    def _column(self, name: str, start: int, stop: int) -> np.ndarray:
+        """The splits of pairs, or the lengths of the lists of a column."""
+        column = self._pairs.table(self._places[start:stop]).column(name)
+        if name == "split":
+            return np.array(column.to_pylist(), object)
+        lengths: np.ndarray = pc.list_value_length(column).to_numpy().astype(np.float64)
+        return lengths
+
+    def _tokens(self, documents: Iterable[int]) -> np.ndarray:
+        """Number of tokens of documents together, ``(1,)``."""
+        return np.array([sum(len(document_tokens(self._pairs.documents, row)) for row in documents)])
+
+    def _document_tokens(self, start: int, stop: int) -> np.ndarray:
+        rows = self._pairs.table(self._places[start:stop]).column("document_rows").to_pylist()
+        return np.concatenate([self._tokens(documents) for documents in rows]).astype(np.float64)
+
+    def _f1(self, predictions: PredictionSet, start: int, stop: int) -> np.ndarray:
+        """F1 of the words of each prediction, nan without references."""
+        texts = predictions.table(np.arange(start, stop)).column("text").to_pylist()
+        references = self._pairs.table(self._places[start:stop]).column("references").to_pylist()
+        known = [place for place, one in enumerate(references) if one]
+        scores = np.full(stop - start, np.nan)
+        if known:
+            compared = [[texts[place][:_COMPARED] for place in known], [references[place] for place in known]]
+            scores[known] = load_metric("f1").scores(*compared)["f1"]
+        return scores
+
+    def beginning(self, row: int) -> tuple[str, str]:
+        pair = self._pair(row)
+        texts = (piece for _, piece in self.texts(row) if piece)
+        return pair.values["pair_id"], next(texts, "")[: 4 * BEGINNING]
 
     def texts(self, row: int) -> Iterator[tuple[int, str]]:
         """Question, options, references and predictions; not the documents."""

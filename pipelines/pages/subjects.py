@@ -5,15 +5,14 @@ Modules of one kind are imported when it is opened, because some of them take se
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from corpora.errors import FarspanError
-from corpora.printing import printable
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
+from pipelines.pages.catalog import Names, base_name
 from pipelines.pages.options import Selection
 from pipelines.pages.page import Subject
 from trainer.checkpoint.run_files import RECIPE
@@ -56,7 +55,7 @@ def open_subjects(selection: Selection) -> list[Subject]:
             raise FarspanError(f"--masks {folder}: is {format!r}, not a mask set; name it without --masks")
         folders[format].append(folder)
     _check_selection(selection, folders)
-    names = _Names()
+    names = Names()
     return [
         *_open_updates(selection, runs, names),
         *_open_corpora(selection, folders, names),
@@ -83,7 +82,7 @@ def _check_selection(selection: Selection, folders: Mapping[str, Sequence[str]])
             raise FarspanError(f"{flag} {shown}: there is no {what} among the artefacts; leave the flag out")
 
 
-def _open_updates(selection: Selection, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
+def _open_updates(selection: Selection, runs: Iterable[str], names: Names) -> Iterator[Subject]:
     """Open the update ``selection.step`` of each run."""
     for folder in runs:
         from pipelines.pages.update import UpdateRows  # brings torch, which no artefact needs
@@ -93,7 +92,7 @@ def _open_updates(selection: Selection, runs: Iterable[str], names: _Names) -> I
         yield UpdateRows(names.new(f"{folder.rstrip('/')}-step-{step}"), folder, step, selection.rank)
 
 
-def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], names: _Names) -> Iterator[Subject]:
+def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], names: Names) -> Iterator[Subject]:
     """Open the corpora that were named, and those of mask sets whose corpus was not named."""
     if not folders["farspan.corpus"] and not folders["farspan.masks"]:
         return
@@ -113,7 +112,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
         if parent not in corpora:
             corpora[parent], maskers[parent] = _read_ranges(Corpus(selection.corpus or masks.parent_folder)), []
         masks.check_parent(corpora[parent])
-        maskers[parent].append(Masker.from_mask_set(_name(folder), masks))
+        maskers[parent].append(Masker.from_mask_set(base_name(folder), masks))
     of_pairs = folders["farspan.pairs"] or folders["farspan.predictions"]
     documents = None if of_pairs else selection.documents
     layout = StreamLayout() if selection.layout == "stream" else None
@@ -131,7 +130,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
         yield CorpusRows(names.new(corpus.folder), corpus, maskers[digest], links, titles, layout)
 
 
-def _open_documents(folders: Iterable[str], names: _Names) -> Iterator[Subject]:
+def _open_documents(folders: Iterable[str], names: Names) -> Iterator[Subject]:
     for folder in folders:
         from corpora.schemas.documents import DocumentSet
         from pipelines.pages.document_rows import DocumentRows
@@ -139,7 +138,7 @@ def _open_documents(folders: Iterable[str], names: _Names) -> Iterator[Subject]:
         yield DocumentRows(names.new(folder), _read_ranges(DocumentSet(folder)))
 
 
-def _open_pairs(selection: Selection, folders: Iterable[str], names: _Names) -> Iterator[Subject]:
+def _open_pairs(selection: Selection, folders: Iterable[str], names: Names) -> Iterator[Subject]:
     for folder in folders:
         from corpora.schemas.pairs import PairSet
         from pipelines.pages.pair_rows import PairRows
@@ -150,14 +149,14 @@ def _open_pairs(selection: Selection, folders: Iterable[str], names: _Names) -> 
         yield PairRows(names.new(folder), pairs, (), load_rendering(pairs, *_task(selection)))
 
 
-def _open_predictions(selection: Selection, folders: Sequence[str], names: _Names) -> Iterator[Subject]:
+def _open_predictions(selection: Selection, folders: Sequence[str], names: Names) -> Iterator[Subject]:
     if not folders:
         return
     from corpora.schemas.predictions import PredictionSet
     from pipelines.pages.pair_rows import PairRows, System, check_answers
     from pipelines.pages.rendering import load_rendering
 
-    systems = [System(_name(folder), _read_ranges(PredictionSet(folder))) for folder in folders]
+    systems = [System(base_name(folder), _read_ranges(PredictionSet(folder))) for folder in folders]
     check_answers(systems)
     pairs = _read_ranges(systems[0].predictions.open_pairs(documents=selection.documents))
     _read_ranges(pairs.documents)
@@ -172,22 +171,3 @@ def _read_ranges(rows: Rows) -> Rows:
     """Return ``rows``, set to read single record batches from a remote store instead of whole shards."""
     rows.read_ranges()
     return rows
-
-
-def _name(folder: str) -> str:
-    return printable(os.path.basename(folder.rstrip("/")) or folder)
-
-
-class _Names:
-    """Names of artefacts in addresses: the folder's, with a number if another has the same."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-
-    def new(self, folder: str) -> str:
-        plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in _name(folder)) or "rows"
-        name, number = plain, 2
-        while name in self._used or name == "static":
-            name, number = f"{plain}-{number}", number + 1
-        self._used.add(name)
-        return name

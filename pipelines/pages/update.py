@@ -16,6 +16,7 @@ from objectives.tasks.protocol import Rendered
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.filters import Filter
 from pipelines.pages.maskers import Masker
+from pipelines.pages.measures import Measure
 from pipelines.pages.page import Block, PageOptions, RowPage, Subject
 from pipelines.pages.pair_rows import PairRows
 from pipelines.pages.rendering import Rendering
@@ -182,6 +183,19 @@ class UpdateRows:
         wanted = replace(wanted, least_hidden=None, most_hidden=None)
         fits = (page.subject.matches(page.row, page.row + 1, wanted) for page in self._pages[start:stop])
         return np.concatenate([np.zeros(0, bool), *fits])
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        def measure(name: str, title: str, decimals: int | None = 0) -> Measure:
+            values = [getattr(page.seen, name) for page in self._pages]
+            column = np.array(values, object if decimals is None else np.float64)
+            return Measure(name, title, lambda start, stop: column[start:stop], decimals=decimals)
+
+        columns = (("rank", "process"), ("micro_batch", "micro-batch"), ("epoch", "epoch"))
+        return (measure("source", "source", None), *(measure(*column) for column in columns))
+
+    def beginning(self, row: int) -> tuple[str, str]:
+        return self._pages[row].subject.beginning(self._pages[row].row)
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
         return self._pages[row].subject.texts(self._pages[row].row)

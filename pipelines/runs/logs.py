@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError, from_extra
-from trainer.checkpoint.run_files import METRICS, STARTS, read_lines
+from trainer.checkpoint.run_files import METRICS, STARTS, parse_lines, read_lines
 
 HELD_OUT = "held_out_loss"
 """Metric of all held-out data together; with several sources, ``held_out_loss/NAME`` is that of one."""
@@ -65,6 +66,27 @@ class Logs:
         known, tokens = self.curve("source_tokens")
         total = np.concatenate([[0.0], np.cumsum(tokens)])
         return total[np.searchsorted(known, steps, side="right")]
+
+
+class Follower:
+    """The logs of a run that is trained meanwhile; each call reads the lines that were added."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._inode, self._place = folder, 0, 0
+        self._records: list[dict[str, Any]] = []
+
+    def read(self) -> Logs:
+        """Return the logs so far; a run without an update has no records."""
+        path = self._folder / METRICS
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode or status.st_size < self._place:  # the run was started again
+                self._inode, self._place, self._records = status.st_ino, 0, []
+            file.seek(self._place)
+            whole = file.read().rpartition(b"\n")[0]
+            self._place += len(whole) + bool(whole)
+            self._records += [line for line in parse_lines(whole.splitlines()) if isinstance(line.get("step"), int)]
+        return Logs(self._folder, tuple(self._records), tuple(read_lines(self._folder / STARTS)))
 
 
 def records_in(path: Path) -> Iterator[dict[str, Any]]:
@@ -119,13 +141,16 @@ def find_spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> li
     deviation; the ``max_spikes`` highest are kept. ``steps``, ``(n,)``, ascend; ``loss`` is ``(n,)``.
     """
     result: list[tuple[float, int, int]] = []  # height, number, step
-    for number in range(_LEAST, len(loss)):
-        before = loss[max(number - _BEFORE, 0) : number]
-        middle = np.median(before)
-        deviation = max(float(np.median(np.abs(before - middle))), 1e-3 * abs(float(middle)))
-        height = float(loss[number] - middle) / deviation
-        if height < _DEVIATIONS:
-            continue
+    if len(loss) <= _LEAST:
+        return []
+    padded = np.concatenate([np.full(_BEFORE, np.nan), loss[:-1]])
+    before = np.lib.stride_tricks.sliding_window_view(padded, _BEFORE)[_LEAST:]  # (n - 10, 50), nan before the first
+    middles = np.nanmedian(before, axis=1)
+    spreads = np.nanmedian(np.abs(before - middles[:, None]), axis=1)
+    deviations = np.maximum(np.maximum(spreads, 1e-3 * np.abs(middles)), np.finfo(float).tiny)
+    heights = (loss[_LEAST:] - middles) / deviations
+    for number in (_LEAST + np.flatnonzero(heights >= _DEVIATIONS)).tolist():
+        height = float(heights[number - _LEAST])
         if result and number - result[-1][1] <= _LEAST:
             result[-1] = max(result[-1], (height, number, int(steps[number])))
         else:

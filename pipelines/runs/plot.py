@@ -14,13 +14,14 @@ from pipelines.figures.style import check_figure, grid, label_lines, save, short
 from pipelines.runs.logs import Logs, average, read_logs
 from pipelines.runs.options import Plot
 
-_PANELS = {
+PANELS = {
     "loss": "loss",
     "held_out_loss": "held-out loss",
     "learning_rate": "learning rate",
     "grad_norm": "gradient norm",
     "source_tokens_per_second": "source tokens/s",
 }
+"""Metric -> title of its panel."""
 _LABEL = 50  # maximum characters of a command beside its mark
 _STACKED = 3  # number of heights at which the labels of neighbouring marks are written
 
@@ -44,9 +45,9 @@ def show_command(run: str, step: int) -> str:
 
 def _check_metrics(runs: Sequence[Logs], metrics: Sequence[str]) -> None:
     for name in metrics:
-        if name not in _PANELS:
-            raise FarspanError(f"--metric {name}: choose one of {', '.join(_PANELS)}")
-        if not any(_curves(logs, name) for logs in runs):
+        if name not in PANELS:
+            raise FarspanError(f"--metric {name}: choose one of {', '.join(PANELS)}")
+        if not any(curves(logs, name) for logs in runs):
             folders = ", ".join(str(logs.folder) for logs in runs)
             raise FarspanError(f"--metric {name}: {folders} did not record it; leave it out")
 
@@ -57,8 +58,8 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
     ``over`` is ``steps`` or ``tokens``; a smoothed line averages ``smooth`` updates.
     """
     names = short_names([logs.folder.resolve() for logs in runs])
-    shown = [(key, title) for key, title in _PANELS.items() if not metrics or key in metrics]
-    panels = [(key, title) for key, title in shown if any(_curves(logs, key) for logs in runs)]
+    shown = [(key, title) for key, title in PANELS.items() if not metrics or key in metrics]
+    panels = [(key, title) for key, title in shown if any(curves(logs, key) for logs in runs)]
     last = max(float(_places(logs, np.array([logs.records[-1]["step"]]), over)[0]) for logs in runs)
     with use_style() as plt:
         figure, axes = grid(plt, len(panels))
@@ -66,7 +67,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
             ends = []
             for number, logs in enumerate(runs):
                 colour = f"C{number % 7}"
-                for name, steps, values in _curves(logs, key):
+                for name, steps, values in curves(logs, key):
                     x = _places(logs, steps, over)
                     label = " ".join(filter(None, (names[number] if len(runs) > 1 else "", name)))
                     end = _line(axis, x, values, colour, smooth if key != "held_out_loss" else 1, key)
@@ -95,7 +96,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
         save(plt, figure, path)
 
 
-def _curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Return the lines of a panel as (suffix of the name, steps, values)."""
     keys = logs.held_out if key == "held_out_loss" else [key]
     curves = [(name.partition("/")[2], *logs.curve(name)) for name in keys]

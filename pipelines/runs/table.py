@@ -43,12 +43,13 @@ def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     places = sorted(path.parent for path in top.rglob(METRICS) if any(records_in(path)))
     if not places:
         raise FarspanError(f"{top}: holds no run; give a folder with runs of `farspan train`")
-    return [_facts(read_logs(place), str(place.relative_to(top))) for place in places]
+    return [run_facts(read_logs(place), str(place.relative_to(top))) for place in places]
 
 
-def _facts(logs: Logs, name: str) -> dict[str, Any]:
+def run_facts(logs: Logs, name: str) -> dict[str, Any]:
+    """Facts about a run, as in ``runs``."""
     last: dict[str, Any] = logs.starts[-1] if logs.starts else {}  # type: ignore[assignment]
-    step = max(int(line["step"]) for line in logs.records)
+    step = max((int(line["step"]) for line in logs.records), default=0)
     _, losses = logs.curve("loss")
     _, rates = logs.curve("source_tokens_per_second")
     measured = {name: values[-1] for name in logs.held_out if len(values := logs.curve(name)[1])}

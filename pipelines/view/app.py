@@ -5,13 +5,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from corpora.errors import FarspanError, from_extra, nearest
 from corpora.printing import format_count, row_numbers
 from objectives.api.plugins import plugin_errors
 from pipelines.pages.filters import Filter, whole_number
 from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
+from pipelines.pages.table import SHOWN
+from pipelines.view.graph import HEIGHT, WIDTH, draw_graph
+from pipelines.view.run_pages import describe_runs
 from pipelines.view.search import search
+from pipelines.view.workspace import Workspace
 
 with from_extra("view", "viewing artefacts"):
     from starlette.applications import Starlette
@@ -38,20 +43,31 @@ _HEADERS = {
 }
 _ASSETS = {"view.css": "text/css", "view.js": "text/javascript"}
 _FILTER = ("source", "id", "text", "least", "most", "least_hidden", "most_hidden", "masks", "rows")
-_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets", "mono")  # parameters kept in the address from row to row
+_STATE = (
+    *_FILTER,
+    "draw",
+    "theme",
+    "tokens",
+    "brackets",
+    "mono",
+    "sort",
+)  # parameters kept in the address from row to row
 _LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
 
-def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starlette:
-    """Build the application that serves pages of ``subjects`` below ``/TOKEN/``; other requests get status 404.
+def build_app(workspace: Workspace, token: str, first: int | None = None) -> Starlette:
+    """Build the application that serves pages of ``workspace`` below ``/TOKEN/``; other requests get status 404.
 
-    The list of artefacts links to row ``first``.
+    The page of a single artefact is that of its row ``first``, or its table for None.
     """
-    pages = Pages(subjects, token, first)
+    pages = Pages(workspace, token, first)
     root = "/{token}/"
     routes = [
         Route(root, pages.index),
         Route(root + "static/{name}", pages.static),
+        Route(root + "runs/", pages.runs),
+        Route(root + "runs/panels", pages.panels),
+        Route(root + "{subject}/", pages.table),
         Route(root + "{subject}/seek", pages.seek),
         Route(root + "{subject}/goto", pages.goto),
         Route(root + "{subject}/random", pages.random),
@@ -96,9 +112,8 @@ class _Guard:
 class Pages:
     """The handlers of GET requests."""
 
-    def __init__(self, subjects: Sequence[Subject], token: str, first: int) -> None:
-        self._subjects = {subject.name: subject for subject in subjects}
-        self._root, self._first = f"/{token}/", first
+    def __init__(self, workspace: Workspace, token: str, first: int | None) -> None:
+        self._workspace, self._root, self._first = workspace, f"/{token}/", first
 
     def wrap(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
         """Wrap an endpoint, so that a ``FarspanError`` becomes a page, too; Starlette runs it in a thread."""
@@ -119,11 +134,54 @@ class Pages:
         return self._message(title, error.detail, status=error.status_code)
 
     def index(self, request: Request) -> Response:
-        if len(self._subjects) == 1:
-            (subject,) = self._subjects.values()
-            return RedirectResponse(self._row_url(subject, self._first, self._state(request)))
-        subjects = list(self._subjects.values())
-        return self._html(request, "index.html", None, subjects=subjects, first=self._first, title="view")
+        self._workspace.refresh()
+        entries, state = list(self._workspace.entries.values()), self._state(request)
+        runs = sum(entry.kind == "run" for entry in entries)
+        if runs == len(entries):
+            return RedirectResponse(f"{self._root}runs/{query(state)}")
+        if len(entries) == 1:
+            subject = self._workspace.subject(entries[0].name)
+            if self._first is None:
+                return RedirectResponse(f"{self._base(subject)}{query(state)}")
+            return RedirectResponse(self._row_url(subject, self._first, state))
+        graph = draw_graph(entries)
+        values = {"entries": entries, "graph": graph, "runs": runs, "WIDTH": WIDTH, "HEIGHT": HEIGHT, "title": "view"}
+        return self._html(request, "overview.html", None, **values)
+
+    def table(self, request: Request) -> Response:
+        entry = self._workspace.entries.get(request.path_params["subject"])
+        if entry and entry.kind == "run":
+            return RedirectResponse(f"{self._root}runs/{query({}, run=entry.name)}")
+        subject, state = self._subject(request), self._state(request)
+        table, wanted = self._workspace.table(subject), Filter.parse(state)
+        start = _number(request.query_params.get("start") or "0", "start")
+        return self._html(
+            request,
+            "table.html",
+            subject,
+            columns=[(measure, table.histogram(measure)) for measure in table.measures] if len(subject) else [],
+            listing=table.page(wanted, state.get("sort", ""), start),
+            wanted=wanted,
+            state={**dict.fromkeys(_STATE, ""), **state},
+            start=start,
+            draw=0,
+            SHOWN=SHOWN,
+            title=subject.name,
+        )
+
+    def runs(self, request: Request) -> Response:
+        names = request.query_params.getlist("run")
+        chosen = urlencode([("run", name) for name in names])
+        values = describe_runs(self._workspace, names)
+        return self._html(request, "runs.html", None, live=True, chosen=chosen, title="runs", **values)
+
+    def panels(self, request: Request) -> Response:
+        """Answer with the curves, or with status 204 if none has grown since the page with ``seen``."""
+        values = describe_runs(self._workspace, request.query_params.getlist("run"))
+        if request.query_params.get("seen") == values["seen"]:
+            return Response(status_code=204)
+        html = render("panels.html", root=self._root, live=True, **values)
+        return HTMLResponse(html, headers={"X-Seen": values["seen"]})
 
     def static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -173,22 +231,22 @@ class Pages:
         subject, state = self._subject(request), self._state(request)
         start = _number(request.query_params.get("start", "0"), "start")
         step = -1 if request.query_params.get("step") == "-1" else 1
-        match = search(subject, Filter.parse(state), start, step)
+        given = request.query_params.get("left")
+        left = len(subject) if given is None else max(_number(given, "left"), 0)
+        match = search(subject, Filter.parse(state), start, step, left)
+        left = max(left - match.looked_at, 0)
         if request.query_params.get("format") == "json":
             address = None if match.row is None else self._row_url(subject, match.row, state)
-            return JSONResponse({"address": address, "next": match.next, "looked_at": match.looked_at})
+            return JSONResponse({"address": address, "next": match.next, "looked_at": match.looked_at, "left": left})
         if match.row is not None:
             return RedirectResponse(self._row_url(subject, match.row, state))
         links = []
-        if match.next is None:
-            where = f"from row {max(start, 0):,} on" if step > 0 else f"before row {start + 1:,}"
-            message = f"No row {where} fits the filter."
-            if step > 0 and start > 0:
-                links.append(("Search from the first row", self._seek_url(subject, state, 0, 1)))
-        else:
-            looked = f"Looked at {format_count(match.looked_at, 'row')}"
-            message = f"{looked}, up to row {match.next:,} of {len(subject):,}; none fits."
-            links.append(("Continue", self._seek_url(subject, state, match.next, step)))
+        message = f"Looked at {format_count(match.looked_at, 'row')}; none fits the filter."
+        if match.next is not None:
+            message = f"{message[:-1]}, and {format_count(left, 'row')} are left."
+            links.append(
+                ("Continue", f"{self._base(subject)}seek{query(state, start=match.next, step=step, left=left)}")
+            )
         last = min(max(start - step, 0), len(subject) - 1)
         links.append(("Back", self._row_url(subject, last, state)))
         return self._message("search", message, links)
@@ -199,27 +257,19 @@ class Pages:
         return RedirectResponse(self._row_url(subject, row, self._state(request)))
 
     def random(self, request: Request) -> Response:
-        """Go to a random row; with a filter, to the nearest row after or before it that fits."""
+        """Go to a random row; with a filter, to the next row after it that fits."""
         subject, state = self._subject(request), self._state(request)
-        wanted = Filter.parse(state)
-        if wanted.rows:
-            rows = [row for row in wanted.rows if row < len(subject)]
-            start = secrets.choice(rows) if rows else 0
-        else:
-            start = secrets.randbelow(len(subject))
-        match = search(subject, wanted, start, 1)
-        row = match.row if match.row is not None else search(subject, wanted, start, -1).row
-        if row is None:
-            links = [("Continue", self._seek_url(subject, state, match.next, 1))] if match.next is not None else []
-            message = f"Looked around row {start:,}; none fits the filter."
-            return self._message("search", message, links)
-        return RedirectResponse(self._row_url(subject, row, state))
+        rows = [row for row in Filter.parse(state).rows if row < len(subject)] or range(len(subject))
+        if not rows:
+            raise HTTPException(404, f"{subject.name} has no rows")
+        return RedirectResponse(f"{self._base(subject)}seek{query(state, start=secrets.choice(rows), step=1)}")
 
     def _subject(self, request: Request) -> Subject:
         name = request.path_params["subject"]
-        if name not in self._subjects:
-            raise HTTPException(404, f"no artefact {name!r} here{nearest(name, self._subjects)}")
-        return self._subjects[name]
+        try:
+            return self._workspace.subject(name)
+        except KeyError:
+            raise HTTPException(404, f"no artefact {name!r} here{nearest(name, self._workspace.entries)}") from None
 
     def _row(self, subject: Subject, text: str) -> int:
         row = _number(text, "row")
@@ -242,9 +292,6 @@ class Pages:
 
     def _row_url(self, subject: Subject, row: int, state: Mapping[str, str]) -> str:
         return f"{self._base(subject)}{row}{query(state)}"
-
-    def _seek_url(self, subject: Subject, state: Mapping[str, str], start: int, step: int) -> str:
-        return f"{self._base(subject)}seek{query(state, start=start, step=step)}"
 
     def _html(self, request: Request, template: str, subject: Subject | None, **values: Any) -> Response:
         state = self._state(request)

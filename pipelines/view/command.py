@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
@@ -14,6 +13,7 @@ from corpora.storage.files import write_bytes
 from pipelines.pages.page import PageOptions, Subject
 from pipelines.pages.subjects import open_subjects
 from pipelines.view.options import View
+from pipelines.view.workspace import Workspace, spans_folders
 
 _SAVED = 10  # rows, unless --count is given
 _HOST = "127.0.0.1"  # not reachable from other machines
@@ -23,13 +23,22 @@ def command(options: View) -> None:
     """Run ``farspan view``."""
     with from_extra("view", "viewing artefacts"):
         import jinja2  # noqa: F401 (fails before artefacts are opened)
-    subjects = open_artefacts(options)
+    workspace = open_workspace(options)
     if options.save:
-        rows = save(options, subjects)
-        message = f"{options.save}: {format_count(rows, 'row')} of {subjects[0].folder}"
-        result(message, output=options.save, rows=rows)
+        message = save(options, workspace)
+        result(f"{options.save}: {message}", output=options.save)
     else:
-        serve(options, subjects)
+        serve(options, workspace)
+
+
+def open_workspace(options: View) -> Workspace:
+    """Find what lies in the folders that the options name, or open the artefacts."""
+    if spans_folders(options):
+        for name in ("masks", "corpus", "row", "rows", "count", "rank"):
+            if getattr(options, name):
+                raise FarspanError(f"--{name}: {', '.join(options.artefact)} is a folder or run; name one artefact")
+        return Workspace(options)
+    return Workspace.of(open_artefacts(options))
 
 
 def open_artefacts(options: View) -> list[Subject]:
@@ -42,7 +51,7 @@ def open_artefacts(options: View) -> list[Subject]:
     return subjects
 
 
-def serve(options: View, subjects: Sequence[Subject]) -> None:
+def serve(options: View, workspace: Workspace) -> None:
     """Serve pages until Ctrl-C."""
     from pipelines.view.app import build_app
 
@@ -62,7 +71,7 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
             address += f"?rows={options.rows}"
         result(f"{address}\nopen it in a browser on this machine; Ctrl-C ends it", address=address)
         config = uvicorn.Config(
-            build_app(subjects, token, first_row(options)),
+            build_app(workspace, token, first_row(options)),
             log_level="error",
             access_log=False,
             server_header=False,
@@ -74,24 +83,30 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
             uvicorn.Server(config).run(sockets=[listening])
 
 
-def first_row(options: View) -> int:
-    """The row that is shown first."""
-    return options.chosen_rows[0] if options.chosen_rows else options.row
+def first_row(options: View) -> int | None:
+    """The row that is shown first; None for the table of all rows."""
+    return options.chosen_rows[0] if options.chosen_rows else options.row or None
 
 
-def save(options: View, subjects: Sequence[Subject]) -> int:
-    """Write rows into one self-contained file, and return their number."""
+def save(options: View, workspace: Workspace) -> str:
+    """Write runs, or rows of an artefact, into one self-contained file, and describe it."""
     from pipelines.view.markup import build_saved_page
+    from pipelines.view.run_pages import describe_runs
 
     assert options.save
     if not options.save.endswith((".html", ".htm")):
         raise FarspanError(f"--save {options.save}: is written as HTML; give FILE.html")
-    if len(subjects) > 1:
-        names = ", ".join(subject.folder for subject in subjects)
-        raise FarspanError(f"--save {options.save}: holds rows of one artefact, not of {names}; name one")
-    (subject,) = subjects
+    entries = list(workspace.entries.values())
+    if all(entry.kind == "run" for entry in entries):
+        values = describe_runs(workspace, ())
+        write_bytes(options.save, build_saved_page("runs.html", title="runs", live=False, **values).encode())
+        return format_count(len(entries), "run")
+    if len(entries) > 1:
+        names = ", ".join(entry.folder for entry in entries)
+        raise FarspanError(f"--save {options.save}: holds rows of one artefact, or runs, not {names}; name one")
+    subject = workspace.subject(entries[0].name)
     rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]
-    text = build_saved_page(subject.name, pages, summary=subject.summary)
+    text = build_saved_page("saved.html", title=subject.name, summary=subject.summary, pages=pages)
     write_bytes(options.save, text.encode())
-    return len(pages)
+    return f"{format_count(len(pages), 'row')} of {subject.folder}"

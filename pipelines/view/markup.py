@@ -16,7 +16,9 @@ from urllib.parse import quote, urlencode
 from corpora.errors import from_extra
 from corpora.printing import format_count, printable
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pages.page import Block, Column, RowPage
+from pipelines.figures.style import thousands
+from pipelines.pages.catalog import VIEWED
+from pipelines.pages.page import Block, Column
 from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
 from pipelines.pages.row import Reason
 from pipelines.pages.titles import shorten
@@ -132,9 +134,18 @@ def environment() -> Environment:
         "shorten": shorten,
         "query": query,
         "counted": format_count,
+        "thousands": thousands,
+        "size": format_size,
         "KINDS": KINDS,
+        "VIEWED": VIEWED,
     }
     return templates
+
+
+def format_size(size: int) -> str:
+    """Bytes in the largest unit that leaves a number of at least 1."""
+    power = min(max(len(str(size)) - 1, 0) // 3, 4)
+    return f"{size / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
 def render(template: str, **values: Any) -> str:
@@ -165,20 +176,11 @@ def _bracket_rules(scope: str) -> str:
     )
 
 
-def build_saved_page(title: str, pages: Sequence[RowPage], summary: str) -> str:
-    """Pages as one self-contained file, whose policy allows only its own style and script."""
+def build_saved_page(template: str, **values: Any) -> str:
+    """A page as one self-contained file, whose policy allows only its own style and script."""
     style, script = asset("view.css"), asset("view.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
-    return render(
-        "saved.html",
-        title=title,
-        summary=summary,
-        theme=None,
-        pages=pages,
-        style=Markup(style),
-        script=Markup(script),
-        policy=policy,
-    )
+    return render(template, theme=None, style=Markup(style), script=Markup(script), policy=policy, **values)
 
 
 def _hash(text: str) -> str:

@@ -15,23 +15,27 @@ from pipelines.pages.options import Selection
 class View(Selection):
     """Options of ``farspan view``.
 
-    Serves pages about the rows of artefacts to browsers on this machine, at an address that is printed; Ctrl-C ends it.
-    Mask sets are laid beside their corpus, predictions beside their references. Needs `pip install 'farspan[view]'`.
+    Serves pages about artefacts and runs to browsers on this machine, at an address that is printed; Ctrl-C ends it. A
+    folder of them is an overview of what was made from what, an artefact a table of its rows, a run its curves, which
+    grow while it trains. Mask sets are laid beside their corpus, predictions beside their references. Needs `pip
+    install 'farspan[view]'`.
 
     Attributes:
-        row: number of the first row to show.
+        row: number of the first row to show; the table of all rows comes first by default.
         rows: numbers of rows, as in 3,17,204: only these are shown.
         port: number of the port; 0 for a free one.
-        save: write rows into one self-contained file instead of serving pages.
+        save: write rows, or the curves of runs, into one self-contained file instead of serving pages.
         count: number of rows to save (default: 10, or as many as there are).
 
     Examples:
+        farspan view demo-output
         farspan view corpus --masks masks-t5 masks-pegasus
         farspan view corpus --objective bart_ls --objective pegasus
         farspan view masks --layout stream
         farspan view predictions-a predictions-b
         farspan view masks --save page.html --count 5
         farspan view run --step 1200
+        farspan view runs/a runs/b --save curves.html
     """
 
     row: Annotated[int, Flag(least=0)] = 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.pages.filters import Filter
 from pipelines.pages.page import Subject
+from pipelines.pages.table import has_text
 
 ROWS = 20_000  # rows examined per request
 TOKENS = 400_000  # tokens decoded per request
@@ -19,7 +20,7 @@ class Match:
 
     Attributes:
         row: matching row; None if there is none.
-        next: row from which to continue; None if no rows are left.
+        next: row from which to continue; None if each row was examined.
         looked_at: number of rows examined.
     """
 
@@ -28,53 +29,43 @@ class Match:
     looked_at: int
 
 
-def search(subject: Subject, wanted: Filter, start: int, step: int) -> Match:
+def search(subject: Subject, wanted: Filter, start: int, step: int, left: int | None = None) -> Match:
     """Search for the first row that matches ``wanted``, from ``start`` upwards (``step`` 1) or downwards (-1).
 
-    The search ends after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Match.next``.
+    After the last row comes the first; ``left`` rows are examined at most, None for each row once. The search ends
+    after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Match.next``.
     """
+    total = len(subject)
+    left = total if left is None else min(left, total)
     if wanted.rows:
-        return _search_listed(subject, wanted, start, step)
-    row, looked, decoded = start, 0, 0
-    while 0 <= row < len(subject):
+        return _search_listed(subject, wanted, start, step, left)
+    row, looked, decoded = start % max(total, 1), 0, 0
+    while looked < left:
         if looked >= ROWS or decoded >= TOKENS:
             return Match(None, row, looked)
         first, stop = subject.batch_of(row)
-        first, stop = (row, stop) if step > 0 else (first, row + 1)
+        most = left - looked
+        first, stop = (row, min(stop, row + most)) if step > 0 else (max(first, row + 1 - most), row + 1)
         fits = subject.matches(first, stop, wanted)
-        for place in np.flatnonzero(fits).tolist()[::step]:
+        for place in (first + np.flatnonzero(fits)).tolist()[::step]:
             if decoded >= TOKENS:
-                return Match(None, first + place, looked)
-            read, there = _has_text(subject, first + place, wanted.text)
+                return Match(None, place, looked + abs(place - row))
+            read, there = has_text(subject, place, wanted.text)
             decoded += read
             if there:
-                return Match(first + place, first + place, looked + abs(first + place - row) + 1)
+                return Match(place, place, looked + abs(place - row) + 1)
         looked += stop - first
-        row = stop if step > 0 else first - 1
+        row = (stop if step > 0 else first - 1) % total
     return Match(None, None, looked)
 
 
-def _search_listed(subject: Subject, wanted: Filter, start: int, step: int) -> Match:
-    looked = 0
-    for row in wanted.rows[::step]:
-        if (row - start) * step >= 0 and 0 <= row < len(subject):
-            looked += 1
-            if subject.matches(row, row + 1, wanted)[0] and _has_text(subject, row, wanted.text)[1]:
-                return Match(row, row, looked)
-            if looked >= ROWS:
-                return Match(None, row + step, looked)
-    return Match(None, None, looked)
-
-
-def _has_text(subject: Subject, row: int, text: str) -> tuple[int, bool]:
-    """Search a row for a text; return the number of tokens decoded, and True if the row has the text."""
-    if not text:
-        return 0, True
-    wanted, read, before = text.casefold(), 0, ""
-    for tokens, piece in subject.texts(row):
-        read += tokens
-        here = before + piece.casefold()
-        if wanted in here:
-            return read, True
-        before = here[-len(wanted) :]  # the text may lie across two pieces
-    return read, False
+def _search_listed(subject: Subject, wanted: Filter, start: int, step: int, left: int) -> Match:
+    rows = [row for row in wanted.rows if 0 <= row < len(subject)][::step]
+    first = next((place for place, row in enumerate(rows) if (row - start) * step >= 0), 0)
+    rows = (rows[first:] + rows[:first])[:left]
+    for looked, row in enumerate(rows, 1):
+        if subject.matches(row, row + 1, wanted)[0] and has_text(subject, row, wanted.text)[1]:
+            return Match(row, row, looked)
+        if ROWS <= looked < len(rows):
+            return Match(None, rows[looked], looked)
+    return Match(None, None, len(rows))

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import farspan
 from corpora.errors import FarspanError
-from pipelines.runs.logs import average, find_spikes, read_logs
+from pipelines.runs.logs import Follower, average, find_spikes, read_logs
 from pipelines.runs.table import runs
 from trainer.run.logs import TensorBoard
 
@@ -49,6 +51,47 @@ def test_curves_restarts_and_tokens(tmp_path):
     assert (logs.held_out, logs.restarts) == (["held_out_loss/wiki"], [60, 120])
     assert logs.curve("held_out_loss/wiki")[0].tolist() == [50, 100, 150, 200]
     assert logs.tokens_at(np.array([0, 1, 50, 200])).tolist() == [0, 1000, 50_000, 200_000]
+
+
+def test_a_run_is_followed_while_it_grows(tmp_path):
+    folder = make_run(tmp_path / "run", steps=60)
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"")
+    follower, steps = Follower(folder), []
+    with path.open("ab", buffering=0) as file:
+        for part in (b"", lines[0], lines[1][:9], lines[1][9:] + b"".join(lines[2:40])):
+            file.write(part)
+            steps.append(len(follower.read().records))
+    assert steps == [0, 1, 1, 40]
+    assert follower.read().records == read_logs(folder).records
+    again = tmp_path / "again"
+    again.write_bytes(b"".join(lines[:10]) + lines[20])
+    again.replace(path)  # as a start from an earlier checkpoint does
+    assert follower.read().records == read_logs(folder).records
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0, 5, width=32), max_size=130), st.integers(0, 2**31))
+def test_spikes_are_those_of_the_definition(values, seed):
+    loss = np.array(values, float)
+    loss[np.random.default_rng(seed).random(len(loss)) < 0.03] += 20
+    heights = {}
+    for number in range(10, len(loss)):
+        before = loss[max(number - 50, 0) : number]
+        middle = np.median(before)
+        spread = max(np.median(np.abs(before - middle)), 1e-3 * abs(middle), np.finfo(float).tiny)
+        if (loss[number] - middle) / spread >= 8:
+            heights[number] = (loss[number] - middle) / spread
+    close: list[list[int]] = []
+    for number in heights:
+        if close and number - close[-1][-1] <= 10:
+            best = max(close[-1][-1], number, key=lambda one: (heights[one], one))
+            close[-1] = [best]
+        else:
+            close.append([number])
+    expected = sorted(sorted((group[0] for group in close), key=lambda one: -heights[one])[:10])
+    assert find_spikes(np.arange(len(loss)), loss) == expected
 
 
 def test_an_incomplete_last_line_is_left_out(tmp_path):

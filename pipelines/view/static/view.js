@@ -16,8 +16,8 @@
     };
     if (!base) return;
     history.replaceState(null, "", change(location.href));
-    for (const link of document.querySelectorAll("nav a, .fields a, .cut a")) link.href = change(link.href);
-    for (const form of [byId("goto"), byId("filter")]) {
+    for (const link of document.querySelectorAll('a[href]:not([href^="#"])')) link.setAttribute("href", change(link.getAttribute("href")));
+    for (const form of [byId("goto"), byId("filter")].filter(Boolean)) {
       let field = form.querySelector(`input[type=hidden][name=${key}]`);
       if (!field) {
         field = Object.assign(document.createElement("input"), { type: "hidden", name: key });
@@ -124,12 +124,10 @@
   async function seek(parameters) {
     search?.abort();
     const controller = (search = new AbortController());
-    const bar = byId("scan"), rows = +document.body.dataset.rows;
+    const bar = byId("scan");
     const [meter, message] = [bar.querySelector("progress"), bar.querySelector("span")];
     bar.hidden = false;
     message.textContent = "Searching …";
-    const step = +(parameters.get("step") || 1), first = +(parameters.get("start") || 0);
-    const all = Math.max(step > 0 ? rows - first : first + 1, 1);
     let looked = 0;
     parameters.set("format", "json");
     try {
@@ -141,21 +139,22 @@
         }
         const found = await answer.json();
         looked += found.looked_at;
-        meter.value = looked / all;
+        meter.value = looked / Math.max(looked + found.left, 1);
         if (found.address) return void location.assign(found.address);
         if (found.next === null) {
-          message.textContent = `No row ${step > 0 ? `from row ${first} on` : `before row ${first + 1}`} fits (${looked.toLocaleString("en")} looked at).`;
+          message.textContent = `No row fits (${looked.toLocaleString("en")} looked at).`;
           return;
         }
-        message.textContent = `Looked at ${looked.toLocaleString("en")} of ${all.toLocaleString("en")} rows …`;
+        message.textContent = `Looked at ${looked.toLocaleString("en")} of ${(looked + found.left).toLocaleString("en")} rows …`;
         parameters.set("start", found.next);
+        parameters.set("left", found.left);
       }
     } catch (error) {
       message.textContent = error.name === "AbortError" ? `Stopped after ${looked.toLocaleString("en")} rows.` : "No answer; is farspan view still running?";
     }
   }
   const filtered = () => FILTER.some((key) => state().get(key));
-  byId("filter")?.addEventListener("submit", (event) => {
+  if (byId("scan")) byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
     const parameters = new URLSearchParams();
     for (const [key, value] of new FormData(event.target)) if (value !== "") parameters.set(key, value);
@@ -168,6 +167,23 @@
       seek(new URL(byId(id).href).searchParams);
     });
   byId("scan")?.querySelector("button").addEventListener("click", () => search?.abort());
+
+  // ---- runs that are being trained
+  async function refresh() {
+    const { live, seen } = document.body.dataset;
+    try {
+      const answer = document.hidden ? { status: 204 } : await fetch(`${live}${live.includes("?") ? "&" : "?"}seen=${encodeURIComponent(seen)}`);
+      if (answer.status === 200) {
+        document.body.dataset.seen = answer.headers.get("X-Seen");
+        byId("live").replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+      }
+      byId("pulse").textContent = "read every two seconds";
+    } catch {
+      byId("pulse").textContent = "No answer; is farspan view still running?";
+    }
+    setTimeout(refresh, 2000);
+  }
+  if (document.body.dataset.live) setTimeout(refresh, 2000);
 
   // ---- looks
   function toggleLook(name, on = !document.body.classList.contains(name)) {
@@ -189,7 +205,7 @@
   byId("theme")?.addEventListener("click", nextTheme);
   byId("tokens")?.addEventListener("click", () => toggleTokens(byId("tokens").getAttribute("aria-pressed") !== "true"));
   byId("help")?.addEventListener("click", () => byId("keys").showModal());
-  if (base && state().get("tokens")) toggleTokens(true);
+  if (byId("tokens") && state().get("tokens")) toggleTokens(true);
 
   // ---- keys
   function step(forwards) {

@@ -22,6 +22,7 @@ from pipelines.pages.update import SeenRow, Update, find_update, read_update
 from pipelines.view.app import build_app
 from pipelines.view.command import open_artefacts
 from pipelines.view.options import View
+from pipelines.view.workspace import Workspace
 from tests.artefacts import make_corpus
 from tests.pipelines.pages.invented import make_run
 from tests.trainer.toy import toy_recipe
@@ -145,7 +146,7 @@ def test_rows_of_one_process(folder):
 
 def test_pages_and_filters_over_http(folder):
     subject = view_update(folder, 5)
-    client = TestClient(build_app([subject], "token"), base_url="http://127.0.0.1")
+    client = TestClient(build_app(Workspace.of([subject]), "token", 0), base_url="http://127.0.0.1")
     assert subject.name == "run-step-5"
     page = client.get("/token/")
     assert page.status_code == 200
@@ -170,7 +171,6 @@ def test_saved_rows_of_an_update(folder, tmp_path, run):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "is a run; name the update to show: --step N"),
         (("--step", 41), "--step 41: the run has updates 1 to 40"),
         (("--step", 0), "--step 0: the run has updates 1 to 40"),
         (("--step", 1, "--rank", 2), "--rank 2: the run had processes 0 to 1"),
@@ -181,6 +181,10 @@ def test_what_the_run_never_had_is_refused(folder, command: str, flags: tuple, m
     status, _, errors = run(command, folder, *flags)
     assert status == 1
     assert message in errors
+
+
+def test_a_run_alone_has_no_rows_to_print(folder, run):
+    assert "is a run; name the update to show: --step N" in run("show", folder)[2]
 
 
 @pytest.mark.parametrize("command", ["show", "view"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,25 +20,36 @@ from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter, within
 from pipelines.pages.page import PageOptions
 from pipelines.pages.pair_rows import PairRows, System
+from pipelines.pages.table import Table
 from pipelines.view import search as searches
 from pipelines.view.app import build_app
+from pipelines.view.options import View
 from pipelines.view.search import Match, search
+from pipelines.view.workspace import Workspace
+from tests.pipelines.pages.invented import make_run
+from trainer.checkpoint.run_files import seal_line, write_sealed
+from trainer.data.config import SourceConfig
 
 
 @pytest.fixture(scope="module")
-def client(made, rows):
-    subjects = [
+def subjects(made, rows):
+    return [
         rows,
         DocumentRows("documents", DocumentSet(made["documents"])),
         PairRows("second", PairSet(made["pairs"]), [System("second", PredictionSet(made["second"]))]),
     ]
-    return TestClient(build_app(subjects, "secret"), base_url="http://127.0.0.1:8000", follow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def client(subjects):
+    app = build_app(Workspace.of(subjects), "secret")
+    return TestClient(app, base_url="http://127.0.0.1:8000", follow_redirects=False)
 
 
 def test_every_artefact_is_listed(client):
     answer = client.get("/secret/")
     assert answer.status_code == 200
-    assert re.findall(r'href="/secret/([\w-]+/0)"', answer.text) == ["corpus/0", "documents/0", "second/0"]
+    assert re.findall(r'href="/secret/([\w-]+/)"', answer.text) == ["corpus/", "documents/", "second/"]
 
 
 @pytest.mark.parametrize("path", ["/", "/secre/", "/secrets/corpus/0", "//", "/wrong/static/view.css", "/favicon.ico"])
@@ -127,11 +139,11 @@ def test_next_and_previous_keep_to_the_filter(client):
     assert answer.headers["location"] == "/secret/documents/1?source=other&theme=dark"
     answer = client.get("/secret/documents/seek?start=4&step=-1&source=other")
     assert answer.headers["location"] == "/secret/documents/3?source=other"
-    answer = client.get("/secret/documents/seek?start=5&source=nobody")
-    assert "No row from row 5 on fits the filter." in answer.text
-    assert "Search from the first row" in answer.text
+    answer = client.get("/secret/documents/seek?start=119&step=1&source=other&most=0")
+    assert "Looked at 120 rows; none fits the filter." in answer.text
     for _ in range(5):
         location = client.get("/secret/documents/random?source=other").headers["location"]
+        location = client.get(location).headers["location"]
         assert int(re.findall(r"documents/(\d+)", location)[0]) % 2 == 1
     assert client.get("/secret/corpus/goto?row=7&draw=1").headers["location"] == "/secret/corpus/7?draw=1"
 
@@ -139,16 +151,99 @@ def test_next_and_previous_keep_to_the_filter(client):
 def test_a_search_shows_how_far_it_came(client, monkeypatch):
     monkeypatch.setattr(searches, "ROWS", 20)
     first = json.loads(client.get("/secret/documents/seek?format=json&source=nobody").text)
-    assert first == {"address": None, "next": 32, "looked_at": 32}
+    assert first == {"address": None, "next": 32, "looked_at": 32, "left": 88}
     page = client.get("/secret/documents/seek?source=nobody").text
-    assert "Looked at 32 rows, up to row 32 of 120; none fits." in page
-    assert "seek?source=nobody&amp;start=32&amp;step=1" in page
+    assert "Looked at 32 rows; none fits the filter, and 88 rows are left." in page
+    assert "seek?source=nobody&amp;start=32&amp;step=1&amp;left=88" in page
 
 
 def test_the_address_keeps_the_state(client):
     text = client.get("/secret/corpus/3?least=5&draw=1&theme=dark&rows=3,4").text
     assert 'data-theme="dark"' in text
     assert 'href="/secret/corpus/seek?least=5&amp;rows=3%2C4&amp;draw=1&amp;theme=dark&amp;start=4&amp;step=1"' in text
+
+
+def test_the_table_sorts_filters_and_names_its_samples(client, subjects, monkeypatch):
+    text = client.get("/secret/documents/?sort=-tokens&source=other").text
+    assert "60 of 120 rows, sorted." in text
+    rows = [int(row) for row in re.findall(r'href="/secret/documents/(\d+)\?', text)]
+    assert len(rows) == 51  # 50 rows, and the way to single rows
+    assert all(row % 2 for row in rows[1:])
+    assert 'rel="next" href="/secret/documents/?source=other&amp;sort=-tokens&amp;start=50"' in text
+    assert client.get("/secret/corpus/?sort=size").status_code == 400
+    assert "no column of corpus" in client.get("/secret/corpus/?sort=size").text
+    monkeypatch.setattr(Table, "_limit", lambda _, rows: 64)
+    sampled = TestClient(build_app(Workspace.of(subjects), "secret"), base_url="http://127.0.0.1:8000")
+    text = sampled.get("/secret/documents/?sort=tokens").text
+    sample = re.search(r"(\d+) of a sample of \1 rows, in whole batches spread evenly over 120, sorted\.", text)
+    assert sample
+    assert 32 < int(sample[1]) <= 64
+    assert f"Columns of samples: tokens ({sample[1]} rows), sentences ({sample[1]} rows)" in text
+
+
+@pytest.fixture(scope="module")
+def folder(made, tmp_path_factory):
+    """A folder with artefacts, a run that was trained for 60 updates with a spike at 50, and one without an update."""
+    root = tmp_path_factory.mktemp("folder")
+    for name in ("corpus", "spans", "first", "pairs", "documents"):
+        shutil.copytree(made[name], root / name)
+    mixture = [SourceConfig(name="a", corpus=str(root / "corpus"), masks=str(root / "spans"))]
+    for name in ("run", "begun"):
+        make_run(str(root / name), mixture, made["corpus"])
+    lines = [{"step": step, "loss": 2 + 0.01 * (step % 3) + 3 * (step == 31)} for step in range(1, 41)]
+    (root / "run" / "metrics.jsonl").write_bytes(b"".join(map(seal_line, lines)))
+    text = {"source": "<b>", "pair": "p", "text": "the <i>fox", "references": ["a fox"], "scores": {"f1": 50.0}}
+    write_sealed(root / "run" / "validation.json", {"step": 40, "texts": [text]})
+    return root
+
+
+@pytest.fixture(scope="module")
+def shown(folder):
+    return TestClient(build_app(Workspace(View(artefact=(str(folder),))), "secret"), base_url="http://127.0.0.1:8000")
+
+
+def test_a_folder_is_an_overview_of_what_it_holds(shown):
+    text = shown.get("/secret/").text
+    assert set(re.findall(r'class="title" href="/secret/([\w-]+)/"', text)) == {
+        *("corpus", "spans", "first", "pairs", "documents", "run", "begun")
+    }
+    assert len(re.findall(r'<path d="M', text)) == 5
+    for name in ("corpus", "spans", "first", "pairs", "documents", "run-step-2"):
+        assert shown.get(f"/secret/{name}/").status_code == 200
+        assert shown.get(f"/secret/{name}/0").status_code == 200
+    assert "% hidden, spans" in shown.get("/secret/corpus/").text  # the masks stand beside their corpus
+    assert shown.get("/secret/run-step-999/").status_code == 400
+    assert shown.get("/secret/corpus-step-1/").status_code == 400
+
+
+def test_the_page_of_runs_grows_with_them(shown, folder):
+    text = shown.get("/secret/runs/?run=run").text
+    assert 'href="/secret/run-step-31/"' in text
+    assert "the loss rose at step 31" in text
+    assert '<mark class="k-shared">fox</mark>' in text
+    assert "the &lt;i&gt;" in text
+    seen = re.findall(r'data-seen="([^"]+)"', text)[0]
+    address = f"/secret/runs/panels?run=run&seen={seen}"
+    assert shown.get(address).status_code == 204
+    with (folder / "run" / "metrics.jsonl").open("ab") as file:
+        file.write(seal_line({"step": 41, "loss": 2.0}))
+    grown = shown.get(address)
+    assert grown.status_code == 200
+    assert ">41</a>" in grown.text
+    assert grown.headers["x-seen"] != seen
+    assert "begun" in shown.get("/secret/runs/").text
+    assert "no run &#39;ran&#39; here" in shown.get("/secret/runs/?run=ran").text
+
+
+def test_runs_are_saved_into_one_file(folder, tmp_path, run):
+    page = tmp_path / "runs.html"
+    status, out, errors = run("view", folder / "run", folder / "begun", "--save", page)
+    assert (status, out, errors) == (0, f"{page}: 2 runs\n", "")
+    text = page.read_text()
+    assert "<polyline" in text
+    assert "href=" not in text
+    assert "data-live" not in text
+    assert "name one artefact" in run("view", folder, "--rows", "3")[2]
 
 
 class Numbers:
@@ -171,51 +266,55 @@ class Numbers:
         return [(1, "ro"), (1, f"W {row}")]
 
 
-def all_found(subject, wanted: Filter, start: int, step: int) -> Match:
+def search_to_the_end(subject, wanted: Filter, start: int, step: int) -> Match:
     """The end of a search that is continued."""
     looked = 0
     for _ in range(1_000):
-        found = search(subject, wanted, start, step)
-        looked += found.looked_at
-        if found.row is not None or found.next is None:
-            return Match(found.row, found.next, looked)
-        assert found.next != start
-        start = found.next
+        match = search(subject, wanted, start, step, 100 - looked)
+        looked += match.looked_at
+        if match.row is not None or match.next is None:
+            return Match(match.row, match.next, looked)
+        start = match.next
     raise AssertionError("it does not end")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "start", "step", "row"),
+    ("wanted", "start", "step", "row", "looked"),
     [
-        (Filter(), 7, 1, 7),
-        (Filter(least=33), 0, 1, 33),
-        (Filter(least=33), 40, 1, 40),
-        (Filter(most=33), 80, -1, 33),
-        (Filter(least=33, most=20), 0, 1, None),
-        (Filter(text="row 58"), 0, 1, 58),
-        (Filter(text="ROW 5"), 99, -1, 59),
-        (Filter(text="row x"), 0, 1, None),
-        (Filter(rows=(3, 17, 64)), 4, 1, 17),
-        (Filter(rows=(3, 17, 64)), 16, -1, 3),
-        (Filter(rows=(3, 17, 64), least=18), 0, 1, 64),
-        (Filter(rows=(3, 17, 640)), 18, 1, None),
-        (Filter(), -1, -1, None),
-        (Filter(), 100, 1, None),
+        (Filter(), 7, 1, 7, 1),
+        (Filter(least=33), 0, 1, 33, 34),
+        (Filter(least=33), 40, 1, 40, 1),
+        (Filter(most=33), 80, -1, 33, 48),
+        (Filter(most=33), 34, 1, 0, 67),  # around the end
+        (Filter(least=90), 12, -1, 99, 14),
+        (Filter(least=33, most=20), 63, 1, None, 100),
+        (Filter(least=33, most=20), 63, -1, None, 100),
+        (Filter(text="row 58"), 0, 1, 58, 59),
+        (Filter(text="row 58"), 59, 1, 58, 100),
+        (Filter(text="ROW 5"), 99, -1, 59, 41),
+        (Filter(text="row x"), 5, 1, None, 100),
+        (Filter(rows=(3, 17, 64)), 4, 1, 17, 1),
+        (Filter(rows=(3, 17, 64)), 16, -1, 3, 1),
+        (Filter(rows=(3, 17, 64)), 65, 1, 3, 1),
+        (Filter(rows=(3, 17, 64), least=18), 0, 1, 64, 3),
+        (Filter(rows=(3, 17, 640), least=18), 18, 1, None, 2),
+        (Filter(), -1, -1, 99, 1),
+        (Filter(), 100, 1, 0, 1),
     ],
 )
 @pytest.mark.parametrize("bounded", [False, True])
-def test_the_next_row_that_fits(monkeypatch, wanted, start, step, row, bounded):
+def test_a_search_looks_at_each_row_once(monkeypatch, wanted, start, step, row, looked, bounded):
     if bounded:
         monkeypatch.setattr(searches, "ROWS", 10)
         monkeypatch.setattr(searches, "TOKENS", 6)
-    assert all_found(Numbers(100), wanted, start, step).row == row
+    match = search_to_the_end(Numbers(100), wanted, start, step)
+    assert (match.row, match.looked_at) == (row, looked)
 
 
 def test_one_search_reads_no_more_than_it_may(monkeypatch):
     monkeypatch.setattr(searches, "ROWS", 30)
     subject = Numbers(10**9)
-    found = search(subject, Filter(least=10**8), 5, 1)
-    assert found == Match(None, 30 + 10, 35)
+    assert search(subject, Filter(least=10**8), 5, 1) == Match(None, 30 + 10, 35)
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
     monkeypatch.setattr(searches, "TOKENS", 8)
-    assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 0)
+    assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 4)

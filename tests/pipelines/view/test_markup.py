@@ -78,7 +78,7 @@ def test_text_is_escaped_and_controls_are_spelled():
 
 
 def test_no_tag_or_handler_comes_from_a_text():
-    saved = build_saved_page(HOSTILE, [hostile_page(3), hostile_page(4)], HOSTILE)
+    saved = build_saved_page("saved.html", title=HOSTILE, pages=[hostile_page(3), hostile_page(4)], summary=HOSTILE)
     seen = Seen(saved)
     assert seen.tags.count("script") == seen.tags.count("style") == 1
     assert "img" not in seen.tags
@@ -99,7 +99,7 @@ def test_pages_and_their_documentation_have_the_brackets_of_the_terminal():
 
 
 def test_a_saved_page_allows_its_own_style_and_script_only():
-    saved = build_saved_page("corpus", [hostile_page()], "1 row")
+    saved = build_saved_page("saved.html", title="corpus", pages=[hostile_page()], summary="1 row")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', saved)
     policy = policy.replace("&#39;", "'")
     assert policy.startswith("default-src 'none';")

@@ -23,12 +23,12 @@ def address(folders) -> Iterator[str]:
     import uvicorn
 
     from pipelines.view.app import build_app
-    from pipelines.view.command import open_artefacts
+    from pipelines.view.command import open_workspace
     from pipelines.view.options import View
 
     left_out = ("documents", "pairs")
     named = tuple(folder for name, folder in folders.items() if name not in left_out)
-    app = build_app(open_artefacts(View(artefact=named)), "secret")
+    app = build_app(open_workspace(View(artefact=named)), "secret")
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -41,13 +41,17 @@ def test_three_objectives_side_by_side(browser, address):
 
 def test_the_list_of_artefacts(browser, address):
     browser.get(address)
-    cards = dict(zip(texts(browser, ".card b"), find_all(browser, ".card"), strict=True))
-    assert {"tales", "families", "linked", "long-model", "hostile"} == set(cards)
-    assert [label.text for label in find_all(cards["tales"], ".label")] == ["t5", "pegasus", "cdlm"]
-    cards["linked"].click()
+    lines = dict(zip(texts(browser, ".rows .title"), texts(browser, ".rows tbody tr"), strict=True))
+    assert {"tales", "families", "linked", "long-model", "hostile"} == set(lines)
+    assert "t5, pegasus, cdlm" in lines["tales"]
+    find(browser, ".rows a[href$='linked/']").click()
+    wait(browser, lambda: browser.title == "linked · farspan")
+    find(browser, ".rows tbody a").click()
     wait(browser, lambda: browser.title == "0 · linked · farspan")
+    find(browser, "h1 a").click()
+    wait(browser, lambda: browser.title == "linked · farspan")
     find(browser, ".brand").click()
-    wait(browser, lambda: find_all(browser, ".card"))
+    wait(browser, lambda: find_all(browser, ".rows .title"))
 
 
 def test_a_row_begins_with_its_documents(browser, address):
@@ -119,7 +123,7 @@ def test_next_previous_and_random(browser, address):
     wait_for_row(browser, 1)
     find(browser, "#previous").click()
     wait_for_row(browser, 0)
-    seen, rows = set(), int(find(browser, "body").get_attribute("data-rows"))
+    seen, rows = set(), int(find(browser, "#goto .all").text.removeprefix("of "))
     while len(seen) < 2:  # another one comes, sooner or later
         find(browser, "#random").click()
         wait(browser, lambda: browser.execute_script("return document.readyState") == "complete")

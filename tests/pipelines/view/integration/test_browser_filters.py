@@ -120,7 +120,7 @@ def test_by_text(browser, address):
     wait(browser, lambda: find(browser, "#filter input[name=text]").is_displayed())
     find(browser, "#filter input[name=text]").send_keys(Keys.CONTROL, "a", Keys.NULL, "nobody wrote this", Keys.ENTER)
     wait(browser, lambda: "fits" in find(browser, "#scan").text)
-    assert "No row from row" in find(browser, "#scan").text
+    assert "No row fits" in find(browser, "#scan").text
 
 
 def test_next_previous_and_random_keep_to_the_filter(browser, address, rows):

@@ -65,7 +65,9 @@ def facts(browser) -> dict[str, str]:
 
 def test_the_rows_of_an_update(browser, run, served):
     browser.get(served)
-    assert browser.title == f"0 · tiny-step-{STEP} · farspan"
+    assert browser.title == f"tiny-step-{STEP} · farspan"
+    assert len(find_all(browser, ".rows tbody tr")) == 9
+    find(browser, ".rows tbody a").click()
     for row, seen in enumerate(read_update(run, STEP).rows):
         wait_for_row(browser, row)
         assert find(browser, "main h2").text == f"update {STEP}, row {row} of 9"
@@ -87,7 +89,7 @@ def test_a_picture_of_it(browser, run, served):
 
 
 def test_tokens_and_filters_of_an_update(browser, run, served):
-    browser.get(served)
+    browser.get(f"{served}tiny-step-{STEP}/0")
     press(browser, "t")
     wait(browser, lambda: find_all(browser, ".token i"))
     press(browser, "/")

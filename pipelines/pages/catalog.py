@@ -1,0 +1,167 @@
+"""Artefacts and runs below folders: their states, sizes and ancestry, read from manifests and recipes alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from corpora.storage import origins
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import NAME, manifest_sha256, read_manifest
+from pipelines.engine.paths import WORK
+from pipelines.runs.table import in_use
+from trainer.checkpoint.run_files import RECIPE, SUMMARY
+
+VIEWED = ("corpus", "masks", "documents", "pairs", "predictions", "run")
+"""Kinds of entries with a page of their own."""
+_DEPTH = 6  # folders below one that was named
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artefact or run.
+
+    Attributes:
+        name: name in addresses.
+        title: path below the folder that was named.
+        kind: ``run``, or the format of an artefact without ``farspan.``.
+        state: of a run ``running``, ``finished`` or ``stopped``; of an artefact ``finished``, or what is wrong.
+        rows, tokens: totals of an artefact; None if it has none, and for a run.
+        size: bytes of its files.
+        parents: names of the entries that it was made from.
+        note: remark in one line.
+    """
+
+    name: str
+    title: str
+    folder: str
+    kind: str
+    state: str = "finished"
+    rows: int | None = None
+    tokens: int | None = None
+    size: int | None = None
+    parents: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Names:
+    """Names in addresses: the folder's, with a number if another has the same."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = {"static", "runs"}
+
+    def new(self, folder: str) -> str:
+        plain = (
+            "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in base_name(folder)) or "rows"
+        )
+        name, number = plain, 2
+        while name in self._used:
+            name, number = f"{plain}-{number}", number + 1
+        self._used.add(name)
+        return name
+
+
+def base_name(folder: str) -> str:
+    """Last part of a folder's path, for display."""
+    return printable(os.path.basename(folder.rstrip("/")) or folder)
+
+
+def find_entries(folders: Sequence[str]) -> list[Entry]:
+    """Find the artefacts and runs in folders, and which was made from which.
+
+    Raises:
+        FarspanError: a folder holds none.
+    """
+    names, entries, facts = Names(), [], []
+    for top in folders:
+        places = list(_find_places(top, 0))
+        if not places:
+            raise FarspanError(f"{top}: holds no artefact and no run; give a folder with some")
+        for folder in places:
+            title = os.path.relpath(folder, top) if folder != top else base_name(top)
+            entry, about = _describe(Entry(names.new(folder), printable(title), folder, "run"))
+            entries.append(entry)
+            facts.append(about)
+    known = _Known(entries)
+    return [replace(entry, parents=known.parents(entry, about)) for entry, about in zip(entries, facts, strict=True)]
+
+
+def _find_places(folder: str, depth: int) -> Iterator[str]:
+    """Folders of artefacts, also unfinished ones, and of runs; a folder inside of one is part of it."""
+    if any(os.path.exists(os.path.join(folder, name)) for name in (NAME, RECIPE, WORK)):
+        yield folder
+    elif depth < _DEPTH and os.path.isdir(folder):
+        for inner in sorted(os.scandir(folder), key=lambda one: one.name):
+            if inner.is_dir(follow_symlinks=False) and not inner.name.startswith("."):
+                yield from _find_places(inner.path, depth + 1)
+
+
+def _describe(entry: Entry) -> tuple[Entry, Any]:
+    """An entry with its facts, and the values in which its parents are named."""
+    folder = Path(entry.folder)
+    if (folder / RECIPE).is_file():
+        state = "running" if in_use(folder) else "finished" if (folder / SUMMARY).is_file() else "stopped"
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        try:
+            return replace(entry, size=size, state=state), json.loads((folder / RECIPE).read_bytes())
+        except ValueError:
+            return replace(entry, size=size, state="damaged recipe"), None
+    if not (folder / NAME).is_file():
+        return replace(entry, kind="job", state="unfinished"), None
+    try:
+        manifest = read_manifest(entry.folder)
+    except FarspanError as error:
+        return replace(entry, kind="artefact", state="unreadable", note=str(error)), None
+    return _with_totals(entry, manifest), manifest.to_values()
+
+
+def _with_totals(entry: Entry, manifest: Manifest) -> Entry:
+    kind, totals = manifest.format.removeprefix("farspan."), manifest.totals
+    note = str(
+        manifest.config.get({"masks": "objective", "corpus": "builder", "predictions": "split"}.get(kind, ""), "")
+    )
+    return replace(entry, kind=kind, rows=manifest.rows, tokens=totals.get("tokens"), size=manifest.bytes, note=note)
+
+
+class _Known:
+    """Names of entries by what others call them: checksum of the manifest, path, or name of a model."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        finished = [entry for entry in entries if (Path(entry.folder) / NAME).is_file()]
+        self._names = {manifest_sha256(entry.folder): entry.name for entry in finished}
+        self._names |= {os.path.realpath(entry.folder): entry.name for entry in entries}
+        self._runs = {base_name(entry.folder): entry.name for entry in entries if entry.kind == "run"}
+
+    def parents(self, entry: Entry, facts: Any) -> tuple[str, ...]:
+        names = dict.fromkeys(self._names.get(text, "") for text in self._spell(entry, facts))
+        if entry.kind == "predictions" and isinstance(facts, Mapping):
+            names[self._runs.get(base_name(str(facts["config"].get("model", {}).get("folder", ""))), "")] = None
+        return tuple(name for name in names if name not in ("", entry.name))
+
+    def _spell(self, entry: Entry, facts: Any) -> Iterator[str]:
+        """Checksums and real paths among the texts in the values of a manifest or recipe."""
+        for text in _texts(facts):
+            yield text
+            if entry.kind == "run":
+                yield os.path.realpath(text)
+        for role in ("parent", "neighbours"):
+            try:
+                path = origins.find_origin(entry.folder, role)
+            except FarspanError:
+                continue
+            if path:
+                yield os.path.realpath(path)
+
+
+def _texts(values: Any) -> Iterator[str]:
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping | list | tuple):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from _texts(value)

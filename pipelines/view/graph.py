@@ -1,0 +1,70 @@
+"""The ancestry of artefacts and runs as a picture: parents to the left of what was made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipelines.pages.catalog import Entry
+
+WIDTH, HEIGHT = 176, 44  # of a box
+_ACROSS, _DOWN = 56, 12  # between two boxes
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Boxes as (entry, x, y) of their upper left corners, and edges as paths of SVG."""
+
+    boxes: tuple[tuple[Entry, int, int], ...]
+    edges: tuple[str, ...]
+    width: int
+    height: int
+
+
+def draw_graph(entries: Sequence[Entry]) -> Graph:
+    """Lay out entries in columns by their longest line of ancestors, each near the mean height of its parents."""
+    by_name = {entry.name: entry for entry in entries}
+    depths: dict[str, int] = {}
+    for entry in entries:
+        _find_depth(entry, by_name, depths, ())
+    columns: dict[int, list[Entry]] = {}
+    for entry in entries:
+        columns.setdefault(depths[entry.name], []).append(entry)
+    places: dict[str, tuple[int, int]] = {}
+    for depth in sorted(columns):
+        column = sorted(columns[depth], key=lambda entry: _mean_height(entry, places))
+        bottom = 0
+        for entry in column:
+            y = bottom if depth == 0 else max(bottom, int(_mean_height(entry, places)))
+            places[entry.name] = (depth * (WIDTH + _ACROSS), y)
+            bottom = y + HEIGHT + _DOWN
+    edges = tuple(
+        _edge(places[parent], places[entry.name])
+        for entry in entries
+        for parent in entry.parents
+        if not any(parent in by_name[other].parents for other in entry.parents)  # the line through the other says it
+    )
+    boxes = tuple((entry, *places[entry.name]) for entry in entries)
+    width = max((x for _, x, _ in boxes), default=0) + WIDTH
+    return Graph(boxes, edges, width, max((y for _, _, y in boxes), default=0) + HEIGHT)
+
+
+def _find_depth(entry: Entry, by_name: Mapping[str, Entry], depths: dict[str, int], above: tuple[str, ...]) -> int:
+    """Length of the longest line of ancestors; an edge that would close a circle does not count."""
+    if entry.name not in depths:
+        parents = [by_name[name] for name in entry.parents if name not in above]
+        found = [_find_depth(parent, by_name, depths, (*above, entry.name)) + 1 for parent in parents]
+        depths[entry.name] = max(found, default=0)
+    return depths[entry.name]
+
+
+def _mean_height(entry: Entry, places: Mapping[str, tuple[int, int]]) -> float:
+    heights = [places[name][1] for name in entry.parents if name in places]
+    return sum(heights) / len(heights) if heights else 0.0
+
+
+def _edge(parent: tuple[int, int], child: tuple[int, int]) -> str:
+    x, y = parent[0] + WIDTH, parent[1] + HEIGHT // 2
+    end, height = child[0], child[1] + HEIGHT // 2
+    middle = (x + end) // 2
+    return f"M{x} {y}C{middle} {y} {middle} {height} {end} {height}"
