@@ -70,6 +70,8 @@ class PairBatch:
         queries: n rows of tokens, empty if there is no query.
         targets: the targets of all pairs, one after the other.
         target_offsets: ``(n + 1,)`` int64; pair i has rows ``target_offsets[i]:target_offsets[i + 1]`` of ``targets``.
+        example_offsets: ``(m + 1,)`` int64; pairs ``example_offsets[i]:example_offsets[i + 1]`` have equal documents
+            and are rendered as one example; None if each pair is an example.
     """
 
     pair_ids: Sequence[str]
@@ -78,6 +80,7 @@ class PairBatch:
     queries: Ragged
     targets: Ragged
     target_offsets: np.ndarray
+    example_offsets: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.pair_ids)

@@ -121,6 +121,8 @@ class Task(Protocol):
       reports at its start. ``queries`` are ``(n,)`` int64 tokens, ``documents`` n rows of int64 tokens, ``targets``
       ``(n,)`` int64 tokens, ``NO_TARGET`` for none.
     - ``target_space: bool``: True if targets start with a space, which generated texts then lose.
+    - ``questions: int``: maximum number of pairs that are rendered as one example (``PairBatch.example_offsets``), with
+      ``<doc-sep>`` between the answers in its target; 1 if absent.
 
     Attributes:
         name: name of the entry point.
@@ -158,7 +160,7 @@ class Task(Protocol):
         """Render the inputs of encoder and decoder: a pure function of pair, chosen target and options.
 
         Args:
-            batch: n pairs.
+            batch: n pairs; n examples, unless ``example_offsets`` joins some of them.
             chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
             special: ids of special tokens, at least those that ``validate`` returned.
         """

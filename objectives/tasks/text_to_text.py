@@ -37,6 +37,7 @@ from objectives.tasks.kernels import BOS, NO_TOKEN, NONE, QUERY, SEPARATORS, fil
 from objectives.tasks.plan import Frame, Plan, plan
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import NO_TARGET, SAMPLES, Lengths, PairFacts, Rendered, document_lengths
+from objectives.tasks.questions import join_questions
 from objectives.tasks.texts import encode_inserted, spell_after_space
 
 _SPECIAL = (DOCUMENT_SEPARATOR, END, BEGIN, DOCUMENT_BEGIN, DOCUMENT_END)
@@ -81,6 +82,8 @@ class TextToText:
         keep: part that a cut text of documents keeps: its ``head``, or ``head_and_tail`` in equal parts.
         targets: training examples of a pair with several targets: one for ``each``, one with the ``first``, or one with
             a target ``sampled`` again in every epoch.
+        questions: maximum number of questions about the same documents that an example asks together; its target has
+            their answers in the same order. ``<doc-sep>`` stands between two questions, and between two answers.
     """
 
     query: str = "first"
@@ -101,6 +104,7 @@ class TextToText:
     target_length: int = 1024
     keep: str = "head"
     targets: str = "each"
+    questions: int = 1
     _encoded: Mapping[str, tuple[int, ...]] | None = field(default=None, init=False, repr=False, compare=False)
     _tokenizer: Tokenizer | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -118,6 +122,9 @@ class TextToText:
         check_whole(self, "source_length", 8)
         check_whole(self, "target_length", 2)
         check_whole(self, "block", 4)
+        check_whole(self, "questions", 1)
+        one = self.questions == 1 or self.targets != "each"
+        check(self, "questions", one, "1, or targets=first or sampled beside it")
         check_whole(self, "query_length", 1, null=True)
         for option in _TEXTS:
             value = getattr(self, option)
@@ -156,7 +163,8 @@ class TextToText:
         return held
 
     def validate(self, facts: PairFacts) -> SpecialTokens:
-        special = [name for name in _SPECIAL if name in (self.prefix, self.middle, self.separator)]
+        between = DOCUMENT_SEPARATOR if self.questions > 1 else None
+        special = [name for name in _SPECIAL if name in (self.prefix, self.middle, self.separator, between)]
         table = SpecialTokens.append(facts.vocab_size, facts.owned_tokens, special)
         longest = np.array([facts.max_query_tokens])
         nothing = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
@@ -175,7 +183,7 @@ class TextToText:
         return targets + (self.target_space & (targets != NO_TARGET))
 
     def render(self, batch: PairBatch, chosen: np.ndarray, special: SpecialTokens) -> Rendered:
-        """Render n pairs in one compiled pass.
+        """Render n pairs, or the examples that they make together, in one compiled pass.
 
         ``chosen``: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
         ``special``: ids of special tokens.
@@ -184,6 +192,8 @@ class TextToText:
             raise IndexError("the index of a chosen target is outside its pair")
         if self.target_space and (chosen >= 0).any():
             batch = replace(batch, targets=spell_after_space(self._need_tokenizer("a target"), batch.targets))
+        if batch.example_offsets is not None:
+            batch, chosen = join_questions(batch, chosen, special[DOCUMENT_SEPARATOR])
         texts, documents = self._texts(special), document_lengths(batch)
         target_rows = batch.target_offsets[:-1] + np.maximum(chosen, 0)
         targets = np.full(len(batch), NO_TARGET, np.int64)

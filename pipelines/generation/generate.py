@@ -27,6 +27,7 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
+from objectives.tasks.questions import split_groups
 from pipelines.cards.summary import summary
 from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
@@ -85,7 +86,7 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
     config = choose_config(opened, options.generation)
     predictor = make_predictor(opened, pairs, task, config, options.batch_positions)
     check_prompts(predictor, pairs, rows, opened.decoder_positions)
-    parts = np.split(rows, range(options.shard_rows, len(rows), options.shard_rows))
+    parts = split_groups(rows, predictor.group(pairs, rows), options.shard_rows)
     if len(parts) > MOST_SHARDS:
         raise FarspanError(
             f"--shard-rows {options.shard_rows}: makes {len(parts):,} shards of the {len(rows):,} pairs, more than "

@@ -23,6 +23,7 @@ from objectives.api.examples import Examples
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sample_targets, task_of
+from objectives.tasks.questions import group_questions
 from trainer.data.config import TaskConfig
 from trainer.data.masked_corpus import Longest, checksums, require_tokens
 
@@ -89,7 +90,8 @@ class PairedSource:
     """Pairs of a split and their targets, rendered when a batch is made.
 
     Sample n is a target of a pair of the split, in stored order: with ``task.samples = "each"`` one sample for each
-    target, else one for each pair. Pairs without targets are left out, and so are pairs that ``few`` does not draw.
+    target, else one for each pair, or for each group of pairs that the task renders as one example. Pairs without
+    targets are left out, and so are pairs that ``few`` does not draw.
 
     Attributes:
         fingerprint: sha256 of everything that determines the examples.
@@ -120,8 +122,14 @@ class PairedSource:
             )
         self._rows = rows[counts > 0] if few is None else few.draw(pairs, rows[counts > 0], split)
         counts = pairs.target_counts[self._rows]
-        # (m + 1,) int64, the number of each pair's first sample
-        self._starts = np.cumsum(np.append(0, counts if task.samples == "each" else np.ones_like(counts)))
+        questions = getattr(task, "questions", 1)
+        # (m + 1,) int64, the first pair of each example or group of examples, which is one pair or several questions
+        self._offsets = group_questions(pairs.document_rows.take(self._rows), questions)
+        self._groups = Ragged(np.arange(len(self._rows)), self._offsets)
+        self._joined = questions > 1
+        # (m + 1,) int64, the number of the first sample of each
+        each = counts if task.samples == "each" else np.ones(len(self._offsets) - 1, np.int64)
+        self._starts = np.cumsum(np.append(0, each))
         identity = [split, task.name, dict(task.options), dict(special.ids), dict(getattr(task, "tools", {}))]
         data = [checksums(pairs), checksums(pairs.documents), self.tokenizer_fingerprint]
         drawn = [seed if task.samples == "sampled" else None, *(few or ())]
@@ -145,9 +153,13 @@ class PairedSource:
     def rendered(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Rendered:
         """Render examples as ``examples`` does, with the number of tokens that were cut from each."""
         places, targets = self._places(indices)
-        batch = self._pairs.take(self._rows[places])
+        members = self._members(places)
+        batch = self._pairs.take(self._rows[members.values])
+        if self._joined:
+            batch, targets = replace(batch, example_offsets=members.offsets), np.zeros(len(batch), np.int64)
         if self.task.samples == "sampled":
             drawn = np.zeros(len(places), np.int64) if epochs is None else epochs
+            drawn = np.repeat(drawn, members.lengths)
             targets = sample_targets(self._seed, batch.pair_ids, drawn, np.diff(batch.target_offsets))
         return self.task.render(batch, targets, self.special)
 
@@ -158,7 +170,7 @@ class PairedSource:
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
         """The artefacts and numbers of the remote shards of the samples' pairs and their documents, each once."""
-        rows, documents = self._rows[self._places(indices)[0]], self._pairs.documents
+        rows, documents = self._rows[self._members(self._places(indices)[0]).values], self._pairs.documents
         if self._pairs.bounded:
             yield from ((self._pairs, shard) for shard in self._pairs.shards_of(rows))
         if documents.bounded:
@@ -173,7 +185,7 @@ class PairedSource:
     @cached_property
     def shard_rows(self) -> tuple[int, ...]:
         """Number of samples of each shard of the pairs, without shards that have none."""
-        counts = np.diff(self._starts[np.searchsorted(self._rows, self._pairs.starts)])
+        counts = np.diff(self._starts[np.searchsorted(self._rows[self._offsets[:-1]], self._pairs.starts)])
         return tuple(counts[counts > 0].tolist())
 
     def most_bytes(self, shards: int | None) -> int:
@@ -201,9 +213,9 @@ class PairedSource:
         return f"task {self.task.name} on {of}split {self._split} of {self._pairs.folder}"
 
     def pair_of(self, index: int) -> tuple[PairSet, int]:
-        """Return the pairs, and the row of the pair that sample ``index`` renders."""
+        """Return the pairs, and the row of the pair, the first of several, that sample ``index`` renders."""
         (place,), _ = self._places(np.array([index]))
-        return self._pairs, int(self._rows[place])
+        return self._pairs, int(self._rows[self._offsets[place]])
 
     def origin(self, index: int) -> str:
         """Describe sample ``index`` by shard, row, pair id and target, for messages."""
@@ -238,9 +250,13 @@ class PairedSource:
         return Cuts(*found.tolist())
 
     def _places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Index of each sample's pair among the used pairs, and index of its target, ``(n,)`` int64 each."""
+        """Number of each sample's pair or group of pairs, and index of its target, ``(n,)`` int64 each."""
         places = np.searchsorted(self._starts, np.asarray(indices, np.int64), side="right") - 1
         return places, indices - self._starts[places]
+
+    def _members(self, places: np.ndarray) -> Ragged:
+        """Indices among the used pairs of the pairs in each of the ``(n,)`` groups, n rows."""
+        return self._groups.take(places)
 
     def _lengths(self, rows: int | None) -> Iterator[tuple[int, Lengths, np.ndarray]]:
         """Yield blocks of samples: first sample, rendered lengths, ``(n,)`` document tokens; nothing if unknown."""
@@ -251,10 +267,16 @@ class PairedSource:
         sampled = self.task.samples == "sampled"
         for begin in range(0, last, _BLOCK):
             places, targets = self._places(np.arange(begin, min(begin + _BLOCK, last)))
-            pairs = self._rows[places]
-            documents = sizes.documents_of(pairs)
-            target_lengths = sizes.targets_of(pairs, None if sampled else targets)
-            yield begin, measure(sizes.queries[pairs], documents, target_lengths), _row_sums(documents)
+            members = self._members(places)
+            pairs, firsts = self._rows[members.values], members.offsets[:-1]
+            documents = sizes.documents_of(pairs[firsts])
+            numbers = None if sampled else np.repeat(targets, members.lengths)
+            queries, answers = sizes.queries[pairs], sizes.targets_of(pairs, numbers)
+            if self._joined:  # with a separator after each but the last, and perhaps a space before each but the first
+                queries = np.add.reduceat(queries + 1, firsts) - 1
+                each = 1 + bool(getattr(self.task, "target_space", False))
+                answers = np.add.reduceat(answers + each, firsts) - each
+            yield begin, measure(queries, documents, answers), _row_sums(documents)
 
     @cached_property
     def _sizes(self) -> PairLengths:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, repeat
 
 import numpy as np
 import torch
 
 from corpora.errors import FarspanError
-from corpora.schemas.pairs import PairBatch
+from corpora.schemas.pairs import PairBatch, PairSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
-from objectives.api.special_tokens import END, PAD, SpecialTokens
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, PAD, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, Task
+from objectives.tasks.questions import divide_answers, group_questions
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds, Sources
@@ -138,14 +140,21 @@ class Predictor:
     def __call__(
         self, model: Seq2Seq, batch: PairBatch, report: Callable[[int], None] = lambda done: None
     ) -> Predictions:
-        """Generate a text for each pair of ``batch``; documents that pairs share are encoded once."""
-        examples = self.task.render(batch, np.full(len(batch), NO_TARGET, np.int64), self.special).examples
-        self._check(batch, examples)
-        tokens: list[np.ndarray] = [np.empty(0, np.int32)] * len(batch)
-        scores = np.zeros(len(batch), np.float32)
+        """Generate a text for each pair of ``batch``; documents that pairs share are encoded once.
+
+        A text for several questions is divided into their answers, which have its score in common.
+        """
+        questions = getattr(self.task, "questions", 1)
+        offsets = group_questions(batch.pair_documents, questions)
+        first = offsets[:-1]
+        asked = replace(batch, example_offsets=offsets) if questions > 1 else batch
+        examples = self.task.render(asked, np.full(len(batch), NO_TARGET, np.int64), self.special).examples
+        self._check([batch.pair_ids[pair] for pair in first.tolist()], examples)
+        tokens: list[np.ndarray] = [np.empty(0, np.int32)] * len(first)
+        scores = np.zeros(len(first), np.float32)
         prompts = 0 if examples.prompt_lengths is None else examples.prompt_lengths.astype(np.int64)
-        decoder = np.broadcast_to((2 + prompts + self.config.max_tokens) * self.config.beams, len(batch))
-        shared = _equal_rows(batch) if self.task.shares_sources else np.arange(len(batch))
+        decoder = np.broadcast_to((2 + prompts + self.config.max_tokens) * self.config.beams, len(first))
+        shared = _equal_rows(batch.pair_documents.take(first)) if self.task.shares_sources else np.arange(len(first))
         ids, done = DecoderIds(self.special[self.decoder_start], self.special[END], self.special[PAD]), 0
         for one in make_batches(examples.source_lengths, shared, decoder, self.batch_positions):
             sources = one.inputs(examples, self.special, self.source_multiple)
@@ -153,9 +162,17 @@ class Predictor:
             for pair, row in zip(one.pairs.tolist(), generated.tokens, strict=True):
                 tokens[pair] = row
             scores[one.pairs] = generated.scores
-            done += len(one.pairs)
+            done += int(np.diff(offsets)[one.pairs].sum())
             report(done)
+        if questions > 1:
+            counts, separator = np.diff(offsets), self.special[DOCUMENT_SEPARATOR]
+            answers = map(divide_answers, tokens, counts.tolist(), repeat(separator))
+            tokens, scores = list(chain.from_iterable(answers)), np.repeat(scores, counts)
         return Predictions([self.text(row) for row in tokens], tokens, scores)
+
+    def group(self, pairs: PairSet, rows: np.ndarray) -> np.ndarray:
+        """Return the first of the pairs at ``(n,)`` int64 ``rows`` of each example, ``(m + 1,)`` int64, and n."""
+        return group_questions(pairs.document_rows.take(rows), getattr(self.task, "questions", 1))
 
     def text(self, tokens: np.ndarray) -> str:
         """Decode ``(t,)`` generated ids without special tokens, and without the space that targets start with."""
@@ -170,26 +187,25 @@ class Predictor:
         left_out[-1] = True
         return left_out
 
-    def _check(self, batch: PairBatch, examples: Examples) -> None:
+    def _check(self, names: Sequence[str], examples: Examples) -> None:
         longest = int(examples.source_lengths.argmax())
         if self.source_limit is not None and examples.source_lengths[longest] > self.source_limit:
             raise FarspanError(
-                f"pair {batch.pair_ids[longest]!r}: its source has {examples.source_lengths[longest]:,} positions, the "
+                f"pair {names[longest]!r}: its source has {examples.source_lengths[longest]:,} positions, the "
                 f"encoder {self.source_limit:,}; let the task cut it (source_length = {self.source_limit})"
             )
         for ids in (examples.source_ids, examples.target_ids):
             beyond = np.argwhere(ids >= self.vocab_size)
             if len(beyond):
                 row, place = beyond[0]
-                names = [name for name, number in self.special.ids.items() if number == ids[row, place]]
+                inserted = [name for name, number in self.special.ids.items() if number == ids[row, place]]
                 raise FarspanError(
-                    f"pair {batch.pair_ids[row]!r}: task {self.task.name} inserts {', '.join(names)}, which the model "
+                    f"pair {names[row]!r}: task {self.task.name} inserts {', '.join(inserted)}, which the model "
                     "does not know; use the task that it was trained on"
                 )
 
 
-def _equal_rows(batch: PairBatch) -> np.ndarray:
-    """Number the lists of documents, ``(n,)`` int64: equal for pairs with the same documents in the same order."""
+def _equal_rows(documents: Ragged) -> np.ndarray:
+    """Number the rows, ``(n,)`` int64: equal for rows with the same documents in the same order."""
     numbers: dict[bytes, int] = {}
-    documents = batch.pair_documents
-    return np.array([numbers.setdefault(documents[pair].tobytes(), len(numbers)) for pair in range(len(batch))])
+    return np.array([numbers.setdefault(documents[row].tobytes(), len(numbers)) for row in range(len(documents))])

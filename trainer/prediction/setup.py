@@ -76,15 +76,17 @@ def check_prompts(predictor: Predictor, pairs: PairSet, rows: np.ndarray, positi
         return int(measure(np.array([query]), no_documents, np.array([NO_TARGET])).prompt[0])
 
     wanted = predictor.config.max_tokens
-    if prompt_of(PairFacts.of(pairs.manifest).max_query_tokens) + wanted < positions:
-        return  # there is room even after the longest query of all splits
-    queries = PairLengths.of(pairs).queries[rows]
+    questions = getattr(predictor.task, "questions", 1)
+    if prompt_of(questions * (PairFacts.of(pairs.manifest).max_query_tokens + 1) - 1) + wanted < positions:
+        return  # there is room even after the longest queries of all splits
+    first = predictor.group(pairs, rows)[:-1]
+    queries = np.add.reduceat(PairLengths.of(pairs).queries[rows] + 1, first) - 1  # joined by separators
     longest = int(queries.argmax())
     prompt = prompt_of(int(queries[longest]))
     room = positions - 1 - prompt
     if wanted > room:
         cure = f"set max_tokens to at most {room}" if room > 0 else "cut queries (query_length)"
-        (name,) = pairs.values("pair_id", rows[[longest]])
+        (name,) = pairs.values("pair_id", rows[first[[longest]]])
         raise FarspanError(
             f"generation.max_tokens is {wanted}, but the decoder has {positions:,} positions, one "
             f"for the start and {prompt:,} for the prompt of pair {name!r}; {cure}"

@@ -17,6 +17,7 @@ from corpora.schemas.pairs import PairSet
 from objectives.metrics.answers import option_texts
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
+from objectives.tasks.questions import split_groups
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World
 from trainer.prediction.predictor import Predictor
@@ -94,7 +95,9 @@ class Validation:
             number of generated tokens.
         """
         chunks = [
-            (part, rows) for part in self.parts for rows in np.split(part.rows, range(_CHUNK, len(part.rows), _CHUNK))
+            (part, rows)
+            for part in self.parts
+            for rows in split_groups(part.rows, part.predictor.group(part.pairs, part.rows), _CHUNK)
         ]
         own = [self._score(model, *chunk) for chunk in chunks[world.rank :: world.size]]
         gathered = world.gather(own)

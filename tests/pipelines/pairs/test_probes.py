@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +14,21 @@ from corpora.readers.options import PairFields
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.pairs import verify_pairs
+from objectives.tasks.text_to_text import TextToText
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.evaluation.evaluate import command as evaluate
+from pipelines.evaluation.options import Evaluate, Evaluation
+from pipelines.generation.generate import generate
+from pipelines.generation.options import Generating
 from pipelines.pairs.options import Pairs, Probing, RawPairs
 from pipelines.pairs.probes import jobs
 from tests.artefacts import all_rows, digests
 from tests.corpora.readers.tasks import write_lines
+from tests.fine_tuned import paired_recipe, train_quietly
 from tests.pipelines.documents.jobs import build as build_documents
+from trainer.model.positions import Learned
+from trainer.parallel.distributed import World
 
 PROBES = ("ruler:niah_single_2", "ruler:cwe", "babilong:qa2", "ruler:qa_1")
 
@@ -142,3 +151,25 @@ def test_reading_and_making_pairs_exclude_each_other(haystack, tmp_path):
         jobs(RawPairs(input=("raw",), fields=PairFields()), Probing(probe=("ruler:vt",), lengths=(512,)), options)
     with pytest.raises(FarspanError, match="no pairs are named; give --input FILES, or --probe NAME"):
         jobs(RawPairs(), Probing(), options)
+
+
+@pytest.mark.slow
+def test_from_documents_to_a_heat_map(haystack, tmp_path, capsys):
+    """Make probes, fine-tune for a few updates with the answer's beginning as prompt, generate, and evaluate."""
+    pairs = str(tmp_path / "probes")
+    build(
+        haystack, pairs, split="draw", probe=("ruler:niah_single_2",), lengths=(128, 192), questions=None, examples=66
+    )
+    task = {**TextToText.presets["probe"], "source_length": 192, "target_length": 96}
+    recipe = paired_recipe(tmp_path / "run", pairs, {**task, "global_attention": "none"}, steps=6)
+    sides = (("encoder", 192), ("decoder", 128))
+    model = {side: replace(getattr(recipe.model, side), positions=Learned(size)) for side, size in sides}
+    data = replace(recipe.data, source_length=192, target_length=96)
+    train_quietly(replace(recipe, model=replace(recipe.model, **model), data=data))
+    answers = {"output": str(tmp_path / "answers"), "device": "cpu", "generation": {"max_tokens": 12}}
+    generate(Generating(model=str(tmp_path / "run"), pairs=pairs, split="test", **answers), World.alone())
+    figure = tmp_path / "heat.svg"
+    options = Evaluation(metrics=("all",), by=("length", "depth"), resamples=40)
+    evaluate(Evaluate(predictions=(answers["output"],), evaluation=options, figure=str(figure)))
+    assert "depth by length" in capsys.readouterr().out
+    assert all(f">{text}</text>" in figure.read_text() for text in ("length", "depth", "128", "192", "100"))

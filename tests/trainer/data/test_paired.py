@@ -11,6 +11,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet, pair_key
 from objectives.api.protocol import Tools, equip
 from objectives.tasks.protocol import load_task
+from objectives.tasks.questions import divide_answers
 from tests.artefacts import make_documents, make_pairs, small_tokenizer
 from trainer.data.mixture import Mixture, Part
 from trainer.data.paired import Cuts, FewExamples, PairedSource
@@ -157,3 +158,35 @@ def test_a_split_that_is_unknown_or_has_no_targets_is_refused(pairs, tmp_path):
     blind.__dict__["target_counts"] = np.where(blind.splits == "test", 0, blind.target_counts)
     with pytest.raises(FarspanError, match=r"none of the 12 pairs in split 'test' has a target"):
         source_of(blind, "test")
+
+
+@pytest.mark.parametrize("options", [{"targets": "first"}, {"targets": "sampled", "query": "decoder"}])
+def test_questions_about_a_document_share_an_example(tmp_path, options):
+    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=1)
+    pairs = PairSet(make_pairs(str(tmp_path / "pairs"), documents, max_targets=2, shards=3))
+    source, rows = source_of(pairs, questions=3, source_length=512, **options), rows_of(pairs)
+    assert len(source) == 6
+    assert sum(source.shard_rows) == 6
+    separator = source.special["<doc-sep>"]
+    epochs = np.arange(6)
+    rendered = source.examples(np.arange(6), epochs)
+    for index in range(6):
+        size = rendered.target_lengths[index]
+        prompt = 0 if rendered.prompt_lengths is None else rendered.prompt_lengths[index]
+        own = rows[3 * index : 3 * index + 3]
+        answers = divide_answers(rendered.target_ids[index, prompt : size - 1], len(own), separator)
+        assert all(answer.tolist() in row["targets"] for answer, row in zip(answers, own, strict=True))
+        assert source.pair_of(index)[1] == next(
+            n for n, row in enumerate(pairs.values("pair_id", np.arange(24))) if row == own[0]["pair_id"]
+        )
+        assert own[0]["pair_id"] in source.origin(index)
+    again = source.examples(np.array([4, 1]), epochs[[4, 1]])
+    assert (
+        again.target_ids[1, : again.target_lengths[1]].tolist()
+        == rendered.target_ids[1, : again.target_lengths[1]].tolist()
+    )
+    longest = source.longest()
+    assert longest.source == rendered.source_lengths.max()
+    assert longest.target >= rendered.target_lengths.max()
+    if options["targets"] == "first":
+        assert longest.target == rendered.target_lengths.max()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from corpora.storage.manifest import Manifest
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import NO_TARGET
+from tests.artefacts import make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, vocabulary
 from tests.trainer.toy import toy_recipe
@@ -161,6 +163,28 @@ def test_every_pair_gets_its_own_text_in_any_order_and_batches(pairs, model):
     assert len(done) > 1
     assert done[-1] == 12
     assert len(set(whole.texts)) > 3
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_text_for_several_questions_is_divided_into_their_answers(tmp_path, model, monkeypatch, missing):
+    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=1)
+    pairs = PairSet(make_pairs(str(tmp_path / "pairs"), documents, 8))
+    predictor = predictor_of(pairs, model, questions=3, targets="first", query="decoder")
+    separator, words, done = predictor.special["<doc-sep>"], [[10, 11], [], [12]], []
+
+    def say(model, sources, config, ids):
+        assert {len(prompt[prompt == separator]) for prompt in sources.prompts} <= {1, 2}
+        tokens = [np.array([10, 11, separator, separator, 12, separator, 13][: 7 - 3 * missing])] * len(sources)
+        return SimpleNamespace(tokens=tokens, scores=np.arange(len(sources), dtype=np.float32))
+
+    monkeypatch.setattr("trainer.prediction.predictor.generate", say)
+    found = predictor(loaded(model), pairs.take(range(8)), done.append)
+    expected = [[*words[:2], []] if missing else words] * 2 + [words[:2]]
+    assert [tokens.tolist() for tokens in found.tokens] == [answer for three in expected for answer in three][:8]
+    assert found.texts == [predictor.tokenizer.decode(tokens) for tokens in found.tokens]
+    assert [len(set(found.scores[at : at + 3])) for at in (0, 3, 6)] == [1, 1, 1]
+    assert done[-1] == 8
+    assert predictor.group(pairs, np.arange(8)).tolist() == [0, 3, 6, 8]
 
 
 def test_texts_have_no_special_tokens(pairs, model):
