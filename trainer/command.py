@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from corpora.errors import FarspanError
+from corpora.estimates import compare_estimate
 from corpora.reporting import note, suggest
 from corpora.settings import format_assignment, parse_assignment
 from corpora.tables import print_table
@@ -67,7 +71,8 @@ def run_command(options: Training) -> None:
         find_recipe(options.recipe)  # a wrong name fails before the slow imports
     if options.estimate is not None:
         note(
-            f"{name_of(options.recipe)}: measures a step's memory on tensors without contents, which may take a minute"
+            f"{name_of(options.recipe)}: measures a step's memory on tensors without contents, which may take a "
+            "minute, then the time of updates if the recipe names data"
         )
     from trainer.run.memory import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.run.train import train
@@ -75,9 +80,12 @@ def run_command(options: Training) -> None:
     with raised_alike():
         recipe = _load(options.recipe, options.assignments)
     if options.estimate is not None:
-        for line in memory_table(recipe, options.estimate):
+        from trainer.run.estimate import estimate_lines
+
+        for line in chain(memory_table(recipe, options.estimate), estimate_lines(recipe, options.estimate)):
             print(line, flush=True)
         return
+    fresh, begun = not Path(recipe.run.directory, "checkpoints").exists(), time.monotonic()
     try:
         outcome = train(recipe, name=name_of(options.recipe))
     except BrokenPipeError as error:
@@ -86,6 +94,8 @@ def run_command(options: Training) -> None:
             "continues from the last checkpoint"
         ) from error
     if outcome.finished:
+        if fresh and (comparison := compare_estimate(recipe.run.directory, time.monotonic() - begun)):
+            note(comparison)
         pairs = (
             recipe.data.pairs
             and f"farspan generate {recipe.run.directory} --pairs {recipe.data.pairs} --output predictions"

@@ -40,6 +40,10 @@ def test_no_token_rows_are_no_estimate(rows):
 def test_a_table_of_a_recipe_on_the_command_line(capsys):
     run_command(Training(recipe="tiny", estimate=8000))
     title, head, *rows = capsys.readouterr().out.splitlines()
+    rows, (work, *devices, machine) = rows[:9], rows[9:]
+    assert "operations in 60 updates of 16,384 source positions" in work
+    assert [line.split()[0] for line in devices] == ["A100", "L40S", "H100"]
+    assert machine == "this machine: not measured, as the recipe names no data"
     assert "8,000 token rows" in title
     assert head.split()[-1] == "total"
     assert [row.split()[:3] for row in rows] == [

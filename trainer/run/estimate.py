@@ -1,0 +1,150 @@
+"""Estimates of a run: operations, hours of GPUs at a stated share of their peak, and time on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from corpora.estimates import format_interval, keep_estimate
+from trainer.checkpoint.run_files import METRICS, read_lines
+from trainer.conversion.convert import adopt_model
+from trainer.metrics import batch_flops
+from trainer.parallel.device import measure_tflops
+from trainer.parallel.distributed import World
+from trainer.recipe import Recipe
+from trainer.run.train import train
+from trainer.run.units.choose import open_unit
+
+SECONDS = 10.0
+"""Seconds of updates that an estimate of this machine rests on, after the first one, which compiles."""
+PEAKS = {"A100": 312.0, "L40S": 362.0, "H100": 989.0}
+"""GPU -> published peak of dense bfloat16 products in 10^12 operations per second."""
+UTILISATION = (0.2, 0.45)
+"""Share of the peak that training reaches: the interval of the hours."""
+_ENDLESS = 1 << 20  # updates that a sample does not reach
+_FEWEST = 3  # updates of a sample
+_PATIENCE = 60.0  # seconds of a micro-batch, above which this machine is not measured
+_DOUBT = 0.1  # share by which an interval is wider than what was measured
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of a whole run, with every row as long as its stage allows.
+
+    Attributes:
+        flops: operations of forward and backward passes (``Counts.flops``), without recomputation.
+        updates, positions: updates, and source positions of all of them.
+        largest: operations of the largest micro-batch.
+    """
+
+    flops: float
+    updates: int
+    positions: int
+    largest: float
+
+
+def estimate_lines(recipe: Recipe, vocab_size: int) -> Iterator[str]:
+    """Yield the lines of a run's estimate: its operations, GPUs, and this machine if the recipe names data."""
+    recipe = adopt_model(recipe)
+    data = any(source.corpus or source.pairs for source in recipe.data.sources)
+    if recipe.run.steps is None and data:
+        recipe = open_unit(recipe).recipe
+    if recipe.run.steps is None:
+        yield "of one update, as the number of updates depends on the data, which the recipe does not name:"
+    work = count_work(recipe, vocab_size)
+    yield from _gpu_lines(work)
+    yield from _machine_lines(recipe, work) if data else ["this machine: not measured, as the recipe names no data"]
+
+
+def count_work(recipe: Recipe, vocab_size: int) -> Work:
+    """Count the operations of all stages of a recipe with ``run.steps``."""
+    flops = positions = largest = updates = 0
+    for stage in recipe.curriculum:
+        model, data = stage.model(recipe.model), stage.data
+        targets = data.target_length if model.decoder else data.source_length // 8
+        one = 3 * batch_flops(model, vocab_size, 1, data.source_length, targets, 0) * (2 if recipe.loss.r3f else 1)
+        steps = stage.last_step - stage.first_step
+        updates += steps
+        flops += one * stage.batch_size * steps
+        positions += data.source_length * stage.batch_size * steps
+        largest = max(largest, one * stage.micro_batch_size)
+    return Work(flops, updates, positions, largest)
+
+
+def _gpu_lines(work: Work) -> Iterator[str]:
+    """Yield the lines about GPUs: hours and tokens per second of each, as intervals."""
+    low, high = UTILISATION
+    yield (
+        f"{work.flops:.2e} operations in {work.updates:,} updates of {work.positions / work.updates:,.0f} source "
+        f"positions, if every row is full; GPUs at {low:.0%} to {high:.0%} of their bfloat16 peak:"
+    )
+    for name, peak in PEAKS.items():
+        most, least = (work.flops / (peak * 1e12 * share) for share in UTILISATION)
+        speeds = (work.positions / most, work.positions / least)
+        yield (
+            f"  {name} ({peak:g} TFLOP/s): {least / 3600:,.1f} to {most / 3600:,.1f} GPU hours, "
+            f"{speeds[0]:,.0f} to {speeds[1]:,.0f} source positions/s per GPU"
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds and memory of updates of one micro-batch on this machine and the run's data."""
+
+    start: float
+    seconds: tuple[float, ...]
+    memory_bytes: int
+
+    def whole(self, work: Work, micro_batches: float) -> tuple[float, float]:
+        """Return the least and the most seconds of a run with so many micro-batches an update, in one process."""
+        mean = sum(self.seconds) / len(self.seconds)
+        half = len(self.seconds) // 2
+        halves = [sum(part) / len(part) for part in (self.seconds[:half], self.seconds[half:]) if part]
+        updates = work.updates * micro_batches
+        low, high = (self.start + updates * (mean + end(halves)) / 2 for end in (min, max))
+        return (1 - _DOUBT) * low, (1 + _DOUBT) * high
+
+
+def measure(recipe: Recipe) -> Measured:
+    """Make updates of one micro-batch each in a temporary folder, until they have taken ``SECONDS``.
+
+    Raises:
+        FarspanError: as a run does.
+    """
+    stage, place = recipe.curriculum[0], Path(recipe.run.directory).absolute()
+    run = replace(recipe.run, steps=_ENDLESS, epochs=None, tokens=None, extend=(), batch_size=stage.micro_batch_size)
+    checkpoint = replace(recipe.checkpoint, best=None, every=_ENDLESS, keep=1)
+    beside = next(parent for parent in place.parents if parent.is_dir())  # /tmp may be in memory
+    with tempfile.TemporaryDirectory(prefix=".estimate-", dir=beside) as folder:
+        run = replace(run, directory=folder, dry_run=False)
+        sample = replace(recipe, run=run, stages=(), evaluation=None, checkpoint=checkpoint)
+        seconds: list[float] = []
+        for _ in range(2):
+            until = min(max(int(SECONDS / seconds[-1]), _FEWEST), 1000) if seconds else _FEWEST
+            train(sample, until=until, console=Console(quiet=True))
+            records = [record for record in read_lines(Path(folder) / METRICS) if "loss" in record]
+            seconds = [record["seconds"] for record in records]
+        memory = max(record["memory_gib"] for record in records)
+        return Measured(seconds[0], tuple(seconds[1:]), round(memory * 2**30))
+
+
+def _machine_lines(recipe: Recipe, work: Work) -> Iterator[str]:
+    """Yield the lines about this machine: a measurement, unless an update would be too long."""
+    device = World.from_environment(recipe.run.device).device
+    expected = work.largest / 1e12 / (UTILISATION[0] * measure_tflops(device, torch.float32))
+    if expected > _PATIENCE:
+        yield f"this machine: not measured, as one micro-batch would take about {expected:,.0f} s"
+    else:
+        yield f"this machine: makes updates of one micro-batch for about {SECONDS:.0f} s"
+        measured = measure(recipe)
+        seconds = measured.whole(work, recipe.run.batch_size / recipe.run.micro_batch_size)
+        keep_estimate(recipe.run.directory, {"seconds": seconds, "memory_bytes": measured.memory_bytes})
+        yield (
+            f"this machine: {format_interval(seconds)} in one process, {measured.memory_bytes / 2**30:.2f} GiB of "
+            f"memory; from {len(measured.seconds)} micro-batches of the run's data"
+        )
