@@ -104,8 +104,8 @@ class Pairs:
 
     Attributes:
         inputs: raw files, with options of reading.
-        split: split of each pair: that of the data (a field or the file's name), one for all, or one drawn for each
-            document, so that no document is in two splits.
+        split: split of each pair: that of the data (a field or the file's name; test for probes), one for all, or one
+            drawn for each document, so that no document is in two splits.
         validation: share of documents drawn for validation.
         test: share of documents drawn for test.
         task_bytes: raw bytes per task and shard.
