@@ -1,5 +1,6 @@
 """Configuration of the site: Sphinx reads the Markdown of this folder with MyST, and Furo lays it out."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,13 +9,25 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import site_pages  # noqa: E402  (found by the path above)
 
+from corpora.storage.manifest import farspan_version  # noqa: E402
+
 project = "farspan"
 author = "the farspan developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+version = release = farspan_version()
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 highlight_language = "none"  # a block without a language is no Python
 html_theme = "furo"
-html_title = "farspan"
+html_title = f"farspan {version}"
+# links to edit a page need the address of the repository, which a checkout does not know
+html_theme_options = {
+    "source_repository": os.environ.get("FARSPAN_REPOSITORY", ""),
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.output) > div.highlight > pre"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_copyright = False
@@ -35,5 +48,11 @@ nitpicky = False
 
 
 def setup(app):
-    """Write the pages that follow from the code before the others are read."""
+    """Write the pages that follow from the code before the others are read; these alone cannot be edited."""
     app.connect("builder-inited", lambda _: site_pages.write_all(HERE))
+    app.connect("html-page-context", _forbid_edits, priority=900)
+
+
+def _forbid_edits(app, pagename, templatename, context, doctree):
+    if pagename.startswith("generated/") or not os.environ.get("FARSPAN_REPOSITORY"):
+        context["page_source_suffix"] = ""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import base64
 import html
+import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,9 @@ def write_all(docs: Path) -> None:
     """Write all generated pages below ``docs``; pages that are equal keep their time, so Sphinx skips them."""
     notebook = json.loads((docs / "tutorial.ipynb").read_text("utf-8"))
     pages = {
-        "commands.md": commands_page(),
+        **command_pages(),
         "recipe-keys.md": recipe_keys_page(),
-        "api.md": api_page(),
+        **api_pages(),
         "tutorial.md": notebook_page(notebook),
         **recipe_pages(docs.parent / "trainer" / "recipes"),
     }
@@ -52,30 +54,39 @@ def write_all(docs: Path) -> None:
             path.unlink()
 
 
-def commands_page() -> str:
-    """The reference of all commands, from the parsers' own help."""
+def command_pages() -> dict[str, str]:
+    """A page for each command, from the parsers' own help, and one that lists them: name -> text."""
     from pipelines.commands import build_parser
 
-    lines = [
-        "# Commands",
-        "",
-        "The flags of every command, as `farspan COMMAND --help` prints them. In Python, each is a keyword of the "
-        "function with the command's name ([Python](../python.md)).",
-        "",
-    ]
+    intro = "The flags of each command, as `farspan COMMAND --help` prints them. In Python, each is a keyword of the "
+    intro += "function with the command's name ([Python](../python.md))."
+    listing, pages = ["# Commands", "", intro, "", "| command | |", "|---|---|"], {}
     for name, parser in _leaves("farspan", build_parser()):
         parser.declare()
-        lines += [f"## {name}", "", _prose(parser.description or ""), ""]
-        for group in parser._action_groups:
-            shown = [action for action in group._group_actions if _is_shown(action)]
-            if shown:
-                heading = group.title if group.title not in ("options", "positional arguments") else ""
-                if heading:
-                    lines += [f"**{heading.capitalize()}** ({group.description})", ""]
-                lines += [line for action in shown for line in _action(parser, action)] + [""]
-        if parser.epilog:
-            lines += ["```sh", *(line.strip() for line in parser.epilog.splitlines()[1:]), "```", ""]
-    return "\n".join(lines)
+        words = name.removeprefix("farspan ")
+        address = f"commands/{words.replace(' ', '-')}"
+        summary = _prose(re.split(r"(?<=[.]) ", " ".join((parser.description or "").split()))[0])
+        listing.append(f"| [`{words}`]({address}.md) | {summary} |")
+        pages[f"{address}.md"] = "\n".join(_command_page(name, parser))
+    names = sorted(name.removesuffix(".md") for name in pages)
+    return {"commands.md": "\n".join([*listing, "", *_toctree(names)]), **pages}
+
+
+def _command_page(name: str, parser: Any) -> Iterator[str]:
+    yield from (f"# {name}", "", _prose(parser.description or ""), "")
+    if parser.epilog:
+        yield from ("```sh", *(line.strip() for line in parser.epilog.splitlines()[1:]), "```", "")
+    for group in parser._action_groups:
+        shown = [action for action in group._group_actions if _is_shown(action)]
+        if shown and group.title not in ("options", "positional arguments"):
+            yield from (f"## {group.title.capitalize()}", "", f"{group.description}", "")
+        for action in shown:
+            yield from _action(parser, action)
+        yield ""
+
+
+def _toctree(names: Iterable[str]) -> list[str]:
+    return ["```{toctree}", ":hidden:", ":maxdepth: 1", "", *names, "```", ""]
 
 
 def _leaves(name: str, parser: Any) -> Iterator[tuple[str, Any]]:
@@ -161,31 +172,30 @@ def recipe_pages(folder: Path) -> dict[str, str]:
     return {"recipes.md": "\n".join([*lists, "```", ""]), **pages}
 
 
-def api_page() -> str:
-    """The reference of the Python API: every name of ``farspan``, and the modules behind it."""
+def api_pages() -> dict[str, str]:
+    """A page for each name of ``farspan`` and each module behind it, and one that lists them: name -> text."""
     import farspan
 
-    lines = [
-        "# Python API",
-        "",
-        "`import farspan` has these names. The functions that run a job have the flags of their command as keywords; "
-        "[Commands](commands.md) explains them.",
-        "",
-    ]
     names = [name for name in farspan.__all__ if not name.startswith("__")]
-    for title, chosen in (
-        ("Functions", [name for name in names if not isinstance(getattr(farspan, name), type)]),
-        ("Classes", [name for name in names if isinstance(getattr(farspan, name), type)]),
-    ):
-        lines += [f"## {title}", ""]
-        for name in chosen:
-            kind = "autoclass" if title == "Classes" else "autofunction"
-            extra = ["   :members:", "   :no-index:"] if title == "Classes" else []
-            lines += ["```{eval-rst}", f".. {kind}:: farspan.{name}", *extra, "```", ""]
-    lines += ["## Modules", "", "What the names above return and take.", ""]
-    for module in MODULES:
-        lines += [f"### {module}", "", "```{eval-rst}", f".. automodule:: {module}", "   :members:", "```", ""]
-    return "\n".join(lines)
+    classes = [name for name in names if isinstance(getattr(farspan, name), type)]
+    parts = {
+        "Functions": {name: f"autofunction:: farspan.{name}" for name in names if name not in classes},
+        "Classes": {name: f"autoclass:: farspan.{name}\n   :members:\n   :no-index:" for name in classes},
+        "Modules": {name: f"automodule:: {name}\n   :members:" for name in MODULES},
+    }
+    intro = "`import farspan` has these functions and classes. The functions that run a job have the flags of their "
+    intro += "command as keywords; [Commands](commands.md) explains them. The modules have what they return and take."
+    listing, pages = ["# Python API", "", intro, ""], {}
+    for title, directives in parts.items():
+        listing += [f"## {title}", ""]
+        for name, directive in directives.items():
+            subject = import_module(name) if title == "Modules" else getattr(farspan, name)
+            summary = (inspect.getdoc(subject) or "").partition("\n")[0]
+            listing.append(f"- [`{name}`](api/{name}.md): {_prose(summary)}")
+            text = f"# {name}\n\n```{{eval-rst}}\n.. {directive}\n```\n"
+            pages[f"api/{name}.md"] = text
+        listing.append("")
+    return {"api.md": "\n".join([*listing, *_toctree(name.removesuffix(".md") for name in pages)]), **pages}
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:

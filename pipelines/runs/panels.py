@@ -13,7 +13,7 @@ from pipelines.runs.logs import Logs, average
 from pipelines.runs.plot import PANELS, curves
 
 WIDTH, HEIGHT = 560, 240  # of a panel
-LEFT, TOP, BOTTOM = 52, 10, 24  # room for ticks
+LEFT, RIGHT, TOP, BOTTOM = 52, 16, 10, 24  # room for ticks
 _POINTS = 400  # maximum points of a line
 _SMOOTH = 25  # updates that a smoothed line averages
 _TICKS = 4
@@ -70,7 +70,7 @@ def _panel(key: str, title: str, runs: Mapping[int, Logs], last: int) -> Panel:
         low = 0.0
 
     def x(steps: np.ndarray) -> np.ndarray:
-        return LEFT + (WIDTH - LEFT - 8) * steps / max(last, 1)
+        return LEFT + (WIDTH - LEFT - RIGHT) * steps / max(last, 1)
 
     def y(values: np.ndarray) -> np.ndarray:
         place = TOP + (HEIGHT - TOP - BOTTOM) * (high - values) / (high - low)

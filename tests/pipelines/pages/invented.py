@@ -124,13 +124,13 @@ def make_tales(root: str) -> dict[str, str]:
     return folders
 
 
-def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str) -> str:
-    """A run of 40 updates of nine rows by two processes: what a run keeps, without its training.
+def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str, steps: int = 40) -> str:
+    """A run of ``steps`` updates of nine rows by two processes: what a run keeps, without its training.
 
     Args:
         tokenizer_of: an artefact with the tokenizer of the run.
     """
-    toy = toy_recipe(folder, steps=40, batch_size=9, micro_batch_size=2)
+    toy = toy_recipe(folder, steps=steps, batch_size=9, micro_batch_size=2)
     encoder = replace(toy.model.encoder, positions=Learned(4096))
     decoder = replace(toy.model.decoder, positions=Learned(4096))
     data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096)
