@@ -172,7 +172,8 @@ def estimate(
     names = [stage.name for stage in job.stages if stage.tasks]
     widest = max(len(stage.tasks) for stage in job.stages)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return combine(measured, names[len(measured) :], engine.worker_count(widest, job.work_bytes), memory)
+    processes = engine.worker_count(widest, job.work_bytes, job.workers)
+    return combine(measured, names[len(measured) :], processes, memory)
 
 
 def _measure(job: Job, stage: Stage, share: float, seconds: float, last: bool, clock: Callable[[], float]) -> Measured:

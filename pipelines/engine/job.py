@@ -51,6 +51,7 @@ class Job:
         stages: executed one after the other.
         tokenizer: copies the tokenizer into a given folder.
         work_bytes: size of the input, for the choice of workers.
+        workers: processes that suit the work, such as one a GPU, instead of one a core.
         error_budget: tolerated share of rejected records, of damaged files and of lost bytes, each on its own.
         repeated_links: source -> number of links that were not followed, as their folder is read under another name.
         origins: role -> path of each artefact that it is made from, to be recorded beside the manifest.
@@ -64,6 +65,7 @@ class Job:
     error_budget: float = 1.0
     repeated_links: Mapping[str, int] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    workers: int | None = None
 
 
 def sharded_stage(

@@ -173,7 +173,7 @@ def _start_workers(number: int, flags: Sequence[str]) -> Iterator[list[_Worker]]
     """Start workers, which are ended in the end."""
     with ExitStack() as stack:
         try:
-            workers = [stack.enter_context(_start_worker(flags)) for _ in range(number)]
+            workers = [stack.enter_context(_start_worker(flags, index)) for index in range(number)]
         except OSError as error:  # too many files or processes, or no room for temporary files
             reason = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
             raise FarspanError(
@@ -183,7 +183,7 @@ def _start_workers(number: int, flags: Sequence[str]) -> Iterator[list[_Worker]]
 
 
 @contextmanager
-def _start_worker(flags: Sequence[str]) -> Iterator[_Worker]:
+def _start_worker(flags: Sequence[str], index: int) -> Iterator[_Worker]:
     # not by multiprocessing, which would import the user's main module again
     with tempfile.TemporaryFile() as errors:
         ours, theirs = Pipe()
@@ -191,7 +191,7 @@ def _start_worker(flags: Sequence[str]) -> Iterator[_Worker]:
             process = subprocess.Popen(
                 # -P: the current folder is not searched first
                 [sys.executable, "-P", "-m", "pipelines.engine.local", str(theirs.fileno()), str(os.getpid())],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path()), "FARSPAN_WORKER": str(index)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

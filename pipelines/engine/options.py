@@ -28,7 +28,8 @@ class Engine:
             or flags of Beam are given; ``beam``; or ``cooperative``: any number of processes, started by anything with
             the same command, share the job through files in ``--output``.
         runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
-        workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core.
+        workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core, or one a GPU for
+            work that a GPU does.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
         worker_timeout: seconds until a line says that no task has begun on an engine of Beam (default: 60; on
             Dataflow, which starts machines first, 900).
@@ -72,13 +73,13 @@ class Engine:
                 f"command {self.workers} times, as `srun --ntasks={self.workers}` does"
             )
 
-    def worker_count(self, tasks: int, work_bytes: int) -> int:
-        """Return the number of processes to start; one for a job that would end before a second process has started."""
+    def worker_count(self, tasks: int, work_bytes: int, most: int | None = None) -> int:
+        """Return the number of processes to start: one for a small job, else ``most``, or one a core."""
         if self.workers:
             return max(1, min(self.workers, tasks))
         if work_bytes < _SMALL:
             return 1
-        return max(1, min(len(os.sched_getaffinity(0)), tasks))
+        return max(1, min(most or len(os.sched_getaffinity(0)), tasks))
 
     def needs_beam(self) -> bool:
         """True if Beam was asked for, by name, by its runner or by flags other than those of object stores."""

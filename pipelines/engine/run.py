@@ -50,7 +50,7 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
         with ProgressBars(job.stages) as bars:
             for stage in job.stages:
                 bars.restore(stage, done)
-            _launch(job, engine, done, bars, engine.worker_count(widest, job.work_bytes))
+            _launch(job, engine, done, bars, engine.worker_count(widest, job.work_bytes, job.workers))
     require_begun(job.output)
     return finalize(job.output, job.error_budget)
 

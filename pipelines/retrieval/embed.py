@@ -29,7 +29,7 @@ from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, der
 from pipelines.engine.job import Job, Report, Task, sharded_stage
 from pipelines.engine.paths import shard_paths
 from pipelines.retrieval.condensing import condense
-from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
+from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder import find_encoder
 
@@ -73,7 +73,7 @@ def plan(options: Embed) -> Job:
         min_document_tokens=options.min_document_tokens,
         compression=options.compression,
     )
-    return derived_job(
+    job = derived_job(
         output,
         documents,
         [sharded_stage("embed", _payloads(documents, output, batches), work, "documents")],
@@ -83,6 +83,7 @@ def plan(options: Embed) -> Job:
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=_BYTES_A_TOKEN * tokens,
     )
+    return replace(job, workers=device_count(encoder))
 
 
 def count_vectors(options: Embed) -> int:

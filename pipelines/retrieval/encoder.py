@@ -47,6 +47,15 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     return replace(options, max_length=max_length, precision=_resolve_precision(options.precision))
 
 
+def device_count(options: EncoderOptions) -> int | None:
+    """Count the CUDA devices that encode with resolved options; None if the CPU does."""
+    return torch.cuda.device_count() if _on_cuda(options.precision) else None
+
+
+def _on_cuda(precision: Precision) -> bool:
+    return torch.cuda.is_available() and precision != "int8"
+
+
 def _resolve_precision(precision: Precision) -> Precision:
     """Resolve ``auto`` to this machine's precision."""
     if precision != "auto":
@@ -77,7 +86,7 @@ class Encoder:
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
         self.files, self._options = files, options
         precision = _resolve_precision(options.precision)
-        on_cuda = torch.cuda.is_available() and precision != "int8"
+        on_cuda = _on_cuda(precision)
         self._device = choose_device("cuda" if on_cuda else "cpu")
         self._batch_tokens = BATCH_TOKENS[self._device.type]
         from transformers import AutoModel  # slow to import

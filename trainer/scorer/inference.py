@@ -12,12 +12,18 @@ import torch
 BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
 """Tokens per batch, padding included, by type of device; on a processor, larger batches are not faster."""
 
+_NUMBERS = ("LOCAL_RANK", "FARSPAN_WORKER", "SLURM_LOCALID")  # variables with this process's number on its machine
+
 
 def choose_device(kind: str) -> torch.device:
-    """Return the CPU, or this process's CUDA device: by rank under torchrun, else spread over all devices."""
+    """Return the CPU, or this process's CUDA device: by its number among the processes of this machine.
+
+    The number is that of torchrun, of a job's worker or of Slurm; a process without one takes a device by its id.
+    """
     if kind != "cuda":
         return torch.device(kind)
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.getpid())) % torch.cuda.device_count())
+    number = next((os.environ[name] for name in _NUMBERS if name in os.environ), os.getpid())
+    return torch.device("cuda", int(number) % torch.cuda.device_count())
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:

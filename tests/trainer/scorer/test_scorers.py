@@ -194,8 +194,14 @@ def test_a_rank_asks_its_own_device(monkeypatch):
     """Also in a process that it started to load data."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     monkeypatch.setattr("os.getpid", lambda: 21)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    for name in ("LOCAL_RANK", "FARSPAN_WORKER", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
     assert choose_device("cuda") == torch.device("cuda", 5)
+    used = []
+    for worker in range(16):  # two workers for each of eight devices: none is idle
+        monkeypatch.setenv("FARSPAN_WORKER", str(worker))
+        used.append(choose_device("cuda").index)
+    assert sorted(used) == sorted([*range(8), *range(8)])
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert choose_device("cuda") == torch.device("cuda", 3)
     assert choose_device("cpu") == torch.device("cpu")
