@@ -38,9 +38,12 @@ _NAMES = {
     "pipelines.inspect.stats": "stats",
     "pipelines.inspect.verify": "verify",
     "pipelines.push": "push",
+    "pipelines.runs.table": "runs",
+    "pipelines.view.cell": "view",
     "trainer.command": "train",
     "trainer.dataset": "Dataset",
     "trainer.recipe": "load_recipe",
+    "trainer.recipe_table": "recipes",
 }
 """Module -> its public names; ``make stub`` writes the types of a new one into ``__init__.pyi``."""
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -63,10 +66,19 @@ def __getattr__(name: str) -> Any:
     elif name in _ORIGINS:
         _check_visible()
         value = getattr(import_module(_ORIGINS[name]), name)
+        if name.startswith("open_"):
+            _show_in_notebooks()
     else:
         raise AttributeError(f"module 'farspan' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _show_in_notebooks() -> None:
+    """Let opened artefacts show a row in a notebook's cell; the page's package is imported when one does."""
+    from corpora.storage.sharded_rows import ShardedRows
+
+    ShardedRows.as_html = lambda rows: import_module("pipelines.view.cell").show_rows(rows)
 
 
 def __dir__() -> list[str]:

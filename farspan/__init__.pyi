@@ -26,9 +26,12 @@ from pipelines.evaluation.submit import submit as submit
 from pipelines.inspect.stats import stats as stats
 from pipelines.inspect.verify import verify as verify
 from pipelines.push import push as push
+from pipelines.runs.table import runs as runs
+from pipelines.view.cell import view as view
 from trainer.command import train as train
 from trainer.dataset import Dataset as Dataset
 from trainer.recipe import load_recipe as load_recipe
+from trainer.recipe_table import recipes as recipes
 
 __version__: str
 

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import map_shard, open_shard, stored_shards, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
+
+if TYPE_CHECKING:
+    import pandas
 
 _CACHED_BATCHES = 1 << 16
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
@@ -40,7 +43,10 @@ class ShardedRows:
 
     Attributes:
         cache: cache of the shards, if the artefact is remote.
+        as_html: shows an artefact in a notebook's cell; set for all by a package that has pages.
     """
+
+    as_html: ClassVar[Callable[[ShardedRows], str | None] | None] = None
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
         """
@@ -71,6 +77,10 @@ class ShardedRows:
 
     def __repr__(self) -> str:
         return describe(type(self).__name__, self.folder, self.manifest, self.schema)
+
+    def _repr_html_(self) -> str | None:
+        """Show the first row in a notebook's cell, if a package above this one has set ``as_html``."""
+        return ShardedRows.as_html(self) if ShardedRows.as_html else None
 
     @overload
     def __getitem__(self, row: int) -> dict[str, Any]: ...
@@ -213,6 +223,15 @@ class ShardedRows:
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
         slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
         return pa.Table.from_batches(slices, self.schema)
+
+    def to_pandas(self, rows: Sequence[int] | np.ndarray | None = None) -> pandas.DataFrame:
+        """Copy the given rows, or all of them, into a DataFrame with a column for each column of the schema."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise FarspanError("to_pandas needs pandas: pip install pandas") from error
+        table = pa.Table.from_batches(self.batches()) if rows is None else self.table(rows)
+        return table.to_pandas()
 
     def shards_of(self, rows: np.ndarray) -> list[int]:
         """Return the shards that hold any of the given rows ``(n,)``, ascending."""

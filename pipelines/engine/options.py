@@ -28,8 +28,8 @@ class Engine:
             or flags of Beam are given; ``beam``; or ``cooperative``: any number of processes, started by anything with
             the same command, share the job through files in ``--output``.
         runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
-        workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core, or one a GPU for
-            work that a GPU does.
+        workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core, or one a GPU
+            for work that GPUs do.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
         worker_timeout: seconds until a line says that no task has begun on an engine of Beam (default: 60; on
             Dataflow, which starts machines first, 900).

@@ -90,6 +90,14 @@ def first_row(options: View) -> int | None:
 
 def save(options: View, workspace: Workspace) -> str:
     """Write runs, or rows of an artefact, into one self-contained file, and describe it."""
+    assert options.save
+    text, message = render_saved(options, workspace)
+    write_bytes(options.save, text.encode())
+    return message
+
+
+def render_saved(options: View, workspace: Workspace) -> tuple[str, str]:
+    """Render runs, or rows of an artefact, as one self-contained page, and describe it."""
     from pipelines.view.markup import build_saved_page
     from pipelines.view.run_pages import describe_runs
 
@@ -99,8 +107,7 @@ def save(options: View, workspace: Workspace) -> str:
     entries = list(workspace.entries.values())
     if all(entry.kind == "run" for entry in entries):
         values = describe_runs(workspace, ())
-        write_bytes(options.save, build_saved_page("runs.html", title="runs", live=False, **values).encode())
-        return format_count(len(entries), "run")
+        return build_saved_page("runs.html", title="runs", live=False, **values), format_count(len(entries), "run")
     if len(entries) > 1:
         names = ", ".join(entry.folder for entry in entries)
         raise FarspanError(f"--save {options.save}: holds rows of one artefact, or runs, not {names}; name one")
@@ -108,5 +115,4 @@ def save(options: View, workspace: Workspace) -> str:
     rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]
     text = build_saved_page("saved.html", title=subject.name, summary=subject.summary, pages=pages)
-    write_bytes(options.save, text.encode())
-    return f"{format_count(len(pages), 'row')} of {subject.folder}"
+    return text, f"{format_count(len(pages), 'row')} of {subject.folder}"

@@ -50,7 +50,8 @@ def test_a_run_is_estimated_on_its_data_and_compared_when_it_ends(tmp_path, caps
     monkeypatch.setattr("trainer.run.estimate.SECONDS", 0.2)
     sets = (
         f"data.corpus={make_corpus(str(tmp_path / 'corpus'))}", 'data.objective={name="span"}',
-        "data.source_length=512", "data.target_length=256", "model.width=32", "run.batch_size=2", "run.micro_batch_size=1", "run.epochs=0.2",
+        "data.source_length=512", "data.target_length=256", "model.width=32", "run.batch_size=2",
+        "run.micro_batch_size=1", "run.epochs=0.2",
         "metrics.peak_tflops=1.0", "schedule.warmup_steps=0", f"run.directory={tmp_path / 'run'}", "run.dry_run=false",
     )  # fmt: skip
     run_command(Training(recipe="tiny", assignments=sets, estimate=300))
