@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,6 @@ from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import map_shard, open_shard, stored_shards, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
-
-if TYPE_CHECKING:
-    import pandas
 
 _CACHED_BATCHES = 1 << 16
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
@@ -224,14 +221,13 @@ class ShardedRows:
         slices = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
         return pa.Table.from_batches(slices, self.schema)
 
-    def to_pandas(self, rows: Sequence[int] | np.ndarray | None = None) -> pandas.DataFrame:
-        """Copy the given rows, or all of them, into a DataFrame with a column for each column of the schema."""
+    def to_pandas(self, rows: Sequence[int] | np.ndarray | None = None) -> Any:
+        """Copy the given rows, or all of them, into a DataFrame of pandas with the columns of the artefact."""
+        table = pa.Table.from_batches(self.batches()) if rows is None else self.table(rows)
         try:
-            import pandas  # noqa: F401
+            return table.to_pandas()
         except ImportError as error:
             raise FarspanError("to_pandas needs pandas: pip install pandas") from error
-        table = pa.Table.from_batches(self.batches()) if rows is None else self.table(rows)
-        return table.to_pandas()
 
     def shards_of(self, rows: np.ndarray) -> list[int]:
         """Return the shards that hold any of the given rows ``(n,)``, ascending."""
