@@ -27,6 +27,7 @@ from report import arguments, in_turn, machine, publish
 from torch import Tensor, nn
 
 from trainer.conversion.family import family_of
+from trainer.conversion.hugging_face import split_carried
 from trainer.conversion.names import load_state
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
@@ -37,6 +38,7 @@ from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq
 
 WIDTH, HEADS, INNER, LAYERS, VOCAB = 256, 4, 1024, 4, 4096
+GEMMA_LAYERS = 6
 FIRST_TOKEN = 3
 """Ids below it mean something to one peer or another: begin, end, padding."""
 
@@ -64,6 +66,8 @@ CASES = (
     Case("tglobal", "LongT5, radius 127 + blocks of 16", {4096: 1.05}, 0.8),
     Case("block + pooling", "einsum, blocks of 1,024 + pooling", {}),
     Case("full", "BART, full attention", {}),
+    Case("layered", "T5Gemma 2, windows of 512, full in one of 6 layers", {}),
+    Case("span", "T5Gemma 2, windows of 512 alone", {}),
 )
 
 
@@ -92,6 +96,17 @@ def their_config(case: Case, length: int, target: int) -> transformers.Pretraine
         return transformers.LongT5Config(
             **sizes, feed_forward_proj="gated-gelu", encoder_attention_type="transient-global"
         )
+    if case.name in ("layered", "span"):
+        local, full = ({"rope_type": "default", "rope_theta": base} for base in (1e4, 1e6))
+        stack = {
+            "vocab_size": VOCAB, "hidden_size": WIDTH, "intermediate_size": INNER, "num_hidden_layers": GEMMA_LAYERS,
+            "num_attention_heads": HEADS, "num_key_value_heads": 1, "head_dim": WIDTH // HEADS, "sliding_window": 512,
+            "rope_parameters": {"full_attention": full, "sliding_attention": local},
+        }  # fmt: skip
+        if case.name == "span":
+            stack["layer_types"] = ["sliding_attention"] * GEMMA_LAYERS
+        vision = {"model_type": "siglip_vision_model", "num_hidden_layers": 0, "vision_use_head": False}
+        return transformers.T5Gemma2Config(encoder={"text_config": stack, "vision_config": vision}, decoder=stack)
     sizes |= {"dropout": 0.0, "attention_dropout": 0.0}
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS, f"{side}_ffn_dim": INNER}
@@ -151,7 +166,8 @@ def check(case: Case, ours: Seq2Seq, peer: nn.Module, batch: Batch) -> None:
         return torch.testing.assert_close(loss_of(ours, batch), loss_of(peer, batch), rtol=1e-4, atol=1e-4)
     config = our_config(case, peer.config)  # type: ignore[arg-type]
     family = family_of(peer.config.model_type)  # type: ignore[union-attr]
-    ours.load_state_dict(load_state(family.name_map(config), peer.state_dict(), ignored=family.IGNORED))
+    stored, _, _ = split_carried(family, peer.state_dict(), peer.config.to_dict())  # type: ignore[union-attr]
+    ours.load_state_dict(load_state(family.name_map(config), stored, ignored=family.IGNORED))
     torch.testing.assert_close(loss_of(ours, batch), loss_of(peer, batch), rtol=1e-4, atol=1e-4)
 
 

@@ -22,6 +22,7 @@ from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
@@ -66,6 +67,7 @@ PANELS = (
     Panel("local\n(LongT5)", Local(8)),
     Panel("tglobal\n(LongT5)", TGlobal(8, 8)),
     Panel("window\n(Longformer)", Window(16)),
+    Panel("span\n(T5Gemma 2)", Span(7, 8)),
     Panel("window + global positions\n(LED, PRIMERA)", Window(16), GLOBALS),
 )
 

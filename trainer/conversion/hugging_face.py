@@ -73,7 +73,7 @@ def read_hugging_face(path: Path) -> Model:
         if layers > len(stored):  # so many that their names alone may not fit into memory
             raise FarspanError(f"config.json: {layers:,} layers, but there are {len(stored):,} tensors; {_CURE}")
         names = family.name_map(config)
-        stored, carried, facts = _split_carried(family, stored, values)
+        stored, carried, facts = split_carried(family, stored, values)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
         state = load_state(names, stored, _shapes(config, vocabulary.size), family.IGNORED)
@@ -253,7 +253,7 @@ def _is_tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
     return torch.equal(head, tables[0])
 
 
-def _split_carried(
+def split_carried(
     family: Family, stored: dict[str, Tensor], values: Mapping[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """Rename stored tensors, and set those apart that are carried, with the facts about them."""

@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from tests.trainer.conversion.models import VOCAB
-from trainer.conversion.hugging_face import _split_carried
+from trainer.conversion.hugging_face import split_carried
 from trainer.conversion.names import load_state
 from trainer.model.build import make_model
 
@@ -62,7 +62,7 @@ def moved(model):
 def ours(family, theirs, config=None):
     """Our model with the weights of ``theirs``."""
     values = family.complete(theirs.config.to_dict())
-    stored, _, _ = _split_carried(family, theirs.state_dict(), values)
+    stored, _, _ = split_carried(family, theirs.state_dict(), values)
     config = config or family.read_config({name: value for name, value in values.items() if value is not None})
     state = load_state(family.name_map(config), stored, None, family.IGNORED)
     model = make_model(config, VOCAB)

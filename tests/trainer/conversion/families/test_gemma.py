@@ -20,7 +20,7 @@ from trainer.conversion.adapt import differences
 from trainer.conversion.convert import convert
 from trainer.conversion.families import gemma3, t5gemma2
 from trainer.conversion.family import family_of
-from trainer.conversion.hugging_face import _split_carried, read_hugging_face
+from trainer.conversion.hugging_face import split_carried, read_hugging_face
 from trainer.conversion.model_folder import read_model_folder
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
@@ -41,7 +41,7 @@ def assert_same_gradients(family, theirs, model):
     """A weight that both stacks of ours have gets the sum of their gradients in theirs."""
     names = dict(theirs.named_parameters(remove_duplicate=False))
     stored = {name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in names.items()}
-    stored, _, _ = _split_carried(family, stored, family.complete(theirs.config.to_dict()))
+    stored, _, _ = split_carried(family, stored, family.complete(theirs.config.to_dict()))
     expected, found = {}, {}
     for name, tensors in family.name_map(model_config(family, theirs)).items():
         gradient = model.get_parameter(name).grad
