@@ -32,9 +32,11 @@ SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentine
 class ToySource:
     """Sequence i is random text of 5 to 20 tokens; the target asks for its first tokens, the labels for its third."""
 
-    def __init__(self, size: int = 50, encoder_only: bool = False, fingerprint: str = "toy") -> None:
+    def __init__(
+        self, size: int = 50, encoder_only: bool = False, fingerprint: str = "toy", special: SpecialTokens = SPECIAL
+    ) -> None:
         self.size, self.encoder_only = size, encoder_only
-        self.fingerprint, self.special = fingerprint, SPECIAL
+        self.fingerprint, self.special = fingerprint, special
         self.tokenizer_fingerprint, self.tokenizer_size = "toy tokenizer", 24
 
     def __len__(self) -> int:

@@ -26,6 +26,7 @@ from trainer.conversion.hugging_face import (
     write_hugging_face,
 )
 from trainer.conversion.model_folder import (
+    CARRIED,
     Model,
     is_model_folder,
     read_model_config,
@@ -36,7 +37,7 @@ from trainer.conversion.model_folder import (
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.options import Conversion, Convert
-from trainer.recipe import Recipe, load_recipe
+from trainer.recipe import Recipe, load_recipe, read_recipe
 
 
 def read_model(path: Path, checkpoint: str | None = None) -> Model:
@@ -103,8 +104,19 @@ def _read_run(path: Path) -> Model:
         **{name: data[name] for name in ("source_length", "target_length") if name in data},
     }
     frame = tuple(manifest["vocabulary"]["frame"])
+    first = _initial_folder(trained.path.parent.parent)
+    if first is not None:
+        parent["carried"] = first.parent.get("carried", {})
     vocabulary = Vocabulary.of(special, trained.tokenizer_fingerprint, start, frame)
-    return Model(trained.config, vocabulary, trained.weights(), _tokenizer_of(trained), parent)
+    carried = {} if first is None else first.carried
+    return Model(trained.config, vocabulary, trained.weights(), _tokenizer_of(trained), parent, carried=carried)
+
+
+def _initial_folder(run: Path) -> Model | None:
+    """Read the model folder that the run started from, if it is still there and carries tensors."""
+    recipe = read_recipe(run) if (run / RECIPE).is_file() else None
+    path = None if recipe is None or recipe.run.initial_model is None else Path(recipe.run.initial_model)
+    return read_model_folder(path) if path and (path / CARRIED).is_file() and is_model_folder(path) else None
 
 
 def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:

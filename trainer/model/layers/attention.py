@@ -53,6 +53,9 @@ def attend(
     if bias is not None:
         bias = bias.to(q.dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    grouped = q.shape[2] // k.shape[2]
+    if grouped > 1 and not q.is_cuda:  # the fast CPU kernel has no groups, and the slow one stores all scores
+        k, v = (x[:, :, :, None].expand(-1, -1, -1, grouped, -1).flatten(2, 3) for x in (k, v))
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     mixed = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]

@@ -14,13 +14,15 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.t5gemma2.modeling_t5gemma2 import T5Gemma2RMSNorm
 
 from corpora.errors import FarspanError
+from objectives.api.special_tokens import SpecialTokens
 from tests.trainer.conversion.gemma_models import EOI, LINEAR, SHAPES, YARN, gemma, model_config, ours, stack, t5gemma
-from tests.trainer.conversion.models import loaded, text
+from tests.trainer.conversion.models import VOCAB, loaded, text
+from tests.trainer.toy import ToySource, toy_recipe
 from trainer.conversion.adapt import differences
 from trainer.conversion.convert import convert
 from trainer.conversion.families import gemma3, t5gemma2
 from trainer.conversion.family import family_of
-from trainer.conversion.hugging_face import split_carried, read_hugging_face
+from trainer.conversion.hugging_face import read_hugging_face, split_carried
 from trainer.conversion.model_folder import read_model_folder
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
@@ -28,6 +30,7 @@ from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.patterns.layered import Layered
 from trainer.model.positions import Rotary
 from trainer.options import Conversion
+from trainer.run.train import train
 
 
 @pytest.fixture
@@ -254,3 +257,19 @@ def test_equal_bases_are_one():
     values = {"full_attention": {"rope_type": "default", "rope_theta": 9.0}}
     assert gemma3._read_rotary(values | {"sliding_attention": values["full_attention"]}) == Rotary(9.0)
     assert not differences(model_config(gemma3, gemma()), model_config(gemma3, gemma(nested=True)))
+
+
+def test_a_run_takes_the_tower_of_its_first_model(tmp_path):
+    t5gemma(towers=1, layers=2).save_pretrained(tmp_path / "theirs")
+    convert(tmp_path / "theirs", tmp_path / "model", Conversion())
+    first = read_model_folder(tmp_path / "model")
+    recipe = toy_recipe(tmp_path / "run", initial_model=str(tmp_path / "model"))
+    recipe = replace(recipe, model=first.config, data=replace(recipe.data, decoder_start="<bos>"))
+    source = ToySource(special=SpecialTokens(dict(first.vocabulary.special.ids), VOCAB))
+    train(recipe, source=source, until=1)
+    convert(tmp_path / "run", tmp_path / "back", Conversion(to="huggingface"))
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in first.carried)
+    values = [json.loads((tmp_path / name / "config.json").read_text())["encoder"] for name in ("theirs", "back")]
+    assert values[0]["vision_config"] == values[1]["vision_config"]
