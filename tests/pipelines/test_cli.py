@@ -86,7 +86,7 @@ def test_every_line_of_looking_at_artefacts_is_json(run, tmp_path):
         assert (status, err) == (0, "")
         (told,) = [json.loads(line) for line in out.splitlines()]
         assert told["event"] == "result"
-        assert told.get("sound", told.get("rows", told.get("statistics")))
+        assert told.get("sound", told.get("output", told.get("statistics")))
 
 
 def test_mistakes_as_json(run):
