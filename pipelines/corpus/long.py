@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -88,14 +90,12 @@ def plan(options: LongCorpus) -> Job:
     settings = read_mixture_file(options.recipe)
     settings.inputs(options.recipe)
     documents = Parent.read(_documents_folder(options, settings), "farspan.documents")
-    read = {name: _tokens(options, documents, name) for name in settings.sources}
-    lengths = KeptLengths(
-        make_key(options.seed, "keep", {"split": options.split}),
-        {name: (s.min_tokens, s.keep_probability) for name, s in settings.sources.items() if s.min_tokens},
-    )
+    read = {name: _tokens(options, documents, name, one.source or name) for name, one in settings.sources.items()}
+    lengths = Bands.of(make_key(options.seed, "keep", {"split": options.split}), options.recipe, settings)
     mixture = _mixture(options, settings, documents, read, lengths)
     packing, windows = settings.rows, settings.windows
-    shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
+    in_documents = sum({lengths.bands[name].source: tokens for name, tokens in read.items()}.values())
+    shards = shard_count(options.shards, max(mixture.tokens, in_documents // BUCKET_TOKENS))
     config = {
         "builder": "long",
         **record_options(packing),
@@ -106,11 +106,12 @@ def plan(options: LongCorpus) -> Job:
         **record_options(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, options.split == "held-out", tuple(settings.sources), lengths)
+    place = PlaceSources(key, shards, options.split == "held-out", lengths)
     output = absolute(options.output)
     stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
     work = PackLong(
         spills,
+        lengths,
         {name: share.epochs for name, share in mixture.shares.items()},
         packing,
         windows,
@@ -120,7 +121,7 @@ def plan(options: LongCorpus) -> Job:
         options.compression,
     )
     stages.append(pack_stage(output, shards, mixture.tokens, work))
-    work_bytes = 2 * (sum(read.values()) + mixture.tokens)
+    work_bytes = 2 * (in_documents + mixture.tokens)
     use = DocumentUse(
         truncated=True,
         overlap=windows.overlap,
@@ -131,18 +132,19 @@ def plan(options: LongCorpus) -> Job:
 
 
 def _mixture(
-    options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int], lengths: KeptLengths
+    options: LongCorpus, settings: MixtureFile, documents: Parent, read: Mapping[str, int], lengths: Bands
 ) -> Mixture:
     """Compute the share of each source; ``read`` holds the tokens of one pass over each, short documents included."""
     sizes = available = read
-    if settings.windows.overlap or lengths.limits:
+    if settings.windows.overlap or lengths.limited:
         sizes, available = _count_written(documents, options.split == "held-out", settings, lengths)
-    for name, (least, share) in lengths.limits.items():
+    for name, band in lengths.bands.items():
         if not available[name]:
+            most = "" if band.most is None else f" and max_tokens {band.most:,}"
             raise FarspanError(
                 f"{options.recipe}: [sources.{name}]: none of its {read[name]:,} tokens is in a document of "
-                f"min_tokens {least:,}, and keep_probability {share:g} keeps none of the shorter ones; lower "
-                "min_tokens, or raise keep_probability"
+                f"min_tokens {band.least:,}{most}, and keep_probability {band.keep:g} keeps none of the shorter ones; "
+                "change these"
             )
     try:
         return mix(
@@ -155,46 +157,51 @@ def _mixture(
         raise FarspanError(f"{options.recipe}: {error}") from error
 
 
-def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
+def _tokens(options: LongCorpus, documents: Parent, table: str, source: str) -> int:
     """Count the tokens of one pass over a source."""
     folder, counts = documents.folder, documents.manifest.counts
     if source not in counts:
         known = sorted(counts)
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {folder} has no such source{nearest(source, known)}; "
+            f"{options.recipe}: [sources.{table}]: {folder} has no such source{nearest(source, known)}; "
             f"it has {', '.join(known)}"
         )
     count = counts[source]
     if not count["written"]:
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {folder} has no document of it: of {count['read']:,} read, "
+            f"{options.recipe}: [sources.{table}]: {folder} has no document of it: of {count['read']:,} read, "
             f"{count['filtered']:,} were filtered (below min_characters or min_tokens, or without text) and "
             f"{count['rejected']:,} rejected (see {folder}/rejects); leave the source out, or make other documents"
         )
     tokens = tokens_of_split(count, options.split)
     if not tokens:
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {folder} has no {options.split} document of it; "
+            f"{options.recipe}: [sources.{table}]: {folder} has no {options.split} document of it; "
             "leave the source out, or make the documents again with another held-out share"
         )
     return tokens
 
 
 def _count_written(
-    documents: Parent, held_out: bool, settings: MixtureFile, lengths: KeptLengths
+    documents: Parent, held_out: bool, settings: MixtureFile, lengths: Bands
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the tokens in windows of one pass over each source: of all documents, and of those kept."""
+    """Count the tokens in windows of one pass over each source: of all documents, and of those kept.
+
+    Of a source that several tables divide, each counts its own lengths.
+    """
     whole, written = dict.fromkeys(settings.sources, 0), dict.fromkeys(settings.sources, 0)
     for shard in documents.shards:
         for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = booleans(batch.column("held_out")) == held_out
-            tokens = settings.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
-            kept = lengths.keeps(names, batch)
-            for name in written:
-                chosen = of_split & (names == name)
+            sizes = np.diff(batch.column("tokens").offsets.to_numpy())  # (rows,)
+            tokens, kept = settings.windows.written(sizes), lengths.keeps(names, batch)
+            tables = lengths.tables(names, sizes)
+            for number, (name, band) in enumerate(lengths.bands.items()):
+                divided = settings.sources[name].source is not None
+                chosen = of_split & (tables == number if divided else names == band.source)
                 whole[name] += int(tokens[chosen].sum())
-                written[name] += int(tokens[chosen & kept].sum())
+                written[name] += int(tokens[of_split & kept & (tables == number)].sum())
     return whole, written
 
 
@@ -220,31 +227,84 @@ def _describe_mixture(mixture: Mixture, settings: MixtureFile) -> dict[str, obje
 
 
 def _describe_lengths(source: MixtureSource) -> dict[str, object]:
-    if not source.min_tokens:
-        return {}
-    return {"min_tokens": source.min_tokens, "keep_probability": source.keep_probability}
+    described: dict[str, object] = {} if source.source is None else {"source": source.source}
+    if source.min_tokens:
+        described |= {"min_tokens": source.min_tokens, "keep_probability": source.keep_probability}
+    return described | ({} if source.max_tokens is None else {"max_tokens": source.max_tokens})
+
+
+class Band(NamedTuple):
+    """The documents of a table of the mixture file.
+
+    Attributes:
+        source: their source.
+        least, most: fewest and most tokens; no limit if ``most`` is None.
+        keep: probability with which documents of fewer than ``least`` tokens are kept.
+    """
+
+    source: str
+    least: int
+    most: int | None
+    keep: float
+
+    @property
+    def range(self) -> tuple[int, float]:
+        """Fewest and most tokens of documents that may be kept."""
+        return 0 if self.keep else self.least, math.inf if self.most is None else self.most
 
 
 @dataclass(frozen=True)
-class KeptLengths:
-    """The documents that are kept by their lengths.
+class Bands:
+    """The division of documents among tables by source and length.
 
     Attributes:
         key: key of the draws of short documents, by document id.
-        limits: source -> ``min_tokens``, and the probability with which shorter documents are kept.
+        bands: name of a table -> its documents, in the order of the names.
     """
 
     key: bytes
-    limits: Mapping[str, tuple[int, float]]
+    bands: Mapping[str, Band]
+
+    @classmethod
+    def of(cls, key: bytes, file: str, settings: MixtureFile) -> Bands:
+        """Check that no document belongs to two tables."""
+        bands = {
+            name: Band(one.source or name, one.min_tokens, one.max_tokens, one.keep_probability)
+            for name, one in sorted(settings.sources.items())
+        }
+        for (name, one), (second, other) in combinations(bands.items(), 2):
+            if one.source == other.source and max(one.range[0], other.range[0]) <= min(one.range[1], other.range[1]):
+                raise FarspanError(
+                    f"{file}: [sources.{name}] and [sources.{second}] share lengths of source {one.source!r}; give "
+                    "them min_tokens and max_tokens that do not overlap"
+                )
+        return cls(key, bands)
+
+    @property
+    def limited(self) -> bool:
+        """True if any table has documents of some lengths only."""
+        return any(band.least or band.most is not None for band in self.bands.values())
+
+    def tables(self, names: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Return the number of each document's table, ``(n,)`` int64; -1 for none.
+
+        ``names``, ``tokens``: sources and numbers of tokens of the documents, ``(n,)``.
+        """
+        tables = np.full(len(names), -1)
+        for number, band in enumerate(self.bands.values()):
+            least, most = band.range
+            tables[(names == band.source) & (tokens >= least) & (tokens <= most)] = number
+        return tables
 
     def keeps(self, names: np.ndarray, batch: pa.RecordBatch) -> np.ndarray:
         """Return ``(n,)`` bool for the n documents of a batch; ``names``: ``(n,)``, their sources."""
         tokens = np.diff(batch.column("tokens").offsets.to_numpy())
-        kept = np.ones(len(batch), bool)
-        for name, (least, share) in self.limits.items():
-            short = np.flatnonzero((names == name) & (tokens < least))
+        tables = self.tables(names, tokens)
+        kept = tables >= 0
+        for number, band in enumerate(self.bands.values()):
+            short = np.flatnonzero((tables == number) & (tokens < band.least))
             ids = batch.column("document_id").take(pa.array(short)).to_pylist()
-            kept[short] = select_share(self.key, ids, share) if share else False
+            kept[short] = select_share(self.key, ids, band.keep)
         return kept
 
 
@@ -255,13 +315,12 @@ class PlaceSources:
     key: bytes
     buckets: int
     held_out: bool
-    sources: tuple[str, ...]
-    lengths: KeptLengths
+    lengths: Bands
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
         read = booleans(batch.column("held_out")) == self.held_out
         names = np.asarray(batch.column("source").to_pylist(), object)
-        read &= np.isin(names, np.array(self.sources, object))
+        read &= np.isin(names, np.array([band.source for band in self.lengths.bands.values()], object))
         kept = read & self.lengths.keeps(names, batch)
         rows = np.flatnonzero(kept)
         keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
@@ -273,13 +332,15 @@ class PackLong:
     """Read one bucket, take its part of every source's share, write its sequences in keyed order.
 
     Attributes:
-        epochs: number of passes over each source.
+        lengths: the documents of each table.
+        epochs: number of passes over each table's documents.
         windows: division of long documents into windows.
         across: True if short pieces are concatenated across sources.
         key: key of the corpus, from which those of passes and of the order of rows derive.
     """
 
     spills: tuple[str, ...]
+    lengths: Bands
     epochs: Mapping[str, Fraction]
     packing: Packing
     windows: Windows
@@ -292,12 +353,11 @@ class PackLong:
         bucket = read_bucket(self.spills, task.payload["bucket"])
         refuse_repeated(bucket)
         ids = bucket.document_ids.to_pylist()
-        names = sorted(self.epochs)
-        sources = np.searchsorted(np.array(names), bucket.sources.astype(str))  # (documents,)
+        sources = self.lengths.tables(bucket.sources.astype(str), bucket.lengths)  # (documents,)
         taken = take(
             bucket.lengths,
             sources,
-            [self.epochs[name] for name in names],
+            [self.epochs[name] for name in self.lengths.bands],
             lambda number: id_keys(self._key("pass", number), ids),
             self.windows,
         )

@@ -16,7 +16,13 @@ from corpora.storage.user_files import read_user_toml
 from pipelines.documents.inputs import Input
 
 SHARES = ("weight", "epochs")
-MIXING = (*SHARES, "min_tokens", "keep_probability")  # keys that apply to finished documents too
+MIXING = (
+    *SHARES,
+    "source",
+    "min_tokens",
+    "max_tokens",
+    "keep_probability",
+)  # keys that apply to finished documents too
 MAKING = ("tokenizer", "sentences", "held_out")  # keys that apply only if documents are made
 
 
@@ -28,18 +34,26 @@ class MixtureSource(ReadOptions):
         input: raw files, as for ``farspan documents --input``; given for all sources or for none.
         weight: share of the mixture; given for all sources or for none.
         epochs: maximum number of passes over the source.
+        source: source of the documents, if it is not the table's name: several tables can divide one source by length.
+        max_tokens: documents with more tokens are left out; None for no limit.
         keep_probability: probability with which a document of fewer than ``min_tokens`` tokens is kept.
     """
 
     input: str | None = None
     weight: float | None = None
     epochs: float = 1.0
+    source: str | None = None
+    max_tokens: Annotated[int | None, Flag(least=1)] = None
     keep_probability: Annotated[float, Flag(least=0, most=1)] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keep_probability and not self.min_tokens:
             raise FarspanError(f"keep_probability {self.keep_probability} has no effect without min_tokens; add it")
+        if self.source is not None and self.input is not None:
+            raise FarspanError(f"source {self.source!r} names finished documents, and input raw files; leave one out")
+        if self.max_tokens is not None and self.max_tokens < self.min_tokens:
+            raise FarspanError(f"max_tokens {self.max_tokens} is below min_tokens {self.min_tokens}; raise it")
 
     def read_options(self) -> ReadOptions:
         read = ReadOptions(**{one.name: getattr(self, one.name) for one in fields(ReadOptions)})
@@ -52,7 +66,7 @@ class MixtureFile:
 
     Attributes:
         sequence_length: encoder positions of a sequence.
-        sources: name, as in the documents artefact -> the source.
+        sources: name, as in the documents artefact unless the table has ``source`` -> the source.
         documents: folder of the documents; they are made from the sources' inputs if there are any.
         tokenizer: tokenizer of the documents to make.
         sentences, held_out: as the flags of ``farspan documents``.

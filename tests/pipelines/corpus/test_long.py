@@ -332,3 +332,23 @@ def test_what_else_cannot_work_is_refused(documents, tmp_path):
     kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))
     with pytest.raises(FarspanError, match="no held-out document of it"):
         build(write_mixture_file(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
+
+
+def test_bands_of_lengths_of_one_source_have_shares_of_their_own(documents, tmp_path):
+    """As ProLong's mixture: long documents of a source more often than its short ones."""
+    sources = {
+        "books_long": 'source = "books"\nmin_tokens = 350\nweight = 0.5\nepochs = 3',
+        "books_short": 'source = "books"\nmax_tokens = 349\nweight = 0.25',
+        "news": "weight = 0.25",
+    }
+    manifest = build(write_mixture_file(tmp_path, documents, **sources), tmp_path / "long")
+    assert verify(str(tmp_path / "long")) == []
+    lengths = {name: len(tokens) for name, tokens in texts(documents).items()}
+    tokens = dict.fromkeys(sources, 0)
+    for row in all_rows(str(tmp_path / "long"), "farspan.corpus"):
+        for name, size in zip(row["document_ids"], np.diff([*row["document_starts"], len(row["tokens"])]), strict=True):
+            table = "news" if name.startswith("news") else f"books_{'long' if lengths[name] >= 350 else 'short'}"
+            tokens[table] += int(size)
+    for name, share in manifest.config["mixture"]["sources"].items():
+        assert tokens[name] == pytest.approx(share["tokens"], abs=SHARDS * 256)
+        assert tokens[name] / sum(tokens.values()) == pytest.approx(share["weight"], abs=0.02)
