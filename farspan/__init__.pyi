@@ -371,7 +371,7 @@ def mask(
 def export(
     artefact: str | PathLike[str],
     *,
-    to: Literal["megatron", "fairseq", "mds", "olmo", "datatrove", "litdata", "parquet", "megatron-bridge"],
+    to: Literal["megatron", "fairseq", "mds", "llm-foundry", "olmo", "datatrove", "litdata", "parquet", "megatron-bridge"],
     output: str | PathLike[str],
     unit: Literal["rows", "documents"] | None = None,
     split: Literal["train", "held-out"] = "train",

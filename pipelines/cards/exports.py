@@ -22,6 +22,10 @@ data = [MMapIndexedDataset(path[:-4]) for path in sorted(glob.glob("FOLDER/*.bin
 from streaming import StreamingDataset
 
 rows = StreamingDataset(local="FOLDER", shuffle=False, batch_size=1)""",
+    "llm-foundry": """\
+from llmfoundry.data.text_data import StreamingTextDataset
+
+rows = StreamingTextDataset(tokenizer=TOKENIZER, max_seq_len={length}, local="FOLDER", batch_size=1)""",
     "olmo": """\
 import glob
 import os

@@ -58,6 +58,7 @@ class Format:
             where each item keeps its length.
         loss: True if it can say which ids are targets.
         pairs: True if it has columns for source and target.
+        domains: True if it has a column for the source of an item.
         bounded: True if its readers find the end of documents by <eos>.
         index: makes the files that list all others, by name, from the entries of all tasks.
     """
@@ -67,6 +68,7 @@ class Format:
     room: int | None = None
     loss: bool = False
     pairs: bool = False
+    domains: bool = False
     bounded: bool = False
     index: Callable[[Sequence[Entry]], Mapping[str, bytes]] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from corpora.compiled import compiled
 from corpora.errors import FarspanError
@@ -23,6 +24,7 @@ class Items:
         loss: ``(total,)`` bool, ids of ``tokens`` that are targets; None if all are.
         labels: n rows of int32, if they are not ``tokens`` with ``loss``: targets of an encoder and decoder, or the
             labels of an encoder.
+        domains: Arrow ``string`` of length n, the source of each item's first document; None if not requested.
     """
 
     tokens: Ragged
@@ -31,6 +33,7 @@ class Items:
     padding: int = 0
     loss: np.ndarray | None = None
     labels: Ragged | None = None
+    domains: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -71,6 +74,7 @@ class Frame:
         bos: id before each part; None for no id.
         pad: id of padding.
         width: length of every item; None if items keep their own lengths.
+        domains: True if items need their domains.
     """
 
     dtype: str
@@ -78,6 +82,7 @@ class Frame:
     bos: int | None = None
     pad: int = 0
     width: int | None = None
+    domains: bool = False
 
     def lay_out(self, parts: Parts, loss: np.ndarray | None = None) -> Items:
         """Lay out parts as items.

@@ -150,7 +150,7 @@ def _choose_frame(options: Export, format: Format, manifest: Manifest, length: i
     if length is not None and width is not None:
         _check_length(options, manifest, length, width)
     dtype = format.choose_dtype(options.to, vocab_size, options.dtype)
-    return Frame(dtype=dtype, eos=eos, bos=bos, pad=pad, width=width)
+    return Frame(dtype=dtype, eos=eos, bos=bos, pad=pad, width=width, domains=format.domains)
 
 
 def _find_id(options: Export, owned: Mapping[str, int], role: str, name: str) -> int:

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from corpora.options import UNRECORDED, Flag
 from pipelines.options import Output, SplitName
 
-FormatName = Literal["megatron", "fairseq", "mds", "olmo", "datatrove", "litdata", "parquet", "megatron-bridge"]
+FormatName = Literal[
+    "megatron", "fairseq", "mds", "llm-foundry", "olmo", "datatrove", "litdata", "parquet", "megatron-bridge"
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
@@ -38,7 +40,8 @@ class DocumentItems:
         for batch in shards.rows.batches():
             rows = np.flatnonzero(booleans(batch.column("held_out")) == self.held_out)
             tokens = Ragged.from_arrow(batch.column("tokens"))
-            yield frame.lay_out(_separate(tokens.values, tokens.offsets[rows], tokens.lengths[rows]))
+            items = frame.lay_out(_separate(tokens.values, tokens.offsets[rows], tokens.lengths[rows]))
+            yield replace(items, domains=batch.column("source").take(pa.array(rows)) if frame.domains else None)
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,10 @@ class CorpusItems:
         for record_batch in shards.rows.batches():
             batch = SequenceBatch.from_arrow(record_batch)
             parts = _parts(batch)
+            documents = None
             if self.unit == "documents":
-                parts = _separate(parts.values, parts.starts, parts.sizes)
-            yield frame.lay_out(parts)
+                parts, documents = _separate(parts.values, parts.starts, parts.sizes), batch.document_ids.flatten()
+            yield replace(frame.lay_out(parts), domains=_domains(batch, documents) if frame.domains else None)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,14 @@ class MaskItems:
                 continue
             streams = stream_examples(examples, masks.special_tokens, ends_between=self.ends_between)
             ids, loss = streams.input_ids, streams.labels.values >= 0
-            yield frame.lay_out(_separate(ids.values, ids.offsets[:-1], ids.lengths, ended=False), loss)
+            items = frame.lay_out(_separate(ids.values, ids.offsets[:-1], ids.lengths, ended=False), loss)
+            yield replace(items, domains=_domains(batch) if frame.domains else None)
+
+
+def _domains(batch: SequenceBatch, documents: pa.Array | None = None) -> pa.Array:
+    """Return the sources, the beginnings of ids, of ``documents``, or of the first document of each row."""
+    first = pc.list_element(batch.document_ids, 0) if documents is None else documents
+    return pc.list_element(pc.split_pattern(first, ":", max_splits=1), 0)
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, concatenate_columns
 from pipelines.export.items import Items
 
 
@@ -39,10 +39,11 @@ def _slice(items: Items, first: int, stop: int) -> Items:
     tokens = Ragged(items.tokens.values, items.tokens.offsets[first : stop + 1])
     loss = None if items.loss is None else items.loss[tokens.offsets[0] : tokens.offsets[-1]]
     starts = Ragged(items.starts.values, items.starts.offsets[first : stop + 1])
-    return Items(tokens.compact(), starts.compact(), loss=loss)
+    domains = None if items.domains is None else items.domains[first:stop]
+    return Items(tokens.compact(), starts.compact(), loss=loss, domains=domains)
 
 
 def _join(parts: list[Items]) -> Items:
     loss = None if parts[0].loss is None else np.concatenate([part.loss for part in parts if part.loss is not None])
     tokens, starts = (Ragged.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "starts"))
-    return Items(tokens, starts, loss=loss)
+    return Items(tokens, starts, loss=loss, domains=concatenate_columns([part.domains for part in parts]))

@@ -7,11 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
+import farspan
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -34,9 +39,27 @@ def artefacts(tmp_path_factory):
     short = make_corpus(str(root / "short"), shards=3, documents=60)
     long = make_corpus(str(root / "long"), shards=2, documents=90, seed=1, sequence_length=512)
     documents = make_documents(str(root / "documents"), shards=3, documents=50, seed=2)
+    wide = make_wide(root)
     masks = str(root / "masks")
     run_job(plan_masks(Masking(corpus=short, output=masks, objective="span")), Engine(workers=1))
-    return {"short": short, "long": long, "documents": documents, "masks": masks}
+    return {"short": short, "long": long, "wide": wide, "documents": documents, "masks": masks}
+
+
+def make_wide(root):
+    """A corpus of a tokenizer with more ids than 16 bits hold; the largest are used."""
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    words = [f"w{number}" for number in range(len(special), 70_000)]
+    tokenizer = Tokenizer(WordLevel({name: number for number, name in enumerate(special + words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens(special)
+    tokenizer.save(str(root / "tokenizer.json"))
+    rng = np.random.default_rng(3)
+    texts = [" ".join(rng.choice(words[-5000:], rng.integers(1, 119))) for _ in range(90)]
+    (root / "wide.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    made = {"tokenizer": root / "tokenizer.json", "output": root / "wide-documents", "workers": 1}
+    farspan.documents(input={"made": root / "wide.jsonl"}, **made)
+    farspan.corpus_random(documents=made["output"], output=root / "wide", sequence_length=128, shards=2, workers=1)
+    return str(root / "wide")
 
 
 def export(artefact, to, output, **options):
@@ -104,12 +127,12 @@ def beginnings(rows):
     return np.array(places)
 
 
-@pytest.mark.parametrize("name", ["short", "long", "documents"])
+@pytest.mark.parametrize("name", ["short", "long", "wide", "documents"])
 @pytest.mark.parametrize("dtype", [None, "int32"])
 def test_megatron(artefacts, tmp_path, name, dtype):
     config = export(artefacts[name], "megatron", tmp_path / "out", dtype=dtype).config
     rows = rows_of(artefacts[name], config["length"])
-    found = read("megatron", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=400)
+    found = read("megatron", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=70_000)
     np.testing.assert_array_equal(found["tokens"], flat(rows))
     assert found["lengths"].tolist() == [len(ids) for ids, _ in rows]
     assert found["same"].all()
@@ -121,7 +144,7 @@ def test_megatron(artefacts, tmp_path, name, dtype):
             assert np.flatnonzero(positions == 0).tolist() == starts.pop(tuple(row.tolist()))
 
 
-@pytest.mark.parametrize("name", ["short", "long", "documents"])
+@pytest.mark.parametrize("name", ["short", "long", "wide", "documents"])
 @pytest.mark.parametrize("dtype", [None, "uint32"])
 def test_mds(artefacts, tmp_path, name, dtype):
     export(artefacts[name], "mds", tmp_path / "out", dtype=dtype)
@@ -132,7 +155,15 @@ def test_mds(artefacts, tmp_path, name, dtype):
     expected = [pair for ids, starts in rows for pair in zip(starts, [*starts[1:], len(ids)], strict=True)]
     assert found["indices"].tolist() == [list(pair) for pair in expected]
     assert found["counts"].tolist() == [len(starts) for _, starts in rows]
+    assert set(found["domains"].tolist()) == {"made"}
     assert found["same"]
+
+
+@pytest.mark.parametrize("name", ["short", "wide"])
+def test_the_column_of_llm_foundry(artefacts, tmp_path, name):
+    config = export(artefacts[name], "llm-foundry", tmp_path / "out").config
+    rows = rows_of(artefacts[name], config["length"])
+    np.testing.assert_array_equal(read("mds", tmp_path / "out")["tokens"], [ids for ids, _ in rows])
 
 
 def test_mds_of_streams(artefacts, tmp_path):
@@ -143,12 +174,14 @@ def test_mds_of_streams(artefacts, tmp_path):
     assert found["mask"].sum() == targets
 
 
-@pytest.mark.parametrize("name", ["short", "long", "documents"])
-@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*product(["short", "long", "documents"], ["uint16", "uint32"]), ("wide", None)]
+)
 def test_olmo(artefacts, tmp_path, name, dtype):
     config = export(artefacts[name], "olmo", tmp_path / "out", dtype=dtype).config
+    dtype = config["dtype"]
     rows = rows_of(artefacts[name], config["length"])
-    found = read("olmo", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=400, dtype=dtype)
+    found = read("olmo", tmp_path / "out", eos=EOS, pad=PAD, length=config["length"], vocab_size=70_000, dtype=dtype)
     np.testing.assert_array_equal(found["tokens"], flat(rows))
     begins = beginnings(rows)
     assert found["listed"][:, 0].tolist() == begins.tolist()
@@ -178,10 +211,10 @@ def test_olmo_of_streams(artefacts, tmp_path):
         assert spans <= len(hidden)
 
 
-@pytest.mark.parametrize("name", ["short", "long"])
-@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+@pytest.mark.parametrize(("name", "dtype"), [*product(["short", "long"], ["uint16", "uint32"]), ("wide", None)])
 def test_datatrove(artefacts, tmp_path, name, dtype):
     config = export(artefacts[name], "datatrove", tmp_path / "out", dtype=dtype).config
+    dtype = config["dtype"]
     rows = rows_of(artefacts[name], config["length"] + 1)
     found = read("datatrove", tmp_path / "out", eos=EOS, length=config["length"], dtype=dtype)
     np.testing.assert_array_equal(found["tokens"].ravel(), flat(rows))
@@ -197,8 +230,7 @@ def test_datatrove_of_documents(artefacts, tmp_path):
     np.testing.assert_array_equal(found["tokens"].ravel(), tokens[: len(tokens) // 16 * 16])
 
 
-@pytest.mark.parametrize("name", ["short", "long"])
-@pytest.mark.parametrize("dtype", ["uint16", "int32"])
+@pytest.mark.parametrize(("name", "dtype"), [*product(["short", "long"], ["uint16", "int32"]), ("wide", None)])
 def test_litdata(artefacts, tmp_path, name, dtype):
     config = export(artefacts[name], "litdata", tmp_path / "out", dtype=dtype).config
     rows = rows_of(artefacts[name], config["length"] + 1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pipelines.export.format import Format
 from pipelines.export.formats.datatrove import DATATROVE
 from pipelines.export.formats.litdata import LITDATA
-from pipelines.export.formats.mds import MDS
+from pipelines.export.formats.mds import LLM_FOUNDRY, MDS
 from pipelines.export.formats.megatron import FAIRSEQ, MEGATRON
 from pipelines.export.formats.olmo import OLMO
 from pipelines.export.formats.parquet import MEGATRON_BRIDGE, PARQUET
@@ -14,6 +14,7 @@ FORMATS: Mapping[str, Format] = {
     "megatron": MEGATRON,
     "fairseq": FAIRSEQ,
     "mds": MDS,
+    "llm-foundry": LLM_FOUNDRY,
     "olmo": OLMO,
     "datatrove": DATATROVE,
     "litdata": LITDATA,

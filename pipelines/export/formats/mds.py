@@ -1,4 +1,6 @@
-"""Shards of MosaicML Streaming (MDS), with the columns of ProLong: ``input_ids``, ``indices``, ``length``, ``mask``.
+"""Shards of MosaicML Streaming (MDS), with the columns of ProLong or of llm-foundry.
+
+ProLong's are ``input_ids``, ``indices``, ``length``, ``domain`` and ``mask``, llm-foundry's ``tokens``.
 
 A shard has u32 number of samples, u32 offsets, a JSON header and samples. A sample has the u32 sizes of its columns of
 variable size, then the columns, both sorted by name. An array has a byte for the number of dimensions and the width of
@@ -8,8 +10,9 @@ the shape, the shape and the values. ``index.json`` lists all shards.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,35 +22,36 @@ from pipelines.export.split import split
 
 _SHARD_BYTES = 1 << 26
 
+Columns: TypeAlias = tuple[Mapping[str, str], Iterator[list[bytes]]]
+"""Encodings of columns by name, ascending, and the columns of each sample."""
 
-def _write(part: Part, batches: Iterable[Items]) -> Sequence[Entry]:
-    header: dict[str, Any] = {}
+
+def _write(part: Part, batches: Iterable[Items], columns: Callable[[Items, str], Columns]) -> Sequence[Entry]:
     entries: list[dict[str, Any]] = []
     width = np.dtype(part.dtype).itemsize
     for items in split(
         batches, lambda items: items.tokens.lengths * (width + 1) + items.starts.lengths * 8, _SHARD_BYTES
     ):
-        header = header or _header(part.dtype, items.loss is not None)
+        encodings, samples = columns(items, part.dtype)
+        header = _header(encodings)
         text = json.dumps(header, sort_keys=True).encode()
-        samples = list(_samples(items, np.dtype(part.dtype).newbyteorder("<")))
-        offsets = np.append(0, np.cumsum([len(sample) for sample in samples])) + 4 * (len(samples) + 2) + len(text)
+        stored = [_sample(sample, header["column_sizes"]) for sample in samples]
+        offsets = np.append(0, np.cumsum([len(sample) for sample in stored])) + 4 * (len(stored) + 2) + len(text)
         suffix = f".{len(entries):05d}.mds"
         with part.create(suffix) as file:
-            file.write(np.append(len(samples), offsets).astype("<u4").data)
+            file.write(np.append(len(stored), offsets).astype("<u4").data)
             file.write(text)
-            file.write(b"".join(samples))
+            file.write(b"".join(stored))
         raw = {"basename": part.name + suffix, "bytes": part.files[part.name + suffix].bytes, "hashes": {}}
-        entries.append({**header, "raw_data": raw, "samples": len(samples), "zip_data": None})
+        entries.append({**header, "raw_data": raw, "samples": len(stored), "zip_data": None})
     return entries
 
 
-def _header(dtype: str, masked: bool) -> dict[str, Any]:
-    columns = {"indices": "ndarray:uint32", "input_ids": f"ndarray:{dtype}", "length": "uint32"}
-    columns |= {"mask": "ndarray:uint8"} if masked else {}
+def _header(encodings: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "column_encodings": list(columns.values()),
-        "column_names": list(columns),
-        "column_sizes": [4 if encoding == "uint32" else None for encoding in columns.values()],
+        "column_encodings": list(encodings.values()),
+        "column_names": list(encodings),
+        "column_sizes": [4 if encoding == "uint32" else None for encoding in encodings.values()],
         "compression": None,
         "format": "mds",
         "hashes": [],
@@ -56,20 +60,37 @@ def _header(dtype: str, masked: bool) -> dict[str, Any]:
     }
 
 
-def _samples(items: Items, dtype: np.dtype) -> Iterator[bytes]:
-    """Yield each item as a sample; items are rows or documents, so this is no loop over tokens."""
-    tokens = items.tokens.compact()
-    for row, length in enumerate(tokens.lengths.tolist()):
-        starts = items.starts[row]
-        intervals = np.stack([starts, np.append(starts[1:], length)], 1)
-        columns = [_array(intervals.astype("<u4")), _array(tokens[row].astype(dtype, copy=False))]
-        mask = (
-            []
-            if items.loss is None
-            else [_array(items.loss[tokens.offsets[row] : tokens.offsets[row + 1]].view(np.uint8))]
-        )
-        sizes = np.array([len(column) for column in columns + mask], "<u4").tobytes()
-        yield b"".join([sizes, *columns, np.uint32(length).tobytes(), *mask])
+def _sample(columns: Sequence[bytes], sizes: Sequence[int | None]) -> bytes:
+    """Put the sizes of the columns of variable size before all columns."""
+    variable = [len(column) for column, size in zip(columns, sizes, strict=True) if size is None]
+    return b"".join([np.array(variable, "<u4").tobytes(), *columns])
+
+
+def _prolong(items: Items, dtype: str) -> Columns:
+    """Encode the columns of ProLong for each item; items are rows or documents, so this is no loop over tokens."""
+    encodings = {"domain": "str", "indices": "ndarray:uint32", "input_ids": f"ndarray:{dtype}", "length": "uint32"}
+    encodings |= {} if items.loss is None else {"mask": "ndarray:uint8"}
+    tokens, domains = items.tokens.compact(), [] if items.domains is None else items.domains.to_pylist()
+
+    def samples() -> Iterator[list[bytes]]:
+        for row, (length, domain) in enumerate(zip(tokens.lengths.tolist(), domains, strict=True)):
+            starts = items.starts[row]
+            intervals = np.stack([starts, np.append(starts[1:], length)], 1)
+            columns = [domain.encode(), _array(intervals.astype("<u4")), _ids(tokens[row], dtype)]
+            columns.append(np.uint32(length).tobytes())
+            if items.loss is not None:
+                columns.append(_array(items.loss[tokens.offsets[row] : tokens.offsets[row + 1]].view(np.uint8)))
+            yield columns
+
+    return encodings, samples()
+
+
+def _foundry(items: Items, dtype: str) -> Columns:
+    return {"tokens": f"ndarray:{dtype}"}, ([_ids(items.tokens[row], dtype)] for row in range(len(items)))
+
+
+def _ids(ids: np.ndarray, dtype: str) -> bytes:
+    return _array(ids.astype(np.dtype(dtype).newbyteorder("<"), copy=False))
 
 
 def _array(values: np.ndarray) -> bytes:
@@ -83,9 +104,10 @@ def _index(entries: Sequence[Entry]) -> Mapping[str, bytes]:
     return {"index.json": json.dumps({"shards": entries, "version": 2}, sort_keys=True).encode()}
 
 
-MDS = Format(
-    _write,
-    {"uint16": 2**16, "uint32": 2**32, "int32": 2**31, "int64": 2**63},
-    loss=True,
-    index=_index,
+_DTYPES = {"uint16": 2**16, "uint32": 2**32, "int32": 2**31, "int64": 2**63}
+
+MDS = Format(partial(_write, columns=_prolong), _DTYPES, loss=True, domains=True, index=_index)
+# llm-foundry makes tensors of the arrays, and torch has few operations on unsigned types
+LLM_FOUNDRY = Format(
+    partial(_write, columns=_foundry), {"int32": 2**31, "int64": 2**63}, room=0, bounded=True, index=_index
 )

@@ -99,7 +99,7 @@ def test_the_example_recipe_explains_every_key():
 def test_what_the_example_shows_in_comments_can_be_said(tmp_path, instead):
     with open(EXAMPLE) as file:
         text = file.read()
-    text = re.sub(r"^# (?!temperature)(\w+ = )", r"\1", text, flags=re.MULTILINE)
+    text = re.sub(r"^# (?!temperature|source)(\w+ = )", r"\1", text, flags=re.MULTILINE)
     for before, after in instead.items():
         text = re.sub(rf"^{before} = ", f"{after} = ", text, flags=re.MULTILINE)
     (tmp_path / "mixture.toml").write_text(text)
