@@ -8,6 +8,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import metrics_of
+from trainer.checkpoint.run_files import VALIDATION, read_sealed
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.data.config import SourceConfig
 from trainer.parallel.distributed import World
@@ -113,7 +115,7 @@ def test_pairs_in_a_store_are_generated_for_from_a_local_copy(pairs, bucket, sto
 
 def dying(recipe):
     torch.set_num_threads(1)
-    measure = Validation._set_scorer
+    measure = Validation._score
 
     def scored(self, model, part, rows):
         steps.append(1)
@@ -122,7 +124,7 @@ def dying(recipe):
         return measure(self, model, part, rows)
 
     steps: list[int] = []
-    Validation._set_scorer = scored
+    Validation._score = scored
     train_quietly(recipe)
 
 
@@ -137,6 +139,9 @@ def test_a_run_killed_while_it_generates_measures_the_same(pairs, tmp_path):
     train_quietly(killed)
     for key in ("f1", "generated_tokens", "held_out_loss"):
         assert measured(killed, key) == measured(straight, key)
+    texts = [read_sealed(tmp_path / name / VALIDATION) for name in ("straight", "killed")]
+    assert texts[0] == texts[1]
+    assert len(texts[0]["texts"]) == 8
     assert find_checkpoint(tmp_path / "killed", "best").name == find_checkpoint(tmp_path / "straight", "best").name
 
 
@@ -177,6 +182,11 @@ def test_each_source_of_a_mixture_is_measured(pairs, tmp_path):
     assert sorted(record) == sorted(found.names)
     means = [record[f"f1/{name}"] for name in ("train", "validation")]
     assert record["f1"] == pytest.approx(sum(means) / 2, abs=1e-4)
+    for name, mean in zip(("train", "validation"), means, strict=True):
+        kept = [text for text in found.texts if text["source"] == name]
+        assert len(kept) == 4
+        assert np.mean([text["scores"]["f1"] for text in kept]) == pytest.approx(mean)
+        assert all(text["references"] for text in kept)
 
 
 @pytest.mark.parametrize(
