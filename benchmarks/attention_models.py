@@ -5,9 +5,9 @@ of one sequence and its gradients for all weights, in float32 without dropout, r
 in turn in one process. Memory is that of a process of its own: the peak of resident memory during a run less what was
 resident before it, gradients included, after a shorter run has loaded all code. Longformer's first position is global.
 
-The sizes are small (4 + 4 layers of width 256; T5Gemma 2 has 6 + 6, so that one is full), so ratios are what matters; ``--length`` and ``--target`` change how
-much is read and written. Hugging Face has no BART-LS: there the peer is farspan's model whose two encoder attentions
-are written with einsum, their scores held in memory.
+The sizes are small (4 + 4 layers of width 256; T5Gemma 2 has 6 + 6, so that one is full), so ratios are what matters;
+``--length`` and ``--target`` change how much is read and written. Hugging Face has no BART-LS: there the peer is
+farspan's model whose two encoder attentions are written with einsum, their scores held in memory.
 """
 
 from __future__ import annotations
