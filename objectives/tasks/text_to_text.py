@@ -41,7 +41,7 @@ from objectives.tasks.questions import join_questions
 from objectives.tasks.texts import encode_inserted, spell_after_space
 
 _SPECIAL = (DOCUMENT_SEPARATOR, END, BEGIN, DOCUMENT_BEGIN, DOCUMENT_END)
-_TEXTS = ("prefix", "middle", "separator")
+_TEXTS = ("prefix", "middle", "separator", "target_prefix")
 _RULES = {"none": NONE, "bos": BOS, "query": QUERY, "separators": SEPARATORS}
 
 
@@ -58,8 +58,8 @@ class _Texts(NamedTuple):
 class TextToText:
     """Task ``text_to_text``: documents, and perhaps a query, become the source; an answer or summary the target.
 
-    A text may be one of the special tokens ``<doc-sep>``, ``<eos>``, ``<bos>``, ``<doc-s>`` and ``</doc-s>``; any other
-    text is encoded.
+    A text may be one of the special tokens ``<doc-sep>``, ``<eos>``, ``<bos>``, ``<doc-s>`` and ``</doc-s>``, or one of
+    the tokenizer's own, such as mBART's languages; any other text is encoded.
 
     Attributes:
         query: place of the query: ``none``, ``first`` (before the documents), ``every_block`` (before each piece of the
@@ -75,6 +75,7 @@ class TextToText:
         separator_last: True if a separator also follows the last document.
         begin, end: True if ``<bos>`` starts and ``<eos>`` ends the source, and each block with ``query=every_block``.
         target_begin: True if targets start with ``<bos>``; all end with ``<eos>``.
+        target_prefix: text before a target's query and answer, such as the target's language in mBART-50.
         target_space: True if targets start with a space; byte-level BPE then spells their first word as documents do.
         global_attention: source positions with global attention: ``none``; ``bos``, the first; ``query``, all up to the
             end of the query, in each block; or ``separators``, the first and those of all separators.
@@ -98,6 +99,7 @@ class TextToText:
     begin: bool = True
     end: bool = True
     target_begin: bool = False
+    target_prefix: str | None = None
     target_space: bool = False
     global_attention: str = "none"
     source_length: int = 16384
@@ -156,15 +158,19 @@ class TextToText:
     def with_tools(self, tools: Tools) -> TextToText:
         """Return a copy with the ids of its texts."""
         held = copy(self)
-        texts = {option: getattr(self, option) for option in _TEXTS if getattr(self, option) not in (None, *_SPECIAL)}
-        encoded = {name: encode_inserted(tools.tokenizer, text, name == "prefix") for name, text in texts.items()}
+        plain = (None, *_SPECIAL, *tools.tokenizer.owned_tokens)
+        texts = {option: getattr(self, option) for option in _TEXTS if getattr(self, option) not in plain}
+        encoded = {
+            name: encode_inserted(tools.tokenizer, text, name.endswith("prefix")) for name, text in texts.items()
+        }
         object.__setattr__(held, "_encoded", encoded)
         object.__setattr__(held, "_tokenizer", tools.tokenizer)
         return held
 
     def validate(self, facts: PairFacts) -> SpecialTokens:
         between = DOCUMENT_SEPARATOR if self.questions > 1 else None
-        special = [name for name in _SPECIAL if name in (self.prefix, self.middle, self.separator, between)]
+        texts = [*(getattr(self, option) for option in _TEXTS), between]
+        special = [name for name in (*_SPECIAL, *facts.owned_tokens) if name in texts]
         table = SpecialTokens.append(facts.vocab_size, facts.owned_tokens, special)
         longest = np.array([facts.max_query_tokens])
         nothing = Ragged(np.empty(0, np.int64), np.zeros(2, np.int64))
@@ -304,21 +310,26 @@ class TextToText:
     @property
     def _around(self) -> int:
         """Positions that ``query_length`` counts in addition to the tokens of a query."""
-        return int(self.begin and self._in_source) + int(self.middle in _SPECIAL)
+        return int(self.begin and self._in_source) + int(self._is_special(self.middle))
+
+    def _is_special(self, text: str | None) -> bool:
+        return text in _SPECIAL or (self._tokenizer is not None and text in self._tokenizer.owned_tokens)
 
     def _texts(self, special: SpecialTokens | None) -> _Texts:
         def ids(option: str) -> list[int]:
             text = getattr(self, option)
             if text is None:
                 return []
-            if text in _SPECIAL:
+            if self._is_special(text):
                 return [self._id(text, special)]
             self._need_tokenizer(f"the text {text!r}")
             return list((self._encoded or {})[option])
 
         prefix = ids("prefix")
         source = [self._id(BEGIN, special)] * self.begin + prefix * (self.query != "decoder")
-        target = [self._id(BEGIN, special)] * self.target_begin + prefix * (self.query == "decoder")
+        target = (
+            [self._id(BEGIN, special)] * self.target_begin + ids("target_prefix") + prefix * (self.query == "decoder")
+        )
         return _Texts(*(np.array(one, np.int32) for one in (source, target, ids("middle"), ids("separator"))))
 
     def _need_tokenizer(self, what: str) -> Tokenizer:

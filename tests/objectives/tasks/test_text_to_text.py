@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -200,6 +201,26 @@ def test_targets_with_a_space_are_spelt_as_in_a_document(query):
     assert told.target[1] == sizes[1]
     with pytest.raises(FarspanError, match="a target needs the tokenizer"):
         load_task("text_to_text", None, {"target_space": True}).render(batch, np.array([1, NO_TARGET]), special)
+
+
+@pytest.mark.parametrize("query", ["none", "decoder"])
+def test_languages_frame_texts_as_in_mbart_50(query):
+    """``lang X </s>`` and ``lang Y </s>``, after the decoder's ``</s>``; the ids are the tokenizer's own."""
+    languages, tokenizer = {"en_XX": 3, "ro_RO": 4}, small_tokenizer()
+    owning = SimpleNamespace(owned_tokens={**tokenizer.owned_tokens, **languages}, encode=tokenizer.encode)
+    options = {"query": query, "begin": False, "prefix": "en_XX", "target_prefix": "ro_RO"}
+    task = equip(load_task("text_to_text", None, {**options, **({"prefix": None} if query == "decoder" else {})}),
+                 Tools(owning))  # fmt: skip
+    special = task.validate(replace(FACTS, owned_tokens={**OWNED, **languages}))
+    batch = pair_batch([[[100, 101]]] * 2, [[5]] * 2, [[[9, 8]], []])
+    examples = task.render(batch, np.array([0, NO_TARGET]), special).examples
+    asked = [5] if query == "decoder" else []
+    assert examples.source_ids.tolist() == [[*([3] if query == "none" else []), 100, 101, EOS]] * 2
+    assert examples.target_ids[0].tolist() == [4, *asked, 9, 8, EOS]
+    assert examples.prompt_lengths is None or examples.prompt_lengths.tolist() == [2, 2]
+    told = task.lengths(batch.queries.lengths, document_lengths(batch), np.array([2, NO_TARGET]))
+    assert told.target.tolist() == examples.target_lengths.tolist()
+    assert special.vocab_size == FACTS.vocab_size + ("<doc-sep>" in special.ids)
 
 
 def test_rows_do_not_depend_on_their_batch():
