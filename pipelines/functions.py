@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 def _build(name: str, words: str, result: Callable[[Any], Any]) -> Callable[..., Any]:
     """Build the function ``name`` of the command ``words``."""
     (command,) = (command for command in COMMANDS if command.name == words)
-    options = _options(command)
+    options = list_options(command)
     parameters = sorted(map(_parameter, options.values()), key=lambda one: (one.kind, one.default is not one.empty))
     if command.job:
         parameters.append(Parameter("beam_flags", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[str]))
@@ -109,7 +109,7 @@ def _build(name: str, words: str, result: Callable[[Any], Any]) -> Callable[...,
     return call
 
 
-def _options(command: Command) -> dict[str, Option]:
+def list_options(command: Command) -> dict[str, Option]:
     """Return the options of a command by keyword; dataclasses that declare the same one share it."""
     options: dict[str, Option] = {}
     for kind in (*command.kinds(), *([Engine] if command.job else []), Reporting):

@@ -188,6 +188,12 @@ COMMANDS = (
         "submit", "Write predictions as the SCROLLS server takes them.", ".evaluation.submit:command", "Submission"
     ),
     _command(
+        "study",
+        "Run a grid of commands from one file, and compare its arms with intervals over seeds and examples.",
+        ".study.run:command",
+        "Study",
+    ),
+    _command(
         "push", "Publish an artefact or an exported model on the Hugging Face hub.", ".push:command", ".options:Push"
     ),
     _command(

@@ -98,12 +98,16 @@ def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, An
     now = json.loads(json.dumps(now))
     if before["format"] != now["format"]:
         raise FarspanError(f"{output}: holds {before['format']}, not {now['format']}; give --output another folder")
-    changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
-    if changed:
+    if changes := describe_changes(before, now):
         raise FarspanError(
-            f"{output}: holds a job with another configuration: {'; '.join(changed[:5])}. "
+            f"{output}: holds a job with another configuration: {changes}. "
             "Give --output another folder, or delete this one to make it again"
         )
+
+
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe the first differences of two JSON objects; empty if there are none."""
+    return "; ".join([f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)][:5])
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

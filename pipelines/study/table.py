@@ -1,0 +1,134 @@
+"""The tables of a study: one for each metric, with a row for each arm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from objectives.metrics.load import load_metric
+from objectives.metrics.protocol import Metric
+from pipelines.evaluation.systems import read_systems
+from pipelines.runs.logs import read_logs
+from pipelines.study.interval import FEW, difference
+from pipelines.study.plan import Plan, split_metric
+from pipelines.study.steps import Step
+from pipelines.study.study_file import name_of
+
+_DIGITS = 4
+
+
+class Scores(NamedTuple):
+    """Scores of an arm.
+
+    Attributes:
+        values: ``(S,)`` float64, the metric for each seed.
+        cells: ``(S, N)`` float64, by seed and example, with means that are ``values``; N is 1 for losses.
+    """
+
+    values: np.ndarray
+    cells: np.ndarray
+
+
+def make_tables(plan: Plan, stages: str) -> list[dict[str, Any]]:
+    """Measure all arms whose steps are in the folder ``stages``, and compare them with the baseline."""
+    return [_table(plan, metric, stages) for metric in plan.study.compare.metrics]
+
+
+def _table(plan: Plan, metric: str, stages: str) -> dict[str, Any]:
+    compare, (_, name) = plan.study.compare, split_metric(metric)
+    scores = {arm.name: _measure(plan.measured(metric, arm.name), name, stages) for arm in plan.arms}
+    generated = plan.measured(metric, compare.baseline)[0].command.name == "generate"
+    examples = sorted({one.cells.shape[1] for one in scores.values()})
+    lower = not generated and "loss" in name
+    means = {arm: float(one.values.mean()) for arm, one in scores.items()}
+    best = sorted(means, key=lambda arm: round(means[arm] if lower else -means[arm], _DIGITS))[0]
+    seeds = len(plan.study.seed_list)
+    return {
+        "study": name_of(plan.path),
+        "metric": metric,
+        "flavour": load_metric(name).flavour if generated else "the last value that the run has logged",
+        "better": "lower" if lower else "higher",
+        "seeds": list(plan.study.seed_list),
+        "examples": examples[-1] if generated else None,
+        "baseline": compare.baseline,
+        "interval": _describe_interval(seeds, generated),
+        "paired": list(compare.paired),
+        "best": {"arm": best, "arms": len(scores), "trials": len(scores) * seeds},
+        "rows": [
+            {"arm": arm.name, **dict(arm.choices), **_row(scores[arm.name], scores[compare.baseline], plan)}
+            for arm in plan.arms
+        ],
+    }
+
+
+def _describe_interval(seeds: int, generated: bool) -> str:
+    if seeds < 2:
+        return "none: one seed"
+    over = "seeds and examples together" if generated else "seeds, as the metric has no examples"
+    return f"95 %, over {over}" + (f"; wide, because there are fewer than {FEW} seeds" if seeds < FEW else "")
+
+
+def _row(arm: Scores, baseline: Scores, plan: Plan) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "value": _round(arm.values.mean()),
+        "values": [_round(value) for value in arm.values],
+        "difference": None,
+        "low": None,
+        "high": None,
+        "significant": False,
+        "differences": [],
+    }
+    if arm is baseline:
+        return row
+    value, low, high = difference(arm.cells, baseline.cells, plan.study.compare.paired)
+    row |= {"difference": _round(value)}
+    if "seed" in plan.study.compare.paired:
+        row["differences"] = [_round(one) for one in arm.values - baseline.values]
+    if low is not None and high is not None:
+        row |= {"low": _round(low), "high": _round(high)}
+        row["significant"] = row["low"] > 0 or row["high"] < 0
+    return row
+
+
+def _round(value: Any) -> float:
+    return round(float(value), _DIGITS) + 0.0  # no -0.0
+
+
+def _measure(steps: Sequence[Step], name: str, stages: str) -> Scores:
+    """Read a metric of one arm, for each seed."""
+    folders = [os.path.join(stages, step.id) for step in steps]
+    if steps[0].command.name == "train":
+        values = np.array([_last_value(folder, name) for folder in folders])
+        return Scores(values, values[:, None])
+    metric = load_metric(name)
+    questions, systems = read_systems(folders, None, None, None)
+    choices = questions.options if metric.needs_options else None
+    scored = [metric.scores(system.texts, questions.references, choices) for system in systems]
+    cells = np.stack([pseudo_values(metric, one) for one in scored])
+    return Scores(cells.mean(1), cells)
+
+
+def _last_value(folder: str, name: str) -> float:
+    values = read_logs(folder).curve(name)[1]
+    if not len(values):
+        raise FarspanError(f"{folder}: metrics.jsonl has no {name}; compare a metric that the run logs")
+    return float(values[-1])
+
+
+def pseudo_values(metric: Metric, scores: dict[str, np.ndarray]) -> np.ndarray:
+    """Divide a metric's primary value among its ``(n,)`` examples, ``(n,)`` float64, as the jackknife does.
+
+    For a mean of examples these are their scores; a combination of means, such as ROUGE's geometric one, is
+    made a mean.
+    """
+    n = len(next(iter(scores.values())))
+    whole = metric.combine({key: np.array(values.mean()) for key, values in scores.items()})[metric.primary]
+    if n == 1:
+        return np.array([float(whole)])
+    without = metric.combine({key: (values.sum() - values) / (n - 1) for key, values in scores.items()})
+    cells = n * whole - (n - 1) * without[metric.primary]
+    return np.asarray(cells - cells.mean() + whole)

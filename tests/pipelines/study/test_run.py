@@ -1,0 +1,151 @@
+"""Whole studies: killed and resumed, shared by processes, with torchrun, and what they write."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.storage.manifest_file import read_manifest
+from pipelines.study import run
+from pipelines.study.options import Study
+from pipelines.study.report import FILES, draw, format_text, write_tables
+from tests.forks import FORKS
+from tests.pipelines.study.tiny_study import write_study
+
+KILLS, MOMENTS = 10, 6000  # a run of the study opens, renames and removes about as many files
+_EVENTS = ("open", "os.rename", "os.remove", "os.link", "os.mkdir")
+
+
+def work(options: Study, moment: int | None) -> None:
+    """Run a study in this process, which kills itself before one of its accesses to the study's folder."""
+    os.dup2(os.open(f"{options.output}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    seen = 0
+
+    def count(event: str, arguments: tuple) -> None:
+        nonlocal seen
+        if event in _EVENTS and options.output in str(arguments[0]):
+            seen += 1
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    run.command(options)
+
+
+def start(options: Study, moment: int | None = None):
+    process = FORKS.Process(target=work, args=(options, moment), daemon=False)
+    process.start()
+    return process
+
+
+def finish(options: Study, count: int = 1) -> dict[str, bytes]:
+    """Run a study by several processes, and return its tables."""
+    processes = [start(options) for _ in range(count)]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0, Path(f"{options.output}.txt").read_text()
+    return read_tables(options.output)
+
+
+def read_tables(output: str) -> dict[str, bytes]:
+    return {name: Path(output, name).read_bytes() for name in FILES}
+
+
+@pytest.mark.slow
+def test_kills_and_cooperation_leave_the_table_as_it_is(tmp_path):
+    """Ten kills at random moments, and three processes at a time; some minutes."""
+    path = str(write_study(tmp_path))
+    expected = finish(Study(file=path, output=str(tmp_path / "once")))
+    assert b"nan" not in expected["table.json"]
+
+    killed = Study(file=path, output=str(tmp_path / "killed"))
+    kills = 0
+    for moment in np.random.default_rng(0).integers(1, MOMENTS // 5, 10 * KILLS):
+        process = start(killed, int(moment))
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
+        if kills == KILLS:
+            break
+        assert process.exitcode == -signal.SIGKILL, Path(f"{killed.output}.txt").read_text()
+    assert kills == KILLS
+    assert finish(killed) == expected
+    assert finish(Study(file=path, output=str(tmp_path / "shared")), 3) == expected
+    assert finish(Study(file=path, output=str(tmp_path / "jobs"), jobs=2)) == expected
+
+
+@pytest.mark.slow
+def test_a_study_grows_and_uses_torchrun(tmp_path, capsys):
+    """One stage under torchrun; then another axis, for which only new stages run."""
+    output = str(tmp_path / "out")
+    small = {"seeds": 1, "matrix__objective": {"span": {}}, "stages__pretraining__processes": 2}
+    small |= {"stages__pretraining__set__run.batch_size": 4, "stages__pretraining__set__run.micro_batch_size": 2}
+    options = Study(file=str(write_study(tmp_path, **small)), output=output)
+    finish(options)
+    (log,) = Path(output, "stages").glob("pretraining-*.log")
+    assert "2 processes" in log.read_text() or "processes" in log.read_text()
+    before = {path: path.stat().st_mtime_ns for path in Path(output, "stages").glob("*/*.json")}
+    write_study(
+        tmp_path, **small, matrix__rate={"slow": {}, "fast": {"tuning": {"set": {"optimizer.learning_rate": 0.02}}}}
+    )
+    run.command(Study(file=options.file, output=output, update=True, dry_run=True))
+    assert re.findall(r"^to do +(\w+)-", capsys.readouterr().out, re.MULTILINE) == ["tuning", "predictions"]
+    finish(Study(file=options.file, output=output, update=True))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.slow
+def test_only_some_stages(tmp_path):
+    path = write_study(tmp_path)
+    output = str(tmp_path / "out")
+    process = start(Study(file=str(path), output=output, only=("span-slow/corpus",)))
+    process.join()
+    assert process.exitcode == 0
+    made = {place.name.rpartition("-")[0]: place for place in Path(output, "stages").iterdir() if place.is_dir()}
+    assert made.keys() == {"tokenizer", "documents", "corpus"}
+    assert read_manifest(str(made["corpus"])).format == "farspan.corpus"  # an ordinary artefact
+    assert not Path(output, "table.txt").exists()
+
+
+def table(**changes) -> dict:
+    """A table of a baseline and two arms."""
+    rows = [
+        {"arm": "a", "x": "a", "value": 1.0, "values": [0.5, 1.5], "difference": None, "low": None, "high": None},
+        {"arm": "b_2", "x": "b_2", "value": 2.0, "values": [2.0, 2.0], "difference": 1.0, "low": 0.1, "high": 1.9},
+        {"arm": "c", "x": "c", "value": 0.5, "values": [0.0, 1.0], "difference": -0.5, "low": -2.0, "high": 1.0},
+    ]
+    rows = [{**row, "significant": row["arm"] == "b_2", "differences": []} for row in rows]
+    best = {"arm": "b_2", "arms": 3, "trials": 6}
+    named = {"metric": "predictions.f1", "flavour": "F1", "better": "higher", "seeds": [0, 1], "examples": 50}
+    return named | {"baseline": "a", "interval": "95 %", "paired": [], "best": best, "rows": rows} | changes
+
+
+def test_tables_in_all_formats(tmp_path):
+    write_tables([table(), table(metric="tuning.held_out_loss", examples=None)], str(tmp_path))
+    text, values, rows, latex = ((tmp_path / name).read_text() for name in FILES)
+    assert re.findall(r"^(\S+) .*\*$", text, re.MULTILINE) == ["b_2", "b_2"]
+    assert "best (higher): b_2, of 3 arms and 6 trials" in text
+    assert json.loads(values)[1]["metric"] == "tuning.held_out_loss"
+    read = list(csv.DictReader(rows.splitlines()))
+    assert [(row["metric"], row["arm"], row["difference"], row["seed 1"]) for row in read[1:4]] == [
+        ("predictions.f1", "b_2", "1.0", "2.0"),
+        ("predictions.f1", "c", "-0.5", "1.0"),
+        ("tuning.held_out_loss", "a", "", "1.5"),
+    ]
+    assert latex.count(r"b\_2 & 2.00 & $+1.00^{*}$ & $[+0.10, +1.90]$ \\") == 2
+
+
+def test_a_figure_has_a_panel_a_table_and_a_dot_a_seed(tmp_path):
+    draw([table(), table(metric="tuning.held_out_loss")], str(tmp_path / "figure.svg"))
+    drawn = (tmp_path / "figure.svg").read_text()
+    assert all(f">{title}</text>" in drawn for title in ("predictions.f1", "tuning.held_out_loss", "b_2"))
+    dots = [part for part in re.findall(r"<use [^>]*>", drawn) if "fill: #" in part and "fill-opacity: 0.5" in part]
+    assert len(dots) == 2 * 3 * 2
+    assert "*" not in format_text([table(rows=[{**row, "significant": False} for row in table()["rows"]])])
