@@ -79,7 +79,7 @@ def test_a_preset_is_explained_with_all_its_values(run):
 def test_a_task_unlike_any_other_is_answered_with_all_of_them(run):
     _, _, errors = run("tasks", "q")
     assert errors.startswith("farspan: no task or preset is called 'q'; presets: bart_ls, bart_ls_summary, ")
-    assert errors.endswith(", scrolls; installed: text_to_text\n")
+    assert errors.endswith(", scrolls, probe; installed: text_to_text\n")
 
 
 def test_an_unknown_task_is_answered_with_the_nearest(run):

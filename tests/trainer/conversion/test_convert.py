@@ -23,7 +23,7 @@ from objectives.api.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.conversion.models import disturbed, tiny_model, tokenizer_files
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.checkpoint.run_files import keep_recipe
+from trainer.checkpoint.run_files import RECIPE, keep_recipe, read_sealed
 from trainer.conversion.convert import check_initial_model, model_config, model_sha256, read_model
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
@@ -231,6 +231,6 @@ def test_a_run_is_read_with_the_tokenizer_that_it_was_trained_with_alone(sources
     (run / "tokenizer/tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
     with pytest.raises(FarspanError, match=r"tokenizer/tokenizer.json is no file of the run"):
         read_model(run)
-    keep_recipe({}, {"tokenizer.json": tokenizer_files()["tokenizer.json"]}, run)
+    keep_recipe(read_sealed(run / RECIPE)["recipe"], {"tokenizer.json": tokenizer_files()["tokenizer.json"]}, run)
     with pytest.raises(FarspanError, match=r"tokenizer/ has fingerprint .*, the model toy tokenize; copy the run"):
         read_model(run)
