@@ -1,5 +1,6 @@
-"""Three downstream tasks made of English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
+"""Four downstream tasks made of English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
 
+- ``topics``: sections and their topics.
 - ``wiki-what``: questions about many sections in one long document: the description of a title, the title of a
   description, and the topic with most sections. With ``--linked CORPUS``, a document is a row of a corpus of similar
   sections, so the other sections are hard distractors.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -68,6 +69,18 @@ def split_of(title: str, seed: int = 0) -> str:
         if place < end:
             return split
     return "test"
+
+
+def topics(pages: Iterable[Record]) -> Iterator[Line]:
+    """Lead sections and their topics, without the sections that have none."""
+    for page in pages:
+        if page["topic"] not in ("", "Uncategorized"):
+            yield {
+                "id": page["title"],
+                "documents": [page["text"]],
+                "references": [page["topic"]],
+                "split": split_of(page["title"]),
+            }
 
 
 def pages_of(pages: Sequence[Record], split: str, seed: int) -> list[Record]:
@@ -202,7 +215,7 @@ def _line(name: str, documents: list[str], query: str, references: list[str], sp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a downstream task as JSON lines for `farspan pairs`.")
-    parser.add_argument("task", choices=("wiki-what", "wiki-lead", "chains"))
+    parser.add_argument("task", choices=("topics", "wiki-what", "wiki-lead", "chains"))
     parser.add_argument("output", type=Path)
     parser.add_argument("--train-documents", type=int, default=Size.train_documents, help="(default: 320)")
     parser.add_argument("--documents", type=int, default=Size.documents, help="in validation and test (default: 40)")
@@ -235,8 +248,10 @@ def main() -> None:
             count=given.chains, hops=given.hops, names=given.names, things=given.things, together=given.together
         )
         made = chains(pages, size, given.seed, facts)
-    else:
+    elif given.task == "wiki-lead":
         made = wiki_lead(pages, size, given.seed)
+    else:
+        made = topics(pages)
     lines = write_json_lines(given.output, made)
     print(f"{given.output}: {lines:,} pairs")
 

@@ -111,7 +111,7 @@ def titles(lines):
     return found
 
 
-@pytest.mark.parametrize("make", [tasks.wiki_what, tasks.wiki_lead, tasks.chains])
+@pytest.mark.parametrize("make", [lambda pages, _: tasks.topics(pages), tasks.wiki_what, tasks.wiki_lead, tasks.chains])
 def test_no_section_is_in_two_splits(pages, make):
     lines = list(make(pages, SIZE))
     found = titles(lines)
