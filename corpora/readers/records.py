@@ -10,6 +10,10 @@ from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # bytes kept of a bad record
+RESTORE = (
+    "put it back as it was, with its modification time, and run the same command again, or give --output a new folder"
+)
+"""What to do about an input that changed."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Range:
             record batches, members of a zip archive, 0..1 for files that are read as a whole.
         bytes: number of the file's bytes in the range, for balancing tasks.
         size: bytes of the file when the range was planned; None if it was not a readable file.
-        version: text that changes with the file's contents, by ``corpora.storage.files.state``.
+        version, instance: of the file's state, by ``corpora.storage.files.state``.
     """
 
     path: str
@@ -33,6 +37,7 @@ class Range:
     bytes: int
     size: int | None
     version: str = ""
+    instance: str = ""
 
     @property
     def is_whole(self) -> bool:

@@ -16,7 +16,7 @@ from corpora.readers.formats import FORMATS
 from corpora.readers.isolation import FILE_ERRORS
 from corpora.readers.options import PAIRS_OF, ReadOptions
 from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, DamagedFile, Range, RecordBlock
+from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
@@ -67,7 +67,7 @@ def gives_ids(options: ReadOptions) -> bool:
 
 
 def state_of(path: str, files: Files) -> FileState:
-    """Return the size and the version of a file, or of a data set of ``load_dataset``."""
+    """Return the state of a file, or of a data set of ``load_dataset``, whose revision is part of its name."""
     return FileState(load_dataset.size(path), "") if load_dataset.is_data_set(path) else files.state(path)
 
 
@@ -109,7 +109,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
     try:
-        size, version = state_of(path, files)
+        state = state_of(path, files)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, DanglingLink):
             raise FarspanError(f"{path}: vanished since it was found ({error}); run the command again") from error
@@ -121,8 +121,11 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
         else:
             planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
-        planned = [Cut(0, 1, size)]
-    return [Range(path, format, cut.start, cut.stop, cut.bytes, size, version) for cut in planned]
+        planned = [Cut(0, 1, state.size)]
+    return [
+        Range(path, format, cut.start, cut.stop, cut.bytes, state.size, state.version, state.instance)
+        for cut in planned
+    ]
 
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
@@ -214,19 +217,18 @@ def _lost_bytes(damaged: DamagedFile, piece: Range, position: int) -> int:
 
 
 def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
-    cure = "put it back as it was and run the same command again, or give --output a new folder"
     try:
-        size, version = state_of(piece.path, files)
+        state = state_of(piece.path, files)
     except OSError as error:
         if piece.size is not None:
-            raise StoreError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error
+            raise StoreError(f"{piece.path}: vanished while the job ran ({error}); {RESTORE}") from error
         block.damage(DamagedFile(error, piece.start), 0)
     else:
-        if size != piece.size:
+        if state.size != piece.size:
             was = "could not be read" if piece.size is None else f"had {piece.size:,} bytes"
-            raise FarspanError(f"{piece.path}: {was} when the job began and has {size:,} bytes now; {cure}")
-        if version != piece.version:
-            raise FarspanError(f"{piece.path}: was written to or replaced while the job ran; {cure}")
+            raise FarspanError(f"{piece.path}: {was} when the job began and has {state.size:,} bytes now; {RESTORE}")
+        if state != (piece.size, piece.version, piece.instance):
+            raise FarspanError(f"{piece.path}: was written to or replaced while the job ran; {RESTORE}")
 
 
 def check_fields(path: str, files: Files, options: ReadOptions) -> None:

@@ -103,10 +103,7 @@ def size(path: str) -> int:
 
 
 def state(path: str) -> FileState:
-    """Return the size of a file and a text that changes when the file is written to or replaced.
-
-    This is its modification time and inode, or the store's etag.
-    """
+    """Return the state of a file: modification time and inode, or a store's etag and modification time."""
     return _system(path).state(path)
 
 

@@ -29,7 +29,7 @@ from pipelines.documents.inputs import (
     revisions_of,
 )
 from pipelines.documents.options import Documents, RawText
-from pipelines.documents.ranges import CutFile, cut_files, group_ranges, list_inputs, work_bytes
+from pipelines.documents.ranges import CutFile, cut_files, group_ranges, list_inputs, list_versions, work_bytes
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
@@ -80,7 +80,8 @@ def plan(options: Documents) -> Job:
         partial(save_tokenizer, tokenizer),
         work_bytes(cut),
         options.error_budget,
-        repeated_links(options.inputs),
+        repeated_links=repeated_links(options.inputs),
+        versions=list_versions(cut),
     )
 
 

@@ -51,6 +51,11 @@ def list_inputs(cut: Sequence[CutFile]) -> tuple[Mapping[str, Any], ...]:
     return tuple({"path": f"{file.source}:{file.name}", "bytes": file.ranges[0].size or 0} for file in cut)
 
 
+def list_versions(cut: Sequence[CutFile]) -> dict[str, str]:
+    """Return the version of each of ``list_inputs``, by its path."""
+    return {f"{file.source}:{file.name}": file.ranges[0].version for file in cut}
+
+
 def work_bytes(cut: Sequence[CutFile]) -> int:
     """Amount of work, by which the number of workers is chosen: bytes to read, with ``_FILE_COST`` for each range."""
     return sum(piece.bytes + _FILE_COST for file in cut for piece in file.ranges)

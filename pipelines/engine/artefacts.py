@@ -165,8 +165,6 @@ def derived_job(
     work_bytes: int,
     special_tokens: Mapping[str, int] | None = None,
     inputs: Sequence[Mapping[str, Any]] = (),
-    error_budget: float = 1.0,
-    repeated_links: Mapping[str, int] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Job:
     """Declare the job that makes ``output``, an artefact with the parent's tokenizer.
@@ -174,7 +172,6 @@ def derived_job(
     Args:
         format, config, seed, rows_per_batch, special_tokens, inputs: of the artefact's manifest.
         work_bytes: size of the input, by which the number of workers is chosen.
-        error_budget, repeated_links: of a job that also reads raw files.
         others: role -> folder of the artefacts beside the parent that it is made from.
     """
     head = Manifest(
@@ -190,7 +187,7 @@ def derived_job(
     tokenizer = partial(inherit_tokenizer, parent.folder, parent.manifest)
     folders = {"parent": parent.folder, **(others or {})}
     origins = {role: relative_path(output, folder) for role, folder in folders.items()}
-    return Job(output, head, stages, tokenizer, work_bytes, error_budget, repeated_links or {}, origins)
+    return Job(output, head, stages, tokenizer, work_bytes, origins=origins)
 
 
 def _terms(parent: Manifest) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count, printable
+from corpora.readers.records import RESTORE
 from corpora.reporting import note, result
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
@@ -29,8 +30,6 @@ from pipelines.engine.options import Finalize
 from pipelines.engine.paths import WORK, remove_empty_folders, shows_presence
 
 _ANEW = "delete the folder and run the job's command again"
-_LINKS: Any = Mapping[str, Natural]
-_ORIGINS: Any = Mapping[str, str]
 
 
 def check_output(output: str) -> None:
@@ -63,12 +62,17 @@ def begin(job: Job) -> set[str] | None:
     opened = os.path.join(work, "job.json")
     tasks = [task.name for stage in job.stages for task in stage.tasks]
     if files.exists(opened):
-        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+        started = read_start(opened)
+        _refuse_changes(job.output, started.head.job, job.head.job)
+        for name, version in job.versions.items():
+            if started.versions.get(name) != version:
+                raise FarspanError(f"{name}: was written to or replaced since the job began; {RESTORE}")
         files.delete(_list_files(work, ".failed"))  # but no temporary file: another may still write it
     else:
         check_output(job.output)
     start = {"head": job.head.to_values(), "tasks": tasks}
-    write_bytes(opened, seal({**start, "repeated_links": job.repeated_links, "origins": job.origins}))
+    rest = {"repeated_links": job.repeated_links, "versions": job.versions, "origins": job.origins}
+    write_bytes(opened, seal({**start, **rest}))
     job.tokenizer(os.path.join(job.output, "tokenizer"))
 
     done = {os.path.basename(path).removesuffix(".json") for path in _list_files(work, ".json")}
@@ -184,27 +188,23 @@ class Start:
     Attributes:
         head: the manifest without what receipts will say.
         tasks: names of all tasks.
-        repeated_links, origins: as in ``Job``.
+        repeated_links, versions, origins: as in ``Job``.
     """
 
     head: Manifest
     tasks: tuple[TaskName, ...]
     repeated_links: Mapping[str, Natural]
+    versions: Mapping[str, str]
     origins: Mapping[str, str]
 
 
 def read_start(path: str) -> Start:
     """Read the ``job.json`` at ``path``."""
     try:
-        values = unseal(read_bytes(path))
-        if not {"head", "tasks"} <= values.keys():
-            raise StructureError("head and tasks are needed")
-        head = Manifest.from_values(values["head"])
-        if wrong := fault(head, finished=False):
+        start = decode(Start, unseal(read_bytes(path)))
+        if wrong := fault(start.head, finished=False):
             raise StructureError(wrong)
-        links: Mapping[str, int] = decode(_LINKS, values.get("repeated_links", {}), "repeated_links")
-        origins: Mapping[str, str] = decode(_ORIGINS, values.get("origins", {}), "origins")
-        return Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links, origins)
+        return start
     except StructureError as error:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 

@@ -54,6 +54,8 @@ class Job:
         workers: processes that suit the work, such as one a GPU, instead of one a core.
         error_budget: tolerated share of rejected records, of damaged files and of lost bytes, each on its own.
         repeated_links: source -> number of links that were not followed, as their folder is read under another name.
+        versions: path in the manifest's inputs -> version of the raw file. A job is resumed with equal ones only,
+            as its finished tasks read these.
         origins: role -> path of each artefact that it is made from, to be recorded beside the manifest.
     """
 
@@ -64,6 +66,7 @@ class Job:
     work_bytes: int
     error_budget: float = 1.0
     repeated_links: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     workers: int | None = None
 

@@ -23,7 +23,7 @@ from pipelines.documents.inputs import (
     refuse_equal_ids,
     repeated_links,
 )
-from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, work_bytes
+from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, list_versions, work_bytes
 from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Stage, sharded_stage
 from pipelines.engine.paths import shard_paths, work_paths
@@ -55,7 +55,7 @@ def plan(options: Pairs) -> Job:
         "read": {source: _configuration(read) for source, read in reads.items()},
         **record_options(options, **unused),
     }
-    return derived_job(
+    job = derived_job(
         output,
         documents,
         _stages(options, documents, output, reads, groups),
@@ -65,9 +65,9 @@ def plan(options: Pairs) -> Job:
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=work_bytes(cut),
         inputs=list_inputs(cut),
-        error_budget=options.error_budget,
-        repeated_links=repeated_links(options.inputs),
     )
+    links = repeated_links(options.inputs)
+    return replace(job, error_budget=options.error_budget, repeated_links=links, versions=list_versions(cut))
 
 
 def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:

@@ -25,10 +25,17 @@ class NotAFile(OSError):
 
 
 class FileState(NamedTuple):
-    """Size of a file in bytes, and a text that changes when the file is written to or replaced."""
+    """State of a file, by which a change is noticed.
+
+    Attributes:
+        size: in bytes.
+        version: text that changes when the file is written to; if its former contents are restored, it is as before.
+        instance: text that also changes when the file is replaced by an equal one.
+    """
 
     size: int
     version: str
+    instance: str = ""
 
 
 class LocalDisk:
@@ -82,7 +89,7 @@ class LocalDisk:
         _check_regular(path, status.st_mode)
         # file systems without a device of their own, as over networks, may give a file another number at any time
         inode = status.st_ino if os.major(status.st_dev) else 0
-        return FileState(status.st_size, f"{status.st_mtime_ns}-{inode}")
+        return FileState(status.st_size, str(status.st_mtime_ns), str(inode))
 
     def match(self, pattern: str) -> list[str]:
         return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))

@@ -107,7 +107,7 @@ class RemoteStore(ABC):
 
     def state(self, path: str) -> FileState:
         file = self.stat(path)
-        return FileState(file.size, f"{file.version} {file.modified}")
+        return FileState(file.size, file.version or str(file.modified), str(file.modified))
 
     def match(self, pattern: str) -> list[str]:
         """Return the files that match a glob, in which ``*`` stops at a slash and ``**`` does not."""

@@ -17,13 +17,13 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
+from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import read_manifest, write_manifest
-from corpora.storage.strict_json import seal
 from corpora.verify.artefact import verify
 from pipelines.cards.summary import summary
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
-from pipelines.engine.folder import finalize
+from pipelines.engine.folder import begin, finalize
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, digests, make_documents
@@ -219,11 +219,7 @@ def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_p
 
 def test_an_unfinished_folder_refuses_another_configuration(documents, tmp_path):
     output = tmp_path / "corpus"
-    build(documents, output)
-    head = {**read_manifest(str(output)).to_values(), "seed": 9}
-    (output / "_work").mkdir()
-    (output / "_work" / "job.json").write_bytes(seal({"head": head, "tasks": []}))
-    (output / "manifest.json").unlink()
+    begin(job(documents, output, seed=9))
     with pytest.raises(FarspanError, match="seed was 9, is 0"):
         build(documents, output)
 
@@ -233,12 +229,7 @@ def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, refe
     unfinished = job(documents, output)
     with pytest.raises(FarspanError, match="no job was started"):
         finalize(str(output))
-    from corpora.storage.files import write_bytes
-
-    names = [task.name for stage in unfinished.stages for task in stage.tasks]
-    head = {"head": unfinished.head.to_values(), "tasks": names}
-    write_bytes(str(output / "_work" / "job.json"), seal(head))
-    unfinished.tokenizer(str(output / "tokenizer"))
+    begin(unfinished)
     for stage in unfinished.stages:
         with pytest.raises(FarspanError, match="tasks not done"):
             finalize(str(output))

@@ -18,8 +18,10 @@ from corpora.readers import ReadOptions
 from corpora.storage import files
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.artefacts import all_rows
-from tests.pipelines.documents.jobs import build, rejects
+from tests.pipelines.documents.jobs import build, job, rejects
 
 BAD = {
     "invalid_utf8": b'{"text": "caf\xe9 au lait"}',
@@ -204,6 +206,30 @@ def test_a_damaged_file_of_several_tasks_is_one_file(tokenizer, tmp_path):
     assert (count["files"], count["damaged_files"]) == (1, 1)
     assert sum(manifest.rejects.values()) >= 1
     assert 0 < count["lost_bytes"] <= count["bytes"]
+
+
+@pytest.mark.parametrize("place", ["disk", "store"])
+def test_an_input_that_changed_is_refused_until_it_is_restored(place, store, bucket, tokenizer, tmp_path):
+    """The file that no task has read yet decides too: its ranges were planned by its former contents."""
+    folder = str(tmp_path / "raw") if place == "disk" else f"{bucket}/raw"
+    former, later = (b'{"text": "%s text."}\n' % word for word in (b"Former", b"Latest"))
+    for name in ("a", "b"):
+        files.write_bytes(f"{folder}/{name}.jsonl", former)
+    output, path = tmp_path / "documents", f"{folder}/b.jsonl"
+    begun = job(folder, output, tokenizer, task_files=1)
+    times = os.stat(path) if place == "disk" else None
+    files.write_bytes(path, later)
+    with pytest.raises(FarspanError, match=r"b.jsonl: was written to or replaced while the job ran; put it back"):
+        run_job(begun, Engine(workers=1))
+    for engine in (Engine(workers=1), Engine(engine="cooperative")):
+        with pytest.raises(FarspanError, match=r"raw:b.jsonl: was written to or replaced since the job began; put it"):
+            build(folder, output, tokenizer, engine, task_files=1)
+    files.write_bytes(path, former)
+    if times:
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    build(folder, output, tokenizer, task_files=1)
+    assert [row["document_id"] for row in all_rows(output)] == ["raw:a.jsonl:0", "raw:b.jsonl:0"]
+    assert verify(str(output)) == []
 
 
 def test_links_and_special_files_beside_the_text(tokenizer, tmp_path):

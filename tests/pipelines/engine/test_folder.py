@@ -31,7 +31,7 @@ def begun(tmp_path):
     )
     start = {"head": head.to_values(), "tasks": ["one", "two"], "repeated_links": {"a": 3}}
     (tmp_path / "_work").mkdir()
-    (tmp_path / "_work" / "job.json").write_bytes(seal({**start, "origins": {}}))
+    (tmp_path / "_work" / "job.json").write_bytes(seal({**start, "versions": {}, "origins": {}}))
     for task in ("one", "two"):
         counts = {"a": {"read": 10, "written": 9, "rejected": 1}}
         receipt = Receipt(task, (), TOTALS, counts, {"broken_json": 1}, {"a": {"x": 2}})

@@ -146,7 +146,8 @@ def finished(output) -> dict[str, Path]:
     (output / "shards").mkdir(parents=True)
     (output / "shards" / shard.name).write_bytes(b"abc")
     work.mkdir()
-    (work / "job.json").write_bytes(seal({"head": job(output).head.to_values(), "tasks": ["one"]}))
+    rest = {"repeated_links": {}, "versions": {}, "origins": {}}
+    (work / "job.json").write_bytes(seal({"head": job(output).head.to_values(), "tasks": ["one"], **rest}))
     (work / "one.json").write_bytes(Receipt("one", (shard,), TOTALS).to_json())
     return {path.name: path for path in output.rglob("*") if path.is_file()}
 
