@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # before torch and numpy are loaded, and for child processes: threads of tests side by side would wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# tests fork processes after others have started gRPC; its handlers of forks can abort these, and none of them uses it
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # compiled sources are kept beside them, as compiled kernels are: else each worker and child process compiles them again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
