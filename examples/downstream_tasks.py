@@ -1,5 +1,6 @@
-"""Four downstream tasks made of English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
+"""Pretraining text and four downstream tasks made of English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
 
+- ``sections``: the sections of the training split, to pretrain on.
 - ``topics``: sections and their topics.
 - ``wiki-what``: questions about many sections in one long document: the description of a title, the title of a
   description, and the topic with most sections. With ``--linked CORPUS``, a document is a row of a corpus of similar
@@ -69,6 +70,11 @@ def split_of(title: str, seed: int = 0) -> str:
         if place < end:
             return split
     return "test"
+
+
+def sections(pages: Iterable[Record]) -> Iterator[Line]:
+    """Title and text of the sections of the training split."""
+    return ({"title": page["title"], "text": page["text"]} for page in pages if split_of(page["title"]) == "train")
 
 
 def topics(pages: Iterable[Record]) -> Iterator[Line]:
@@ -215,7 +221,7 @@ def _line(name: str, documents: list[str], query: str, references: list[str], sp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a downstream task as JSON lines for `farspan pairs`.")
-    parser.add_argument("task", choices=("topics", "wiki-what", "wiki-lead", "chains"))
+    parser.add_argument("task", choices=("sections", "topics", "wiki-what", "wiki-lead", "chains"))
     parser.add_argument("output", type=Path)
     parser.add_argument("--train-documents", type=int, default=Size.train_documents, help="(default: 320)")
     parser.add_argument("--documents", type=int, default=Size.documents, help="in validation and test (default: 40)")
@@ -251,9 +257,9 @@ def main() -> None:
     elif given.task == "wiki-lead":
         made = wiki_lead(pages, size, given.seed)
     else:
-        made = topics(pages)
+        made = sections(pages) if given.task == "sections" else topics(pages)
     lines = write_json_lines(given.output, made)
-    print(f"{given.output}: {lines:,} pairs")
+    print(f"{given.output}: {lines:,} lines")
 
 
 if __name__ == "__main__":
