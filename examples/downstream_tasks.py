@@ -1,4 +1,4 @@
-"""Pretraining text and four downstream tasks made of English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
+"""Pretraining text and four tasks from English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
 
 - ``sections``: the sections of the training split, to pretrain on.
 - ``topics``: sections and their topics.
