@@ -42,12 +42,16 @@ def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
     numbers["bytes"] = manifest.bytes
     for one in columns:
         name = "_".join(filter(None, (one.name.replace(" ", "_"), one.source and f"of_{one.source}")))
-        numbers[name] = {f"p{q}": float(np.percentile(one.values, q)) for q in (5, 50, 95)} if len(one.values) else {}
-        if one.unit in ("share", "cosine") and len(one.values):
-            numbers[name] = {"mean": float(one.values.mean()), **numbers[name]}
+        numbers[name] = _summary(one.values) if len(one.values) else {}
     numbers["counts"] = {source: dict(count) for source, count in manifest.counts.items()}
     numbers["rejects"] = dict(manifest.rejects)
     return numbers
+
+
+def _summary(values: np.ndarray) -> dict[str, float]:
+    """Mean, quantiles and maximum (LongT5, tables 1 and 3, have mean, median, p90 and maximum)."""
+    quantiles = {f"p{q}": float(np.percentile(values, q)) for q in (5, 50, 90, 95)}
+    return {"mean": float(values.mean()), **quantiles, "max": float(values.max())}
 
 
 def cuts(pairs: PairSet, lengths: Sequence[int] = (4096, 16384)) -> dict[str, dict[str, float]]:

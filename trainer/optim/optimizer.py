@@ -12,6 +12,7 @@ from torch import nn
 from corpora.errors import FarspanError
 from trainer.model.layers.heads import projections_in
 from trainer.optim.adafactor import Adafactor
+from trainer.optim.muon import Muon, hidden_matrices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +20,17 @@ class OptimizerConfig:
     """Options of the optimizer; the defaults are those of BART-LS, appendix A.
 
     Attributes:
-        name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are
+        name: ``adamw``; ``adam``, which adds the decay to the gradient; ``adafactor``, whose steps are
             ``min(learning_rate, 1 / sqrt(step))`` times the size of a parameter; a constant 1e-2 without warm-up gives
-            T5's schedule.
+            T5's schedule; or ``muon``, which orthogonalises the steps of hidden matrices, with AdamW's learning rate
+            and decay, and takes AdamW's steps elsewhere.
         learning_rate: learning rate after the warm-up.
         betas, eps: parameters of Adam and AdamW.
         weight_decay: decay of matrices and tables; norms and biases do not decay.
         clip_norm: maximum global norm of the gradient; 0 for no clipping.
     """
 
-    name: Literal["adamw", "adam", "adafactor"] = "adamw"
+    name: Literal["adamw", "adam", "adafactor", "muon"] = "adamw"
     learning_rate: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-6
@@ -50,7 +52,7 @@ class OptimizerConfig:
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Build the optimizer; weight decay applies to matrices and tables, not to norms and biases.
 
-    Adafactor treats stacked projections separately, because its statistics are of whole weights.
+    Adafactor and Muon treat stacked projections separately, because their steps depend on whole weights.
     """
     decays = (True, config.weight_decay), (False, 0.0)
     if config.name == "adafactor":
@@ -62,12 +64,18 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
             if (chosen := [p for p, stacked in counts.items() if stacked == count and (p.dim() > 1) == matrices])
         ]
         return Adafactor(groups, lr=config.learning_rate)
-    parameters = list(model.parameters())
+    hidden = hidden_matrices(model) if config.name == "muon" else {}
+    parameters = [p for p in model.parameters() if p not in hidden]
     groups = [
         {"params": [p for p in parameters if (p.dim() > 1) == matrices], "weight_decay": decay}
         for matrices, decay in decays
     ]
-    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    if config.name == "muon":
+        groups = [{**group, "count": 0} for group in groups]
+        for count in sorted(set(hidden.values())):
+            chosen = [p for p, stacked in hidden.items() if stacked == count]
+            groups.append({"params": chosen, "weight_decay": config.weight_decay, "count": count})
+    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "muon": Muon}[config.name]
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 

@@ -24,6 +24,7 @@ from trainer.model.config import ModelConfig
 from trainer.model.layers.heads import projections_in
 from trainer.model.loss import CHUNK
 from trainer.optim.adafactor import Adafactor
+from trainer.optim.muon import hidden_matrices
 from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, layers_of
@@ -133,6 +134,8 @@ def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parame
         state = sum(
             p.numel() if p.dim() < 2 else p.shape[0] + count * p.shape[1] for p, count in projections_in(model).items()
         )
+    if optimizer == "muon":  # one moment of a hidden matrix
+        state -= sum(p.numel() for p in hidden_matrices(model))
     return _Parameters(every, max(layers), every - sum(layers), state)
 
 
@@ -235,7 +238,12 @@ def _missing_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Allocate as much memory as the optimizer's state takes; none if the optimizer already has it."""
     if optimizer.state or isinstance(optimizer, Adafactor):
         return []
-    return [torch.empty_like(p) for group in optimizer.param_groups for p in group["params"] for _ in range(2)]
+    return [
+        torch.empty_like(p)
+        for group in optimizer.param_groups
+        for p in group["params"]
+        for _ in range(1 if group.get("count") else 2)  # Muon has one moment of a hidden matrix
+    ]
 
 
 def _message(recipe: Recipe, stage: Stage, vocab_size: int, setting: Setting, capacity: int) -> str:

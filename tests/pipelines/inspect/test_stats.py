@@ -36,14 +36,16 @@ def test_statistics_hold_quantiles_and_totals(corpus, capsys):
     found = [Distribution("part length", np.arange(101), "tokens", "books"), Distribution("none", np.empty(0), "share")]
     numbers = statistics(corpus, found)
     manifest = read_manifest(corpus)
-    assert numbers["part_length_of_books"] == {"p5": 5.0, "p50": 50.0, "p95": 95.0}
+    assert numbers["part_length_of_books"] == {
+        "mean": 50.0, "p5": 5.0, "p50": 50.0, "p90": 90.0, "p95": 95.0, "max": 100.0,
+    }  # fmt: skip
     assert numbers["none"] == {}
     assert numbers["padding_share"] == padding_share(manifest)
     assert numbers["documents_per_sequence"] == manifest.totals["parts"] / manifest.totals["sequences"]
     print_stats([numbers])
     said = capsys.readouterr().out
     assert "part length of books" in said
-    assert "p5 5, p50 50, p95 95" in said
+    assert "mean 50, p5 5, p50 50, p90 90, p95 95, max 100" in said.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

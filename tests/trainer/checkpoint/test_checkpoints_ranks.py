@@ -198,7 +198,7 @@ def go_on(world, directory, written, mode):
 
 
 def test_any_number_of_ranks_in_any_mode_goes_on_from_any(tmp_path):
-    of_two = [("fsdp", "adamw"), ("ddp", "adamw"), ("fsdp", "adafactor")]
+    of_two = [("fsdp", "adamw"), ("ddp", "adamw"), ("fsdp", "adafactor"), ("fsdp", "muon")]
     written = on_ranks(2, write, tmp_path, of_two)[0] | on_ranks(4, write, tmp_path, [("hybrid", "adamw")])[0]
     for (mode, kind), state in written.items():
         folder = tmp_path / f"{mode}-{kind}/step-00000002/model"

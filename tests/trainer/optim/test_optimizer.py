@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.optim.schedule import ScheduleConfig, learning_rate_factor
 
-NAMES = ("adamw", "adam", "adafactor")
+NAMES = ("adamw", "adam", "adafactor", "muon")
 
 
 def make_model(value: float) -> nn.Module:

@@ -39,7 +39,7 @@ def numbers_of(recipe, vocab_size: int) -> int:
     return sum(parameter.numel() for parameter in build_model(recipe.model, vocab_size, seed=0).parameters())
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "adafactor"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "adafactor", "muon"])
 def test_state_is_what_the_optimiser_makes(name):
     recipe = toy_recipe("unused")
     recipe = replace(recipe, optimizer=replace(recipe.optimizer, name=name))

@@ -109,7 +109,7 @@ def test_bf16_computes_close_to_fp32_over_float32_weights():
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["adamw", "adafactor"])
+@pytest.mark.parametrize("name", ["adamw", "adafactor", "muon"])
 def test_a_gradient_that_is_not_finite_is_skipped_named_and_not_endlessly(name):
     recipe = toy_recipe("unused", max_skipped=3)
     trainer = make_trainer(replace(recipe, optimizer=replace(recipe.optimizer, name=name)))
