@@ -82,14 +82,26 @@ class Step:
 
     @cached_property
     def recipe(self) -> Any:
-        """The recipe of a training or a conversion, with paths by ids; None for other commands."""
+        """The recipe of a training or a conversion, with paths by ids; None for other commands.
+
+        Raises:
+            FarspanError: a wrong key or value, or an unknown objective, task, preset or option of these.
+        """
         if self.command.name not in ("train", "convert") or "recipe" not in self.values:
             return None
+        from objectives.api.protocol import load_objective
+        from objectives.tasks.protocol import load_task
         from trainer.recipe import load_recipe
 
         settings = [format_assignment(key, value) for key, value in self.fill("").get("set", {}).items()]
         try:
-            return load_recipe(self.values["recipe"], settings)
+            recipe = load_recipe(self.values["recipe"], settings)
+            for source in recipe.data.sources:
+                if one := source.objective:
+                    load_objective(one.name, one.preset, one.options)
+                if task := source.task:
+                    load_task(task.name, task.preset, task.options)
+            return recipe
         except FarspanError as error:
             raise FarspanError(f"{self.where} {error}") from None
 

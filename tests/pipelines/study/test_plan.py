@@ -94,6 +94,11 @@ def test_excluded_arms_and_patterns(tmp_path):
         ({"stages__corpus__output": "here"}, "has no option 'output', or the study sets it"),
         ({"stages__corpus__processes": 2}, "processes is for train and generate"),
         ({"stages__tuning__set__optimizer.rate": 1.0}, r"has no key 'rate'"),
+        (
+            {"stages__pretraining__set__data.objective": {"name": "span", "preset": "bart_sl"}},
+            "has no preset 'bart_sl'",
+        ),
+        ({"stages__tuning__set__data.task": {"name": "summary"}}, "summary"),
         ({"stages__tuning__set__run.directory": "here"}, "sets run.directory, which the study chooses"),
         ({"stages__corpus__documents": "{document}"}, r"refers to \{document\}, which is no stage \(did you mean"),
         ({"stages__tokenizer__input": "{pairs}"}, "in a circle: tokenizer -> pairs -> asked -> tokenizer$"),
