@@ -12,6 +12,7 @@ from corpora.keyed import make_key
 from trainer.model.config import ModelConfig
 from trainer.model.layers.pooled import PooledAttention
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.positions import Buckets
 from trainer.model.seq2seq import Seq2Seq
 
 
@@ -57,7 +58,11 @@ def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generat
     """
     *path, module, _ = ["", *name.split(".")]
     if module == "bias" or "biases" in path:
-        reach = math.sqrt(3 * 2 / sum(parameter.shape))
+        stack = config.decoder if config.decoder and name.startswith("decoder") else config.encoder
+        positions = stack.positions
+        stacked = isinstance(positions, Buckets) and positions.per_layer  # a table for each layer, as in umT5
+        buckets = positions.count if stacked else parameter.shape[0]
+        reach = math.sqrt(3 * 2 / (buckets + parameter.shape[1]))
         nn.init.uniform_(parameter, -reach, reach, generator=generator)
     elif module in ("up", "gate", "down", "output") or (module == "tokens" and not _unit_tokens(config)):
         std = parameter.shape[1] ** -0.5 / _TRUNCATED

@@ -16,6 +16,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
+from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
@@ -137,6 +138,17 @@ def test_initial_weights_are_those_of_t5():
         else:
             assert farthest > 2.6, "normal"
     assert all((weight == 1).all() for weight in weights.values()), "norms, and nothing else, are left"
+
+
+def test_tables_of_several_layers_begin_like_one():
+    positions = Buckets(256, 512, per_layer=True)
+    encoder = EncoderConfig(layers=5, positions=positions, attention=Full())
+    config = replace(CONFIG, encoder=encoder, decoder=DecoderConfig(layers=3, positions=positions))
+    model = build_model(config, VOCAB, seed=0)
+    for stack, layers in (("encoder", 5), ("decoder", 3)):
+        weight = next(p for name, p in model.named_parameters() if name.startswith(stack) and "bias" in name)
+        assert weight.shape == (layers * 256, HEADS)
+        assert weight.std().item() == pytest.approx((2 / (HEADS + 256)) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize(
