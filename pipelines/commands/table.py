@@ -107,6 +107,7 @@ COMMANDS = (
         "Write documents, a corpus or a mask set as files of other trainers.",
         ".export.job:plan",
         "Export",
+        next="farspan verify {output}",
     ),
     _command(
         "check-objective",
