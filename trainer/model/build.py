@@ -60,8 +60,9 @@ def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generat
     if module == "bias" or "biases" in path:
         stack = config.decoder if config.decoder and name.startswith("decoder") else config.encoder
         positions = stack.positions
-        stacked = isinstance(positions, Buckets) and positions.per_layer  # a table for each layer, as in umT5
-        buckets = positions.count if stacked else parameter.shape[0]
+        buckets = parameter.shape[0]
+        if isinstance(positions, Buckets) and positions.per_layer:
+            buckets = positions.count  # one table of several, as in umT5
         reach = math.sqrt(3 * 2 / (buckets + parameter.shape[1]))
         nn.init.uniform_(parameter, -reach, reach, generator=generator)
     elif module in ("up", "gate", "down", "output") or (module == "tokens" and not _unit_tokens(config)):
