@@ -83,18 +83,18 @@ def test_kills_and_cooperation_leave_the_table_as_it_is(tmp_path):
 
 @pytest.mark.slow
 def test_a_study_grows_and_uses_torchrun(tmp_path, capsys):
-    """One stage under torchrun; then another axis, for which only new stages run."""
+    """One stage under torchrun; then another value of an axis, for which only new stages run."""
     output = str(tmp_path / "out")
-    small = {"seeds": 1, "matrix__objective": {"span": {}}, "stages__pretraining__processes": 2}
+    rates = {"slow": {}, "fast": {"tuning": {"set": {"optimizer.learning_rate": 0.02}}}}
+    small = {"seeds": 1, "matrix__objective": {"span": {}}, "matrix__rate": rates, "stages__pretraining__processes": 2}
     small |= {"stages__pretraining__set__run.batch_size": 4, "stages__pretraining__set__run.micro_batch_size": 2}
     options = Study(file=str(write_study(tmp_path, **small)), output=output)
     finish(options)
-    (log,) = Path(output, "stages").glob("pretraining-*.log")
-    assert "2 processes" in log.read_text() or "processes" in log.read_text()
+    (starts,) = Path(output, "stages").glob("pretraining-*/starts.jsonl")
+    assert json.loads(starts.read_text())["processes"] == 2
     before = {path: path.stat().st_mtime_ns for path in Path(output, "stages").glob("*/*.json")}
-    write_study(
-        tmp_path, **small, matrix__rate={"slow": {}, "fast": {"tuning": {"set": {"optimizer.learning_rate": 0.02}}}}
-    )
+    rates["faster"] = {"tuning": {"set": {"optimizer.learning_rate": 0.04}}}
+    write_study(tmp_path, **small)
     run.command(Study(file=options.file, output=output, update=True, dry_run=True))
     assert re.findall(r"^to do +(\w+)-", capsys.readouterr().out, re.MULTILINE) == ["tuning", "predictions"]
     finish(Study(file=options.file, output=output, update=True))
