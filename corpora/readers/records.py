@@ -13,7 +13,7 @@ RAW_BYTES = 64 << 10  # bytes kept of a bad record
 RESTORE = (
     "put it back as it was, with its modification time, and run the same command again, or give --output a new folder"
 )
-"""What to do about an input that changed."""
+"""Remedy in errors about an input that changed."""
 
 
 @dataclass(frozen=True)
