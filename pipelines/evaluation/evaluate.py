@@ -117,7 +117,7 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     groups = {"source tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
     by = list(dict.fromkeys(options.by))
     for name in by:
-        groups[name] = _groups_by(questions.attributes(name), options.bins)
+        groups[name] = group_rows(questions.attributes(name), options.bins)
     pairs = product(*(groups[name] for name in by[:2])) if len(by) > 1 else ()
     crossed = [([one, other], np.intersect1d(rows, others)) for (one, rows), (other, others) in pairs]
     return {
@@ -133,7 +133,7 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     }
 
 
-def _groups_by(values: Sequence[str], bins: int) -> list[tuple[str, np.ndarray]]:
+def group_rows(values: Sequence[str], bins: int) -> list[tuple[str, np.ndarray]]:
     """Group rows by ``n`` values; many different numbers are divided as ``length_bins`` does."""
     distinct = sorted(set(values), key=_by_size)
     if len(distinct) > _MOST_VALUES and not any(_by_size(value)[0] for value in distinct):

@@ -155,6 +155,11 @@ def _check_metrics(study: StudyFile, path: str) -> None:
             )
         if command == "generate":
             load_metric(name)
+        elif study.compare.by:
+            raise FarspanError(
+                f"{path}: compare.by is {study.compare.by!r}, but {metric!r} has no examples to divide; compare it in "
+                "another file, or remove `by`"
+            )
 
 
 def _refuse_equal(plan: Plan) -> None:

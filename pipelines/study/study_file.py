@@ -24,11 +24,13 @@ class Compare:
     Attributes:
         baseline: arm that the others are compared with.
         metrics: ``STAGE.METRIC`` each.
+        by: attribute of the pairs, for a table of the predictions with each value of it; empty for none.
         paired: what the arms have in common: seeds, examples or both.
     """
 
     baseline: str
     metrics: tuple[str, ...]
+    by: str = ""
     paired: tuple[Literal["seed", "example"], ...] = ("seed", "example")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
+from pipelines.evaluation.evaluate import group_rows
 from pipelines.evaluation.systems import read_systems
 from pipelines.runs.logs import read_logs
 from pipelines.study.interval import FEW, difference
@@ -19,6 +20,7 @@ from pipelines.study.steps import Step
 from pipelines.study.study_file import name_of
 
 _DIGITS = 4
+_BINS = 4  # of an attribute with many numbers
 
 
 class Scores(NamedTuple):
@@ -35,12 +37,21 @@ class Scores(NamedTuple):
 
 def make_tables(plan: Plan, stages: str) -> list[dict[str, Any]]:
     """Measure all arms whose steps are in the folder ``stages``, and compare them with the baseline."""
-    return [_table(plan, metric, stages) for metric in plan.study.compare.metrics]
+    tables = []
+    for metric in plan.study.compare.metrics:
+        _, name = split_metric(metric)
+        measured = {
+            arm.name: measure(plan.measured(metric, arm.name), name, stages, plan.study.compare.by) for arm in plan.arms
+        }
+        tables += [
+            _table(plan, metric, group, {arm: scores[group] for arm, scores in measured.items()})
+            for group in measured[plan.study.compare.baseline]
+        ]
+    return tables
 
 
-def _table(plan: Plan, metric: str, stages: str) -> dict[str, Any]:
+def _table(plan: Plan, metric: str, group: str, scores: Mapping[str, Scores]) -> dict[str, Any]:
     compare, (_, name) = plan.study.compare, split_metric(metric)
-    scores = {arm.name: _measure(plan.measured(metric, arm.name), name, stages) for arm in plan.arms}
     generated = plan.measured(metric, compare.baseline)[0].command.name == "generate"
     examples = sorted({one.cells.shape[1] for one in scores.values()})
     lower = not generated and "loss" in name
@@ -49,7 +60,7 @@ def _table(plan: Plan, metric: str, stages: str) -> dict[str, Any]:
     seeds = len(plan.study.seed_list)
     return {
         "study": name_of(plan.path),
-        "metric": metric,
+        "metric": f"{metric}, {compare.by} {group}" if group else metric,
         "flavour": load_metric(name).flavour if generated else "the last value that the run has logged",
         "better": "lower" if lower else "higher",
         "seeds": list(plan.study.seed_list),
@@ -98,18 +109,22 @@ def _round(value: Any) -> float:
     return round(float(value), _DIGITS) + 0.0  # no -0.0
 
 
-def _measure(steps: Sequence[Step], name: str, stages: str) -> Scores:
-    """Read a metric of one arm, for each seed."""
+def measure(steps: Sequence[Step], name: str, stages: str, by: str) -> dict[str, Scores]:
+    """Read a metric of one arm, for each seed: value of the attribute ``by`` -> scores, or one value, ``""``."""
     folders = [os.path.join(stages, step.id) for step in steps]
     if steps[0].command.name == "train":
         values = np.array([_last_value(folder, name) for folder in folders])
-        return Scores(values, values[:, None])
+        return {"": Scores(values, values[:, None])}
     metric = load_metric(name)
     questions, systems = read_systems(folders, None, None, None)
     choices = questions.options if metric.needs_options else None
     scored = [metric.scores(system.texts, questions.references, choices) for system in systems]
-    cells = np.stack([pseudo_values(metric, one) for one in scored])
-    return Scores(cells.mean(1), cells)
+    groups = group_rows(questions.attributes(by), _BINS) if by else [("", np.arange(len(questions.ids)))]
+    measured = {}
+    for group, rows in groups:
+        cells = np.stack([pseudo_values(metric, {key: one[rows] for key, one in seed.items()}) for seed in scored])
+        measured[group] = Scores(cells.mean(1), cells)
+    return measured
 
 
 def _last_value(folder: str, name: str) -> float:

@@ -110,6 +110,7 @@ def test_excluded_arms_and_patterns(tmp_path):
         ({"compare__metrics": ["tunin.loss"]}, r"there is no stage 'tunin' \(did you mean 'tuning'\?\)"),
         ({"compare__metrics": ["corpus.tokens"]}, "give STAGE.METRIC, with a stage of `generate`"),
         ({"compare__metrics": ["predictions.rogue"]}, "rogue"),
+        ({"compare__by": "kind"}, "compare.by is 'kind', but 'tuning.held_out_loss' has no examples to divide"),
         ({"compare__metrics": ["tuning.held_out_loss"]}, "stage 'predictions' serves no metric"),
         (
             {"stages__pretraining__set__run.seed": 0, "stages__tuning__set__run.seed": 0},

@@ -9,16 +9,20 @@ import re
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from corpora.storage.manifest_file import read_manifest
 from pipelines.study import run
+from pipelines.study import table as table_module
 from pipelines.study.options import Study
 from pipelines.study.report import FILES, draw, format_text, write_tables
+from pipelines.study.steps import Step
 from tests.forks import FORKS
-from tests.pipelines.study.tiny_study import write_study
+from tests.pipelines.study.tiny_study import WORDS, write_study
 
 KILLS, MOMENTS = 10, 6000  # a run of the study opens, renames and removes about as many files
 _EVENTS = ("open", "os.rename", "os.remove", "os.link", "os.mkdir")
@@ -125,6 +129,33 @@ def table(**changes) -> dict:
     best = {"arm": "b_2", "arms": 3, "trials": 6}
     named = {"metric": "predictions.f1", "flavour": "F1", "better": "higher", "seeds": [0, 1], "examples": 50}
     return named | {"baseline": "a", "interval": "95 %", "paired": [], "best": best, "rows": rows} | changes
+
+
+def test_an_attribute_divides_the_examples(monkeypatch):
+    """Each value has the scores of its pairs for every seed; a metric that is no mean of examples is divided, too."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 3, 30)
+    references = [[" ".join(rng.choice(WORDS, 6))] for _ in kinds]
+    systems = [SimpleNamespace(texts=[" ".join(rng.choice(WORDS, 6)) for _ in kinds]) for _ in range(2)]
+
+    def read(rows: np.ndarray) -> tuple[SimpleNamespace, list[SimpleNamespace]]:
+        questions = SimpleNamespace(
+            ids=list(rows),
+            references=[references[row] for row in rows],
+            attributes=lambda _: [str(kinds[r]) for r in rows],
+        )
+        return questions, [SimpleNamespace(texts=[system.texts[row] for row in rows]) for system in systems]
+
+    steps = [cast("Step", SimpleNamespace(id="x", command=SimpleNamespace(name="generate")))] * 2
+    monkeypatch.setattr(table_module, "read_systems", lambda *_: read(np.arange(30)))
+    divided = table_module.measure(steps, "rouge:scrolls", "stages", "kind")
+    assert list(divided) == ["0", "1", "2"]
+    for kind, scores in divided.items():
+        rows = np.flatnonzero(kinds == int(kind))
+        monkeypatch.setattr(table_module, "read_systems", lambda *_, rows=rows: read(rows))
+        alone = table_module.measure(steps, "rouge:scrolls", "stages", "")[""]
+        np.testing.assert_allclose(scores.cells, alone.cells)
+        np.testing.assert_allclose(scores.values, alone.values)
 
 
 def test_tables_in_all_formats(tmp_path):
