@@ -4,12 +4,11 @@ A fact is a word of two syllables. The row begins with four numbered first sylla
 
     one ba two ke three di four ro  of and balo the ... kemi in ... dinu ... rosa     ->  one lo two mi three nu four sa
 
-A decoder of one layer reads either a question or a fact, so the encoder has to bring each question and its fact together:
-the attention pattern decides from how far. All asked facts lie in one block, other words everywhere. A row has two more
-facts that are not asked, so that a guess among the facts of the row is right in a quarter of the cases.
+A decoder of one layer reads either a question or a fact, so the encoder has to bring each question and its fact
+together: the attention pattern decides from how far. All asked facts lie in one block, other words everywhere. Two more
+facts are not asked, so that a guess among the facts of a row is right for a quarter of the questions.
 
-A line is ``{"id", "documents", "references", "split", "block"}``; ``block`` is the block of the asked facts, counted from
-0.
+A line is ``{"id", "documents", "references", "split", "block"}``; ``block`` is that of the asked facts, from 0.
 
     python examples/far_facts.py far.jsonl --words 128 --block 16 --rows 9600
 """
