@@ -62,14 +62,11 @@ class Bounds:
     share: float
 
     @classmethod
-    def of(cls, vectors: VectorRows, queries: VectorRows, looseness: float = 1) -> Bounds:
-        """Compute the bounds for all products of ``queries`` and ``vectors``.
-
-        ``looseness``: factor on the bound of a float32 sum, for less accurate multiplications.
-        """
+    def of(cls, vectors: VectorRows, queries: VectorRows) -> Bounds:
+        """Compute the bounds for all products of ``queries`` and ``vectors``."""
         lengths = norms(queries).astype(np.float64)
         longest = lengths if queries is vectors else norms(vectors).astype(np.float64)
-        return cls(lengths, float(longest.max(initial=0)), looseness * error_bound(vectors.dimension))
+        return cls(lengths, float(longest.max(initial=0)), error_bound(vectors.dimension))
 
     @property
     def errors(self) -> np.ndarray:

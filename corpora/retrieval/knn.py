@@ -17,22 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpora.errors import from_extra
 from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposal_count
 from corpora.retrieval.kmeans import kmeans_seed, train_centroids
 from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
 from corpora.text.word_ngrams import SKETCH_SIZE
 
-with from_extra("linked", "searching neighbours"):
-    import faiss
-
 _QUERIES, _CANDIDATES = 2048, 4096  # a block of products: 32 MiB
 _OPEN = 1 << 22  # neighbours of the queries that are compared again in one pass
 _POINTS_PER_LIST = 64
 _ITERATIONS = 10
-_GPU_DEEPEST = 2047  # FAISS's maximum number of results on a GPU, minus the vector itself
-_GPU_LOOSENESS = 8  # factor of the error bound: sums of float16 products may be truncated instead of rounded
 
 
 class Visit(NamedTuple):
@@ -64,18 +58,12 @@ class Block(NamedTuple):
     candidates: np.ndarray
 
 
-def on_gpu(options: Search) -> bool:
-    """Return True if FAISS has a GPU and can find ``options.k`` neighbours on it; all clusters are searched exactly."""
-    return faiss.get_num_gpus() > 0 and options.k <= _GPU_DEEPEST
-
-
 def list_count(options: Search, count: int) -> int:
     """Return the number of lists of a cluster of ``count`` vectors; 1 means an exact search.
 
     The time to train the lists grows with the square of their number, which limits it.
     """
-    exact = count <= max(options.exact_up_to, 1) or on_gpu(options)
-    return 1 if exact else max(2, round(1.5 * count**0.5))
+    return 1 if count <= max(options.exact_up_to, 1) else max(2, round(1.5 * count**0.5))
 
 
 def memory_needed(options: Search, count: int, dimension: int) -> int:
@@ -98,8 +86,6 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     were the same.
     """
     count = len(vectors)
-    if on_gpu(options):
-        return _search_on_gpu(vectors, options.k, progress)
     lists = list_count(options, count)
     rows = np.arange(count, dtype=np.int32)
     k = min(options.k, max(count - 1, 0))
@@ -130,7 +116,7 @@ def _find(
     progress: Callable[[float], None] = lambda share: None,
     order: np.ndarray | None = None,
 ) -> Neighbours:
-    """Return the best k of the candidates of each query.
+    """Return the best k of the candidates of each query; those that may have better ones are compared again.
 
     ``itself``: ``(m,)`` int32, as in ``nearest``. ``order``: order of the queries in which those with common candidates
     are adjacent; None for the order of rows.
@@ -141,20 +127,7 @@ def _find(
         proposals.see(block.products, block.queries, block.candidates, itself[block.queries])
         done += block.products.size
         progress(done / work)
-    return _rank(proposals, vectors, queries, itself, k, visits, Bounds.of(vectors, queries), order)
-
-
-def _rank(
-    proposals: Proposals,
-    vectors: VectorRows,
-    queries: VectorRows,
-    itself: np.ndarray,
-    k: int,
-    visits: Callable[[], Iterable[Visit]],
-    bounds: Bounds,
-    order: np.ndarray | None = None,
-) -> Neighbours:
-    """Return the best k of ``proposals``, comparing queries again that might have better candidates."""
+    bounds = Bounds.of(vectors, queries)
     order = np.arange(len(queries)) if order is None else order
     neighbours, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (itself >= 0), order)
     step = max(1, _OPEN // max(k, 1))
@@ -226,27 +199,3 @@ def _by_list(probed: np.ndarray, lists: int) -> list[np.ndarray]:
     flat = np.ascontiguousarray(probed).reshape(-1)
     rows = (np.argsort(flat, kind="stable") // probed.shape[1]).astype(np.int32)
     return np.split(rows, np.cumsum(np.bincount(flat, minlength=lists))[:-1])
-
-
-def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None]) -> Neighbours:
-    """Search exactly, with all vectors on every GPU in float16."""
-    options = faiss.GpuMultipleClonerOptions()
-    options.useFloat16 = True
-    index = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.dimension), co=options)
-    count = len(vectors)
-    blocks = [np.arange(first, min(first + _QUERIES, count)) for first in range(0, count, _QUERIES)]
-    for rows in blocks:
-        index.add(vectors.floats(rows))
-    proposals = Proposals(count, min(proposal_count(k), _GPU_DEEPEST, max(count - 1, 0)))
-    depth = proposals.rows.shape[1]
-    for rows in blocks:
-        products, candidates = index.search(vectors.floats(rows), depth + 1)  # one more, for the vector itself
-        products[candidates == rows[:, None]] = -np.inf
-        order = np.argsort(-products, axis=1, kind="stable")[:, :depth][:, ::-1]  # the worst first, as in a heap
-        proposals.rows[rows] = np.take_along_axis(candidates, order, axis=1)
-        proposals.products[rows] = np.take_along_axis(products, order, axis=1)
-        proposals.counts[rows] = depth
-        progress((rows[-1] + 1) / count)
-    itself = np.arange(count, dtype=np.int32)
-    bounds = Bounds.of(vectors, vectors, _GPU_LOOSENESS)
-    return _rank(proposals, vectors, vectors, itself, min(k, depth), lambda: [Visit(itself, itself, True)], bounds)

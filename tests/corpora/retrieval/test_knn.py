@@ -1,6 +1,5 @@
 """Neighbours against plain numpy: exactly in small clusters, with high recall in larger ones."""
 
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given
@@ -151,21 +150,6 @@ def test_no_cluster_needs_to_be_searched_exactly_but_one_of_a_single_vector():
     for count in (1, 2, 3):
         found = search(VectorRows.from_array(np.eye(3, dtype=np.float16)[:count]), Search(k=2, exact_up_to=0))
         assert found.counts.tolist() == [count - 1] * count
-
-
-def test_on_a_gpu_all_clusters_are_searched_exactly(monkeypatch):
-    """The code path alone: a flat index in memory stands in for FAISS's GPU."""
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index, co: index)
-    monkeypatch.setattr(faiss, "GpuMultipleClonerOptions", type("Options", (), {}), raising=False)
-    vectors = whole_numbers(3000, 8, largest=200)
-    found = search(VectorRows.from_array(vectors), Search(k=9, exact_up_to=10))
-    rows, products = brute_force(vectors, 9)
-    assert np.array_equal(found.products, products)
-    assert np.array_equal(found.rows, rows)
-    assert (found.counts == 9).all()
-    assert list_count(Search(k=9, exact_up_to=10), 3000) == 1
-    assert list_count(Search(k=5000, exact_up_to=10), 3000) > 1  # deeper than FAISS goes there
 
 
 # Exact products, and the best candidates of each query.
