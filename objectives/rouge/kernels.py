@@ -78,7 +78,7 @@ def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) ->
 
 @compiled
 def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
-    """Score all runs of ``sizes[i]`` sentences of text i, in order, float64; with joints, runs of one sentence."""
+    """Score all runs of ``sizes[i]`` sentences of text i, in order, float64."""
     ids, bounds, worth, reach = grams.ids, grams.bounds, measure.worth, grams.size - 1
     most = grams.distinct.max() if len(grams.distinct) else 0
     taken, left = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -86,7 +86,6 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     run = 0
     for text in range(len(grams.distinct)):
         taken[: grams.distinct[text]] = 0
-        begin, end = grams.edges[text], grams.edges[text + 1] - reach  # starts of the text's n-grams
         shared, by_taken, by_left = 0, 0, _count_all(grams, text, left, worth)
         for newest in range(grams.sentences[text], grams.sentences[text + 1]):
             a, b = bounds[newest], bounds[newest + 1] - reach
@@ -95,30 +94,12 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
             oldest = newest - sizes[text] + 1
             if oldest < grams.sentences[text]:
                 continue
-            if len(grams.joints):
-                more, rest = _rejoin(grams, newest, begin, end, 1, taken, left, worth)
-                scores[run] = _f1(shared + more, by_taken, by_left + rest, measure)
-                _rejoin(grams, newest, begin, end, -1, taken, left, worth)
-            else:
-                scores[run] = _f1(shared, by_taken, by_left, measure)
+            scores[run] = _f1(shared, by_taken, by_left, measure)
             run += 1
             a, b = bounds[oldest], bounds[oldest + 1] - reach
             effect = _move(ids, a, b, -1, -1, taken, left, worth)
             shared, by_taken, by_left = shared + effect[0], by_taken + effect[1], by_left + effect[2]
     return scores[:run]
-
-
-@compiled
-def _rejoin(
-    grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
-) -> tuple[int, int]:
-    """Compute the changes of the weights shared and left when the neighbours of ``sentence`` are joined."""
-    reach = grams.size - 1
-    a, b = grams.bounds[sentence], grams.bounds[sentence + 1]
-    before = _move(grams.ids, max(begin, a - reach), min(a, end), 0, way, taken, left, worth)
-    within = _move(grams.ids, max(a, b - reach), min(b, end), 0, way, taken, left, worth)
-    joint = _move(grams.ids, grams.joints[sentence], grams.joints[sentence + 1] - reach, 0, -way, taken, left, worth)
-    return before[0] + within[0] + joint[0], before[2] + within[2] + joint[2]
 
 
 @compiled

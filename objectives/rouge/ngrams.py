@@ -20,13 +20,10 @@ class Ngrams(NamedTuple):
     Attributes:
         size: n.
         ids: ``(positions,)`` int32, numbered within each text; undefined at positions where no n-gram starts.
-        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``; positions after the
-            last belong to ``joints``.
+        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``.
         bounds: ``(sentences + 1,)`` int64, the same for sentences.
         sentences: ``(texts + 1,)`` int64, the sentences of text i.
         distinct: ``(texts,)`` int64, number of distinct ids of each text.
-        joints: ``(sentences + 1,)`` int64: the n-grams that arise when sentence i is removed and its neighbours are
-            joined start at ``joints[i]`` to ``joints[i + 1] - n``; empty if not requested.
     """
 
     size: int
@@ -35,32 +32,17 @@ class Ngrams(NamedTuple):
     bounds: np.ndarray
     sentences: np.ndarray
     distinct: np.ndarray
-    joints: np.ndarray
 
 
-def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
-    """Number the n-grams of ``size`` words; they may cross the boundaries of sentences, but not of texts.
-
-    ``joints``: True to number those that arise when a sentence is removed, too.
-    """
+def number_ngrams(words: Words, size: int) -> Ngrams:
+    """Number the n-grams of ``size`` words; they may cross the boundaries of sentences, but not of texts."""
     values, bounds, edges = words.ids.values, words.ids.offsets, words.edges
-    pieces = np.empty(0, np.int64)
     if size == 1:
-        return Ngrams(1, values, edges, bounds, words.sentences, words.distinct, pieces)
+        return Ngrams(1, values, edges, bounds, words.sentences, words.distinct)
     begins = np.arange(len(values))
     ends = np.minimum(begins + size, len(values))
-    if not joints:
-        ids, distinct = number(values, begins, ends, _keys(values, begins, ends), 0, edges)
-        return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
-    read, pieces, owners = _join(values, bounds, words.sentences, size)
-    # number() takes a text's n-grams one after the other: those of its words, then those of its joints
-    order = np.argsort(owners, kind="stable")
-    counts = np.bincount(owners, minlength=len(words.distinct))
-    ends = np.minimum(order + size, len(read))
-    own, distinct = number(read, order, ends, _keys(read, order, ends), 0, np.append(0, np.cumsum(counts)))
-    ids = np.empty(len(read), np.int32)
-    ids[order] = own
-    return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
+    ids, distinct = number(values, begins, ends, _keys(values, begins, ends), 0, edges)
+    return Ngrams(size, ids, edges, bounds, words.sentences, distinct)
 
 
 @compiled
@@ -70,35 +52,6 @@ def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarra
         for position in range(begins[i], ends[i]):
             keys[i] = mixed(keys[i], values[position])
     return keys
-
-
-@compiled
-def _join(
-    values: np.ndarray, bounds: np.ndarray, sentences: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Append to the words, for each sentence, the ``size - 1`` words before it and after it.
-
-    Returns the words, the start of each sentence's piece, and the text of each word.
-    """
-    reach = size - 1
-    read = np.empty(len(values) + 2 * reach * (len(bounds) - 1), np.int32)
-    owners = np.empty(len(read), np.int64)
-    pieces = np.empty(len(bounds), np.int64)
-    read[: len(values)] = values
-    end = len(values)
-    pieces[0] = end
-    for text in range(len(sentences) - 1):
-        first, last = bounds[sentences[text]], bounds[sentences[text + 1]]
-        owners[first:last] = text
-        for sentence in range(sentences[text], sentences[text + 1]):
-            for position in range(max(first, bounds[sentence] - reach), bounds[sentence]):
-                read[end], owners[end] = values[position], text
-                end += 1
-            for position in range(bounds[sentence + 1], min(last, bounds[sentence + 1] + reach)):
-                read[end], owners[end] = values[position], text
-                end += 1
-            pieces[sentence + 1] = end
-    return read[:end], pieces, owners[:end]
 
 
 @compiled

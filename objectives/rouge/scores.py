@@ -3,12 +3,8 @@
 Each n-gram has two counts: in the sentences taken and in the rest. Moving a sentence from one to the other changes the
 shared and total counts for its own n-grams only, so the cost of a score is linear in the moved sentences.
 
-For n > 1, two definitions differ in the n-grams of the rest that cross a sentence boundary:
-
-- ``document``: counts of the document minus those within the sentence, so n-grams that only start or end in it are
-  kept, as in PEGASUS's code (Zhang et al. 2020, section 3.1; ``RougeSentenceData``).
-- ``rest``: counts of the document without the sentence, with its neighbours joined, as ``rouge_score`` counts in the
-  strings.
+For n > 1, the rest has the n-grams of the document minus those within the sentences taken, so n-grams that only start
+or end in one of these are kept, as in PEGASUS's code (Zhang et al. 2020, section 3.1; ``RougeSentenceData``).
 """
 
 from __future__ import annotations
@@ -27,13 +23,10 @@ from objectives.rouge.words import Words
 COUNTS = ("orig", "uniq", "log")
 PRECISIONS = ("float64", "float32")
 TIES = ("earlier", "later")
-BORDERS = ("document", "rest")
 _LOG_BITS = 40
 
 
-def sentence_scores(
-    words: Words, *, n: int = 1, counts: str = "orig", borders: str = "document", precision: str = "float64"
-) -> Ragged:
+def sentence_scores(words: Words, *, n: int = 1, counts: str = "orig", precision: str = "float64") -> Ragged:
     """Compute ROUGE-n F1 of every sentence against the rest of its text (Ind): n rows, one number per sentence.
 
     Source: Zhang et al. 2020 (PEGASUS), section 3.1, Ind-Orig and Ind-Uniq. Time and memory are linear in the words.
@@ -44,10 +37,9 @@ def sentence_scores(
     nowhere else, scores 0. ``precision``: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of
     PEGASUS's C++, which gives more ties. Returns n rows of float64 or float32.
     """
-    _check("borders", borders, BORDERS)
     measure = _measure(words, n, counts, precision)
-    grams = number_ngrams(words, n, joints=borders == "rest" and n > 1)
-    return _rows(slide(grams, np.ones(len(words.distinct), np.int64), measure), words.sentences, precision)
+    sizes = np.ones(len(words.distinct), np.int64)
+    return _rows(slide(number_ngrams(words, n), sizes, measure), words.sentences, precision)
 
 
 def window_scores(
@@ -55,8 +47,7 @@ def window_scores(
 ) -> Ragged:
     """Score every run of ``sizes[i]`` sentences of text i against the rest of the text (PEGASUS's ``continuous``).
 
-    The run's n-grams are those within its sentences, with ``borders="document"``. All else is as in
-    ``sentence_scores``.
+    The run's n-grams are those within its sentences. All else is as in ``sentence_scores``.
 
     ``sizes``: ``(texts,)`` integers, at least 1; at most all sentences of a text are used. Returns n rows, one number
     for each sentence at which a run can start.
@@ -80,8 +71,8 @@ def select_greedily(
     """Select sentences greedily: each one, together with those before it, scores best against the rest (Seq).
 
     Source: Zhang et al. 2020 (PEGASUS), section 3.1, Seq-Orig and Seq-Uniq. The n-grams of a selection are those within
-    its sentences, with ``borders="document"``. An inverted index gives the sentences that a step affects, so the cost
-    of a step is the number of occurrences whose contribution changes, plus one comparison per remaining sentence.
+    its sentences. An inverted index gives the sentences that a step affects, so the cost of a step is the number of
+    occurrences whose contribution changes, plus one comparison per remaining sentence.
 
     ``picks``: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken. ``ties``:
     ``earlier`` or ``later``, the one of equal sentences that is taken; PEGASUS's code takes the later. Returns the

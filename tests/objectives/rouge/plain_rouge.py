@@ -13,11 +13,11 @@ TOKENIZER = DefaultTokenizer(use_stemmer=False)
 STEMMER = DefaultTokenizer(use_stemmer=True)
 
 
-def against_the_rest(sentences: list[str], n: int, stem: bool = False) -> list[float]:
-    """Each sentence against the others joined by spaces, by ``rouge_score`` itself."""
-    scorer = RougeScorer([f"rouge{n}"], use_stemmer=stem)
+def against_the_rest(sentences: list[str], stem: bool = False) -> list[float]:
+    """ROUGE-1 of each sentence against the others joined by spaces, by ``rouge_score`` itself."""
+    scorer = RougeScorer(["rouge1"], use_stemmer=stem)
     rest = [" ".join(sentences[:i] + sentences[i + 1 :]) for i in range(len(sentences))]
-    return [scorer.score(b, a)[f"rouge{n}"].fmeasure for a, b in zip(sentences, rest, strict=True)]
+    return [scorer.score(b, a)["rouge1"].fmeasure for a, b in zip(sentences, rest, strict=True)]
 
 
 def of_clusters(documents: list[list[str]], stem: bool) -> list[float]:

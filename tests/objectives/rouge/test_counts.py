@@ -94,25 +94,15 @@ def words_of(texts: list[list[list[int]]]) -> Words:
     return token_words(Ragged.from_rows(tokens, np.int32), Ragged.from_rows(starts, np.int32))
 
 
-@pytest.mark.parametrize("joints", [False, True])
 @given(st.lists(id_sentences, max_size=3), st.integers(1, 4))
-def test_ids_are_equal_where_the_words_are(joints, texts, size):
-    grams = number_ngrams(words_of(texts), size, joints=joints and size > 1)
+def test_ids_are_equal_where_the_words_are(texts, size):
+    grams = number_ngrams(words_of(texts), size)
     for row, text in enumerate(texts):
         whole = [word for sentence in text for word in sentence]
         begin = grams.edges[row]
         found = {}
         for at in range(len(whole) - size + 1):
             found.setdefault(int(grams.ids[begin + at]), set()).add(tuple(whole[at : at + size]))
-        if len(grams.joints):
-            for index in range(len(text)):
-                sentence = grams.sentences[row] + index
-                before = [word for one in text[:index] for word in one][-(size - 1) :]
-                behind = [word for one in text[index + 1 :] for word in one][: size - 1]
-                joined, first = before + behind, grams.joints[sentence]
-                assert grams.joints[sentence + 1] - first == len(joined)
-                for at in range(len(joined) - size + 1):
-                    found.setdefault(int(grams.ids[first + at]), set()).add(tuple(joined[at : at + size]))
         assert all(len(tuples) == 1 for tuples in found.values()), "an id of different n-grams"
         assert len({next(iter(tuples)) for tuples in found.values()}) == len(found), "an n-gram of different ids"
         assert all(0 <= gram < grams.distinct[row] for gram in found)

@@ -61,19 +61,19 @@ def real_documents(count: int) -> list[list[str]]:
     return made
 
 
-@given(documents, st.booleans(), st.sampled_from([1, 2, 3]))
-def test_scores_are_those_of_the_reference(documents, stem, n):
-    found = sentence_scores(words_of(documents, stem=stem), n=n, borders="rest")
+@given(documents, st.booleans())
+def test_scores_are_those_of_the_reference(documents, stem):
+    found = sentence_scores(words_of(documents, stem=stem))
     assert found.values.dtype == np.float64
-    assert rows(found) == [against_the_rest(d, n, stem) for d in documents]
+    assert rows(found) == [against_the_rest(d, stem) for d in documents]
 
 
-@pytest.mark.parametrize(("n", "stem"), [(1, False), (1, True), (2, False), (3, True)])
-def test_scores_of_many_documents_are_those_of_the_reference(n, stem, leads):
+@pytest.mark.parametrize("stem", [False, True])
+def test_scores_of_many_documents_are_those_of_the_reference(stem, leads):
     """Random documents and real ones, to the last bit."""
     documents = random_documents(400) + leads[:60]
-    found = sentence_scores(words_of(documents, stem=stem), n=n, borders="rest")
-    assert rows(found) == [against_the_rest(d, n, stem) for d in documents]
+    found = sentence_scores(words_of(documents, stem=stem))
+    assert rows(found) == [against_the_rest(d, stem) for d in documents]
     assert np.count_nonzero(found.values) > len(found.values) / 4
 
 
@@ -149,11 +149,10 @@ def test_golden_scores():
     shared, most = np.log(3), np.log(4)
     expected = 2 * (shared / most) / (shared / most + 1)
     assert rows(sentence_scores(twice, counts="log"))[0] == pytest.approx([expected, expected], abs=1e-12)
-    # all pairs of words: "b c" over the border is of the document, and not of the rest of either sentence
+    # all pairs of words: "b c" over the border is of the document, and stays in the rest of either sentence
     pairs = words_of([["b c b ", "c b c"]])
     # shared b c, c b; the sentence has 2 pairs; left are 2 and b c: precision 2/2, recall 2/3
     assert rows(sentence_scores(pairs, n=2))[0] == pytest.approx([0.8, 0.8])
-    assert rows(sentence_scores(pairs, n=2, borders="rest"))[0] == [1.0, 1.0]
 
 
 def test_golden_selection():
@@ -248,14 +247,14 @@ def test_odd_documents(document, expected):
 
 def test_no_texts_at_all():
     words = words_of([])
-    assert rows(sentence_scores(words, n=2, borders="rest")) == rows(window_scores(words, np.empty(0))) == []
+    assert rows(sentence_scores(words, n=2)) == rows(window_scores(words, np.empty(0))) == []
     assert rows(cluster_scores(words, Ragged.from_rows([], np.int32))) == []
     assert rows(select_greedily(words, np.empty(0, np.int64))[0]) == []
 
 
 def test_a_block_scores_as_its_texts_alone():
     blocks = [["one two. ", "two three."], [], ["只有中文。", "没有单词。"], [""], ["one"], ["one. ", "one two"]]
-    for setting in ({}, {"n": 2, "borders": "rest"}, {"n": 2}):
+    for setting in ({}, {"n": 2}):
         together = sentence_scores(words_of(blocks), **setting)
         for row, document in enumerate(blocks):
             assert together[row].tolist() == sentence_scores(words_of([document]), **setting).values.tolist()
@@ -276,7 +275,6 @@ def test_sets_of_ids():
     [
         (lambda words: sentence_scores(words, counts="all"), "counts is 'all'; give one of orig, uniq, log"),
         (lambda words: sentence_scores(words, precision="half"), "precision is 'half'"),
-        (lambda words: sentence_scores(words, borders="none"), "borders is 'none'; give one of document, rest"),
         (lambda words: sentence_scores(words, n=0), "n is 0; an n-gram has at least 1 word"),
         (lambda words: select_greedily(words, np.array([1]), ties="first"), "ties is 'first'; give one of earlier"),
     ],
@@ -292,7 +290,7 @@ def test_many_sentences_of_a_word():
         Ragged.from_rows([np.arange(200_000) * (np.arange(200_000) % 2)], np.int32),
         Ragged.from_rows([np.arange(200_000)], np.int32),
     )
-    for setting in ({}, {"n": 2, "borders": "rest"}, {"counts": "log"}):
+    for setting in ({}, {"n": 2}, {"counts": "log"}):
         assert len(sentence_scores(words, **setting).values) == 200_000
     halves = Ragged.from_rows([[0, 100_000]], np.int32)
     assert np.count_nonzero(cluster_scores(words, halves).values) == 100_000
