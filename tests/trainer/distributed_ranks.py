@@ -1,7 +1,5 @@
 """Several gloo processes inside a test."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

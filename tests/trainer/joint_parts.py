@@ -1,7 +1,5 @@
 """A corpus, data and small models for joint training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from objectives.api.special_tokens import MASK, SpecialTokens

@@ -1,7 +1,5 @@
 """Folders and runs with masked language models, for tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small model, its optimiser and their checkpoints, and what can be done to the files."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.optim import AdamW

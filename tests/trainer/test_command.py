@@ -1,7 +1,5 @@
 """The commands about recipes: flags, what they hand to the run, and estimates, which read no data."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 transformers separates packed documents by their position ids, but not with a padding mask or a cache.
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from itertools import pairwise

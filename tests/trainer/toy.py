@@ -1,7 +1,5 @@
 """A small source of examples, a small recipe for it, and the files of its finished or stopped runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints of one process: equal when loaded, whole or not there, written by one at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

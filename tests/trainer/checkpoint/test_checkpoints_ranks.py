@@ -1,7 +1,5 @@
 """Tests of state as tensors, and of checkpoints written and read by several ranks."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiny random models of T5Gemma 2 and Gemma 3, of the shapes of the released ones."""
 
-from __future__ import annotations
-
 import torch
 from transformers import (
     Gemma3Config,

@@ -1,7 +1,5 @@
 """Small models of farspan, and Hugging Face's as an independent oracle."""
 
-from __future__ import annotations
-
 import json
 import os
 

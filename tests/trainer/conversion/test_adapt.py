@@ -1,7 +1,5 @@
 """Adapted models: within the reach of the short model, their logits are its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of conversion, and of its sources."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

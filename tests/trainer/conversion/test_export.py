@@ -1,7 +1,5 @@
 """Tests of the files beside exported weights."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Tests of collation, and of the loader's batches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -142,17 +140,6 @@ def test_rows_are_what_they_were_and_filler(lengths, spare, multiple, random):
     real = [[True] * len(row) + [False] * (wide - len(row)) for row in rows]
     assert batch.source_padding_mask is None if min(lengths) == wide else batch.source_padding_mask.tolist() == real
     assert batch.source_tokens == batch.target_tokens == sum(lengths)
-
-
-def test_a_batch_that_asks_nothing_has_the_same_shapes():
-    batch = collate(ToySource().examples(np.array([3, 9])), np.arange(2), DATA, SPECIAL)
-    empty = batch.without_targets()
-    assert {name: x.shape for name, x in empty.inputs.items() if x is not None} == {
-        name: x.shape for name, x in batch.inputs.items() if x is not None
-    }
-    assert (empty.labels == IGNORED).all()
-    assert (empty.source_tokens, empty.target_tokens) == (0, 0)
-    assert (batch.labels != IGNORED).any()
 
 
 MIXTURE = Mixture([Part("many", ToySource(50), 3.0), Part("few", ToySource(7), 1.0)])

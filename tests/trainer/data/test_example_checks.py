@@ -1,7 +1,5 @@
 """Errors of later steps are reported before the first one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path

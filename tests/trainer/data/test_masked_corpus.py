@@ -1,7 +1,5 @@
 """Tests of corpora with masks: stored, drawn, or chosen by a generator."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import fields, replace
 from io import StringIO
@@ -19,7 +17,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.artefacts import make_corpus
-from tests.trainer.joint_parts import LENGTH, data_of, make_generator, make_rows, open_rows
+from tests.trainer.joint_parts import LENGTH, data_of, open_rows
 from tests.trainer.masked_folders import OPTIONS, SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
@@ -32,7 +30,6 @@ from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source
 from trainer.run.train import train
-from trainer.scorer.generator import Generator
 
 
 @pytest.fixture
@@ -157,16 +154,6 @@ def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     moved = [Path(folder).rename(tmp_path / "elsewhere" / Path(folder).name) for folder in folders]
     assert MaskedCorpus.of_masks(Corpus(str(moved[0])), MaskSet(str(moved[1]))).fingerprint == before
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> str:
-    return make_rows(tmp_path_factory.mktemp("joint") / "corpus")
-
-
-@pytest.fixture
-def generator() -> Generator:
-    return make_generator()
 
 
 def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):

@@ -1,7 +1,5 @@
 """Pairs as a source of training examples."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

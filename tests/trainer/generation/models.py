@@ -1,7 +1,5 @@
 """Models for tests of generation, and generation by transformers."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of the cached decoder and of the keys of encoded rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -12,20 +10,16 @@ import torch
 from corpora.storage.ragged import Ragged
 from tests.trainer.conversion.models import tiny_config
 from tests.trainer.generation.models import IDS, alone, model_of, ragged
+from tests.trainer.model.dense import PATTERNS
 from trainer.generation.cached_decoder import CachedDecoder, _attend_across
 from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.model.config import DecoderConfig, EncoderConfig, OutputConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
 from trainer.model.patterns.layered import Layered
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
@@ -43,19 +37,6 @@ POSITIONS = [
     Buckets(8, 16, per_layer=True),
     Rotary(),
     NoPositions(),
-]
-
-PATTERNS = [
-    Full(),
-    Block(8),
-    Overlap(8),
-    BlockGlobal(8, 2),
-    Staggered(8, 3),
-    Local(4),
-    TGlobal(4, 3),
-    Window(6),
-    Span(3, 5),
-    Layered(2, 3, 2),
 ]
 
 

@@ -1,15 +1,36 @@
 """Patterns said the plain way, as attention under the whole mask in float64: what their tests compare with."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from trainer.model.context import make_context
 from trainer.model.pattern import Pattern
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.span import Span
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, RelativeBias
 
 HEADS, WIDTH = 2, 8  # H and D
+
+PATTERNS = [  # one of each kind
+    Full(),
+    Block(8),
+    Overlap(8),
+    BlockGlobal(8, 2),
+    Staggered(8, 3),
+    Local(4),
+    TGlobal(4, 3),
+    Window(6),
+    Span(2, 3),
+    Layered(2, 3, 2),
+]
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:

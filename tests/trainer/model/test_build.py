@@ -1,7 +1,5 @@
 """Tests of configurations and of models before training."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

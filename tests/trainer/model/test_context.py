@@ -1,6 +1,4 @@
-"""The context of a batch against its definition, row by row."""
-
-from __future__ import annotations
+"""The context of a batch against its definition, row by row, and positions."""
 
 import weakref
 from dataclasses import replace
@@ -11,14 +9,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.models.t5.modeling_t5 import T5Attention
 
-from tests.trainer.model.dense import cut, right_padded
+from corpora.errors import FarspanError
+from tests.trainer.conversion.models import tiny_config
+from tests.trainer.generation.models import model_of
+from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from trainer.data.batch import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context, on_host, send
 from trainer.model.kernels import choose, varlen
 from trainer.model.kernels.chunks import Inputs
+from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
@@ -32,7 +35,18 @@ from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Buckets, Learned
+from trainer.model.positions import (
+    Buckets,
+    Learned,
+    NoPositions,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    SinusoidalPositions,
+    bucket,
+    rotate,
+    tile_positions,
+)
 
 
 @given(
@@ -174,3 +188,182 @@ def test_a_tensor_that_was_sent_is_known_as_long_as_it_lives():
     assert on_host(copy + 1).device == META
     assert send(x, x.device) is x
     assert on_host(x) is x
+
+
+def test_tiles_start_each_block_at_row_zero():
+    rows = torch.arange(8.0).reshape(4, 2)
+    tiled = tile_positions(rows, 10)
+    assert torch.equal(tiled, rows[torch.arange(10) % 4])
+    assert torch.equal(tile_positions(rows, 3), rows[:3])
+
+
+@pytest.mark.parametrize("base", [10_000.0, 50_000.0])
+def test_waves_reach_from_two_pi_to_the_base(base):
+    """PEGASUS-X, table 9: the second variant's longest wave is 2 pi times the base, the first's one step shorter."""
+    width, length = 16, 300
+    for variant, steps in (("pegasus", width / 2), ("pegasus_x", width / 2 - 1)):
+        table = SinusoidalPositions(Sinusoidal(variant, base=base))(torch.zeros(1, length, width))
+        rates = [base ** -(pair / steps) for pair in range(width // 2)]
+        for pair, rate in enumerate(rates):
+            angles = torch.arange(length).double() * rate
+            torch.testing.assert_close(table[:, pair].double(), angles.sin(), atol=1e-4, rtol=0)
+            torch.testing.assert_close(table[:, pair + width // 2].double(), angles.cos(), atol=1e-4, rtol=0)
+    with pytest.raises(FarspanError, match="base is 1"):
+        Sinusoidal(base=1.0)
+
+
+def test_without_positions_an_encoder_does_not_see_the_order():
+    config = tiny_config(EncoderConfig(layers=2, positions=NoPositions(), attention=Full()))
+    model, order = model_of(config), torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        plain, shuffled = (model.encode(x).states for x in (ids, ids[:, order]))
+    torch.testing.assert_close(plain[:, order], shuffled, atol=1e-5, rtol=0)
+
+
+# Buckets of relative positions: those of T5, their order and their borders
+
+
+@pytest.mark.parametrize(("count", "distance"), [(32, 128), (8, 12), (64, 500)])
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_buckets_are_theirs_over_a_wide_range(count, distance, both_ways):
+    offsets = torch.cat([torch.arange(-20_000, 20_001), torch.tensor([-(2**31), -(10**6), 10**6, 2**31])])
+    expected = T5Attention._relative_position_bucket(offsets, both_ways, count, distance)
+    assert torch.equal(bucket(offsets, Buckets(count, distance), both_ways), expected)
+
+
+@given(count=st.integers(1, 16).map(lambda quarter: 4 * quarter), distance=st.integers(1, 2000), both=st.booleans())
+def test_buckets_are_single_distances_first_then_wider_and_wider(count, distance, both):
+    buckets = Buckets(count, count // 2 + distance)
+    behind = bucket(-torch.arange(buckets.distance + 50), buckets, both)
+    assert (behind.diff() >= 0).all()
+    single = (count // 2 if both else count) // 2
+    assert behind[:single].tolist() == list(range(single))
+    assert behind[buckets.distance :].unique().tolist() == [(count // 2 if both else count) - 1]
+    ahead = bucket(torch.arange(1, 9), buckets, both)
+    assert torch.equal(ahead, behind[1:9] + count // 2) if both else (ahead == 0).all()
+
+
+def test_a_bias_is_that_of_its_bucket_for_every_head():
+    table = RelativeBias(Buckets(8, 12), 3, both_ways=True)
+    torch.nn.init.normal_(table.weight)
+    offsets = torch.arange(-20, 20).view(4, 10)
+    found = table(offsets)
+    assert found.shape == (3, 4, 10)
+    for head in range(3):
+        assert torch.equal(found[head], table.weight[bucket(offsets, table.buckets, True), head])
+
+
+@pytest.mark.parametrize(
+    ("count", "distance", "said"),
+    [
+        (6, 128, "count is 6; it must be a multiple of 4"),
+        (0, 128, "count is 0"),
+        (32, 16, "distance is 16 with count 32; it must be above 16"),
+    ],
+)
+def test_buckets_that_cannot_be_are_refused(count, distance, said):
+    with pytest.raises(FarspanError, match=said):
+        Buckets(count, distance)
+    assert Buckets().limit is None
+
+
+# Rotary positions against complex numbers, and what they are for: only differences of positions count
+
+CPU = torch.device("cpu")
+
+
+def turned(x: torch.Tensor, theta: float) -> torch.Tensor:
+    """``(B, L, H, D)``, dimensions i and i + D / 2 as one complex number that is multiplied by e^(i angle)."""
+    length, width = x.shape[1], x.shape[3]
+    pairs = torch.complex(*x.double().chunk(2, -1))
+    angles = torch.outer(torch.arange(length).double(), theta ** (-torch.arange(width // 2).double() * 2 / width))
+    pairs = pairs * torch.exp(1j * angles)[:, None, :]
+    return torch.cat([pairs.real, pairs.imag], -1)
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 500.0])
+@pytest.mark.parametrize("length", [1, 40])
+def test_equals_a_product_of_complex_numbers(theta, length):
+    x = torch.randn(2, length, HEADS, WIDTH)
+    got = rotate(x, Rotary(theta).rotation(length, WIDTH, CPU))
+    torch.testing.assert_close(got, turned(x, theta).float(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("trained", [64, 4096])
+@pytest.mark.parametrize("factor", [2.0, 8.0])
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+def test_scaled_rotations_are_those_of_transformers(scaling, factor, trained):
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    values = {"rope_type": scaling, "factor": factor, "rope_theta": 5000.0}
+    if scaling == "yarn":
+        values["original_max_position_embeddings"] = trained
+    config = LlamaConfig(hidden_size=64, num_attention_heads=2, max_position_embeddings=trained, rope_parameters=values)
+    rates, size = ROPE_INIT_FUNCTIONS[scaling](config, CPU)
+    angles = torch.arange(40)[:, None] * rates
+    rotary = Rotary(5000.0, local_theta=100.0, factor=factor, scaling=scaling, trained_length=trained)
+    whole, local = rotary.rotations(40, 32, CPU)
+    for found, expected in zip(whole, (angles.cos() * size, angles.sin() * size), strict=True):
+        torch.testing.assert_close(found, torch.cat([expected, expected], -1), atol=1e-5, rtol=1e-5)
+    for found, expected in zip(local, Rotary(100.0).rotation(40, 32, CPU), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_raised_base_stretches_the_longest_wave_and_keeps_the_shortest():
+    plain, scaled = (Rotary(factor=factor, scaling="ntk").rotation(200, 32, CPU)[1] for factor in (1.0, 8.0))
+    torch.testing.assert_close(scaled[:, 0], plain[:, 0])
+    torch.testing.assert_close(scaled[::8, 15], plain[:25, 15], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"factor": 0.5}, "factor is 0.5; it must be at least 1"),
+        ({"local_theta": 1.0}, "local_theta is 1.0; it must be above 1"),
+        ({"factor": 2.0, "scaling": "yarn"}, "trained_length is None; yarn needs"),
+    ],
+)
+def test_scalings_that_cannot_be_are_refused(options, said):
+    with pytest.raises(FarspanError, match=said):
+        Rotary(**options)
+
+
+def test_scores_depend_on_differences_of_positions_only():
+    q, k = torch.randn(2, WIDTH)
+    rotation = Rotary().rotation(30, WIDTH, CPU)
+    queries, keys = (rotate(x.expand(1, 30, 1, WIDTH), rotation)[0, :, 0] for x in (q, k))
+    scores = queries @ keys.T  # (30, 30)
+    for offset in range(-29, 30):
+        diagonal = scores.diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5, rtol=0)
+    assert scores[0].std() > 0.1
+
+
+def test_tokens_before_the_sequence_stay_as_they_are():
+    x = torch.randn(2, 3 + 7, HEADS, WIDTH)
+    rotation = Rotary().rotation(7, WIDTH, CPU)
+    assert torch.equal(rotate(x, rotation)[:, :3], x[:, :3])
+    assert torch.equal(rotate(x, rotation)[:, 3:], rotate(x[:, 3:], rotation))
+    assert rotate(x, None) is x
+
+
+@pytest.mark.parametrize("pattern", [Full(), Block(4), Overlap(4), BlockGlobal(4, 1)], ids=lambda p: p.pattern)
+def test_a_layer_turns_queries_and_keys_within_any_pattern(pattern):
+    length, width = 11, HEADS * WIDTH
+    layer = SelfAttention(width, HeadsConfig(count=HEADS), pattern, 0.0)
+    x, real = torch.randn(2, length, width), right_padded([11, 6], length)
+    context = make_context(real)._replace(rotation=Rotary(100.0).rotation(length, WIDTH, CPU))
+    q, k, v = layer.qkv(x).unflatten(-1, (3, HEADS, WIDTH)).unbind(2)
+    mixed = dense(turned(q, 100.0), turned(k, 100.0), v, seen_by(pattern, real))
+    expected = layer.out(mixed.float().flatten(2))
+    torch.testing.assert_close(layer(x, context)[real], expected[real], atol=1e-5, rtol=0)
+    without = layer(x, context._replace(rotation=None))
+    assert not torch.allclose(without[real], expected[real], atol=1e-3)
+
+
+@pytest.mark.parametrize("theta", [1.0, 0.0, -3.0])
+def test_a_base_that_does_not_slow_down_is_refused(theta):
+    with pytest.raises(FarspanError, match=f"theta is {theta}"):
+        Rotary(theta)

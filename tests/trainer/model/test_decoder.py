@@ -1,7 +1,5 @@
 """The decoder's options: cross-attention in chosen layers, and to learned tokens (PEGASUS-X, appendix B.3, table 2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the encoder: documents, and operations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args, get_type_hints
 
@@ -10,6 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.trainer.model.dense import PATTERNS
 from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -18,11 +17,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
 from trainer.model.patterns.layered import Layered
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
@@ -93,19 +88,6 @@ def test_relative_positions_have_a_table_for_each_of_the_patterns_offsets(attent
 
 
 SEGMENTS_VOCAB, LENGTH = 40, 29
-
-PATTERNS = [
-    Full(),
-    Block(8),
-    Overlap(8),
-    BlockGlobal(8, 2),
-    Staggered(8, 3),
-    Local(4),
-    TGlobal(4, 3),
-    Window(6),
-    Span(2, 3),
-    Layered(2, 3, 2),
-]
 
 REAL = torch.arange(LENGTH) < torch.tensor([[29], [21]])
 

@@ -1,7 +1,5 @@
 """Tests of the loss, with and without R3F."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

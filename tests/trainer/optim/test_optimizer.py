@@ -1,7 +1,5 @@
 """Tests of parameter groups and schedules."""
 
-from __future__ import annotations
-
 from typing import get_args, get_type_hints
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of processes, devices and the errors that all report."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

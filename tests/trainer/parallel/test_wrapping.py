@@ -1,7 +1,5 @@
 """Compiled layers compute what plain ones compute, for every pattern, and are compiled once for all lengths."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The same numbers on one process, and shared among several in every way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of opening models and of predicting texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Generation for held-out pairs while a model is trained: the numbers of ``farspan generate`` and the metric."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Beside the peak, what the forward pass of a micro-batch leaves behind for the backward pass.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -1,7 +1,5 @@
 """Data sections opened: alone, in mixtures, in stages."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,9 @@
-"""Checks of a run's data before its first update."""
+"""Checks of a run's data before its first update, and its records and display."""
 
-from __future__ import annotations
-
+import gzip
+import json
 import shutil
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -17,13 +18,18 @@ from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import ToySource, toy_recipe
+from trainer.checkpoint.run_files import read_lines
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.data.prefetch import LoadingConfig
+from trainer.metrics import MetricsConfig
+from trainer.model.build import build_model
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run.display import Display
+from trainer.run.logs import MetricsFile, model_summary, open_metrics
 from trainer.run.startup import check_shards, consequences
 from trainer.run.train import train
 from trainer.run.units.choose import open_unit
@@ -196,3 +202,156 @@ def test_a_run_that_repeats_its_corpus_says_so(steps, passes):
     assert len(said) == (2 if passes else 0)
     assert all(f"{passes} times" in line for line in said)
     assert not said or "'a'" in said[0]
+
+
+RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
+
+
+def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = MetricsConfig(tensorboard=True)
+    logs = open_metrics(config, tmp_path, 0)
+    for step, loss in ((1, 3.0), (2, None), (3, 2.0), (4, 7.0)):
+        logs.write({**RECORD, "step": step, "loss": loss})
+    logs.close()
+    open_metrics(config, tmp_path, 3).close()  # the run goes on after step 3
+    events = event_accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 3.0), (3, 2.0)]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(FarspanError, match=r"farspan\[tracking\]"):
+        open_metrics(MetricsConfig(tensorboard=True), tmp_path, 0)
+
+
+def test_lines_that_say_no_step_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n[1]\n5\n{"a": 1}\n{"step": "x"}\n\xff\n{"step": 2}\n{"step": 3}\n{"st')
+    MetricsFile(path, 2).close()
+    assert list(read_lines(path)) == [{"step": 1}, {"step": 2}]
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    full = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    full._file = open("/dev/full", "wb", buffering=0)
+    with pytest.raises(FarspanError, match=r"metrics.jsonl cannot be written to \(.*No space left.*make room"):
+        full.write({"step": 1})
+    full.close()
+
+
+def test_only_one_rank_writes(tmp_path):
+    logs = open_metrics(MetricsConfig(), tmp_path / "run", 0, rank=1)
+    logs.write(RECORD)
+    logs.close()
+    assert not list(tmp_path.iterdir())
+
+
+def start(recipe, **options):
+    return train(recipe, source=ToySource(), console=Console(file=StringIO()), **options)
+
+
+def test_starts_and_the_summary_of_a_finished_run(tmp_path: Path):
+    recipe = toy_recipe(tmp_path, steps=6)
+    start(recipe, until=2, name="toy")
+    assert not (tmp_path / "summary.json").exists()
+    start(recipe)
+    first, second = read_lines(tmp_path / "starts.jsonl")
+    assert (first["recipe"], first["step"], first["steps"], first["processes"]) == ("toy", 0, 6, 1)
+    assert second["step"] == 2
+    assert {"farspan", "python", "torch"} <= first["versions"].keys()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["memory_gib"]["expected"] > 0
+    assert summary["memory_gib"]["measured"] > 0
+
+
+def test_parameters_by_part_add_up():
+    recipe = toy_recipe("unused")
+    model = build_model(recipe.model, 25, 0)
+    found = model_summary(recipe.model, recipe.data, model, 25)["parameters"]
+    assert found["total"] == sum(parameter.numel() for parameter in model.parameters())
+    assert found["total"] == sum(number for name, number in found.items() if name != "total")
+    assert found["tokens"] == 25 * recipe.model.width
+
+
+def test_broken_lines_are_left_out(tmp_path: Path):
+    (tmp_path / "lines").write_text('{"a": 1}\n[2]\n{"b": \n{"c": 3}\n{"d"')
+    assert list(read_lines(tmp_path / "lines")) == [{"a": 1}, {"c": 3}]
+    assert list(read_lines(tmp_path / "none")) == []
+
+
+def test_a_trace_and_a_table_of_ten_operations(tmp_path):
+    recipe = toy_recipe(tmp_path, steps=6, profile=(2, 3), dry_run=False)
+    train(recipe, source=ToySource(), console=Console(file=StringIO()))
+    trace = json.loads(gzip.decompress((tmp_path / "profile" / "trace-0.json.gz").read_bytes()))
+    names = [event.get("name", "") for event in trace["traceEvents"]]
+    assert sum(name.startswith("Optimizer.step") for name in names) == 2  # of six updates
+    table = (tmp_path / "profile" / "operations-0.txt").read_text().splitlines()
+    assert sum("aten::" in line for line in table) in range(3, 11)
+
+
+@pytest.mark.parametrize("updates", [(3,), (0, 2), (5, 4), (1, 2, 3)])
+def test_other_numbers_are_refused(updates: tuple[int, ...]):
+    with pytest.raises(FarspanError, match=r"run\.profile is \["):
+        toy_recipe("unused", profile=updates)
+
+
+def show(terminal: bool, log_every: int, records, steps: int = 3, done: int = 0, **console) -> str:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **console})
+    with Display(steps, log_every, console, done) as display:
+        for record in records:
+            display.update(record)
+    return screen.getvalue()
+
+
+def test_plain_lines_come_every_few_steps_and_at_the_end():
+    said = show(False, 2, [{**RECORD, "step": step} for step in (1, 2, 3)])
+    assert said.splitlines() == [
+        "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s  0:00:01 left",
+        "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s",
+    ]
+
+
+def test_a_line_says_what_matters_now():
+    record = {**RECORD, "mfu": 0.523, "data_wait_share": 0.27, "source_padding_share": 0.121}
+    assert "  52.3% of peak  12% padding  27% waiting for data  0.50 s" in show(False, 1, [record])
+    assert "padding" not in show(False, 1, [{**record, "source_padding_share": 0.04}])
+    assert "waiting" not in show(False, 1, [{**record, "data_wait_share": 0.01}])
+    assert "peak" not in show(False, 1, [{**record, "mfu": None}])
+
+
+def test_the_time_left_is_that_of_the_latest_updates():
+    records = [{**RECORD, "step": step, "seconds": 10.0 if step < 100 else 2.0} for step in range(1, 200)]
+    assert show(False, 199, records, steps=1099).endswith("2.00 s  0:30:00 left\n")
+
+
+def test_the_first_update_which_compiles_is_no_measure_of_the_others():
+    records = [{**RECORD, "step": step, "seconds": 60.0 if step == 1 else 1.0} for step in (1, 2, 3)]
+    assert show(False, 3, records, steps=123).endswith("1.00 s  0:02:00 left\n")
+
+
+def test_a_terminal_has_a_bar():
+    said = show(True, 1, [{**RECORD, "step": 3}])
+    assert "step 3/3" in said
+    assert "loss 2.5000" in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_shows_what_matters_first_and_nothing_cut(width):
+    record = {**RECORD, "step": 2, "mfu": 0.5, "data_wait_share": 0.3, "source_padding_share": 0.2}
+    said = show(True, 1, [record], steps=10_000, width=width)
+    assert "step 2/10000" in said
+    assert "loss 2.5000  1:23:19 left" in said
+    assert "…" not in said
+    assert ("% of peak" in said) == (width == 120)
+
+
+def test_a_skipped_update_is_called_so():
+    assert "skipped  lr" in show(False, 1, [{**RECORD, "loss": None}])
+
+
+def test_a_quiet_console_shows_nothing():
+    assert show(False, 1, [RECORD], quiet=True) == ""

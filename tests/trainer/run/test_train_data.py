@@ -1,7 +1,5 @@
 """Tests of runs on pairs, and on data in a store."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

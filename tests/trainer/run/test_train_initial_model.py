@@ -1,7 +1,5 @@
 """Training that begins with a converted model."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from io import StringIO

@@ -1,7 +1,5 @@
 """Runs of several processes that are stopped, killed or get NaN have the results of one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Encoders of Hugging Face: weights, input length and the tokens around a text."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

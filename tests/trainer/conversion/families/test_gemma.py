@@ -1,7 +1,5 @@
 """T5Gemma 2 and Gemma 3: Hugging Face's models as oracles, on sequences beyond the window."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

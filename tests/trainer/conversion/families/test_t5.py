@@ -1,7 +1,5 @@
 """T5 and LongT5: Hugging Face's models as oracles."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import (

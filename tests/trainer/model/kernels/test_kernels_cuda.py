@@ -1,7 +1,5 @@
 """Every backend against the pattern's own way, forward and backward, on a device: bfloat16 against float32."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Scaled dot-product attention against float64, and the layers built on it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

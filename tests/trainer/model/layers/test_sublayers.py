@@ -1,7 +1,5 @@
 """Tests of sublayers and pooled attention."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,7 @@
-"""Patterns against their dense statements, and what each lets a position see."""
+"""Patterns against their dense statements, what each lets a position see, and what all have in common."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -12,13 +11,25 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corpora.errors import FarspanError
-from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, dense_mask, right_padded
+from tests.trainer.conversion.models import tiny_config
+from tests.trainer.model.dense import (
+    HEADS,
+    WIDTH,
+    assert_equals_dense,
+    cut,
+    dense,
+    dense_mask,
+    right_padded,
+    seen_by,
+)
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context
-from trainer.model.layers.attention import SelfAttention
+from trainer.model.kernels.varlen import rows_of
+from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.pattern import Pattern
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -28,8 +39,8 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
-from trainer.model.positions import Learned, tile_positions
+from trainer.model.patterns.window import Window, WindowAttention
+from trainer.model.positions import Learned, Rotary, rotate, tile_positions
 
 PATTERNS = {
     "full": st.just(Full()),
@@ -185,3 +196,167 @@ def test_learned_tokens_see_and_are_seen_by_all():
     seen = dense_mask(Staggered(4, 2).at(1), 9)
     assert seen[:2].all()
     assert seen[:, :2].all()
+
+
+KINDS = get_args(get_type_hints(EncoderConfig)["attention"])
+
+
+@dataclass(frozen=True)
+class Parity(Pattern):
+    """Even positions attend to even ones, odd ones to odd ones."""
+
+    pattern: str = "parity"
+
+    def layer(self, width, heads, norm, dropout):
+        return SelfAttention(width, heads, self, dropout)
+
+    def attend(self, q, k, v, context, dropout=0.0, scale=None):
+        places = torch.arange(q.shape[1])
+        seen = self.mask_mod(places[:, None], places, q.shape[1])
+        known = visible(context.padding_mask, context.segments, context.segments)
+        return attend(q, k, v, seen[None] if known is None else seen & known, dropout=dropout, scale=scale)
+
+    def mask_mod(self, query, key, length):
+        return query % 2 == key % 2
+
+    def flops(self, length, width):
+        return 2 * length * length * width
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pattern_of_ones_own_needs_the_abstract_methods_alone(packed):
+    segments = torch.tensor([[0] * 4 + [1] * 5, [0] * 9]) if packed else None
+    assert_equals_dense(Parity(), 9, [9, 6], 0, segments)
+    encoder = EncoderConfig(layers=2, positions=Learned(16))
+    object.__setattr__(encoder, "attention", Parity())  # recipes know the patterns of the package
+    model = build_model(replace(tiny_config(), encoder=encoder), 24, seed=0)
+    ids = torch.arange(9)[None]
+    before = model.encode(ids).states
+    ids[0, 4] = 20
+    changed = (model.encode(ids).states != before).any(-1)[0]
+    assert changed.tolist() == [True, False] * 4 + [True]
+
+
+def test_defaults_are_those_of_a_pattern_without_tokens_side_keys_and_weights():
+    pattern, context = Parity(), make_context()
+    assert pattern.at(3) is pattern
+    assert (pattern.extra_tokens, pattern.extra_flops(9, 8, 8, 0), pattern.offsets(9)) == (0, 0, ())
+    assert pattern.plan(rows_of(context, 1, 9, torch.device("cpu"))) is None
+    assert pattern.side_documents(context, 9) is pattern.score_mod((), None) is None
+    assert not any((pattern.uses_flex, pattern.takes_global_positions, pattern.optional_weights))
+    pattern.check(1)
+
+
+def test_an_abstract_method_cannot_be_left_out():
+    class Half(Pattern):
+        def flops(self, length, width):
+            return 0
+
+    with pytest.raises(TypeError, match=r"abstract methods? .*attend.*layer.*mask_mod"):
+        Half()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_pattern_is_a_frozen_table_of_a_recipe_with_a_name_of_its_own(kind):
+    pattern = kind()
+    (name,) = get_args(get_type_hints(kind)["pattern"])
+    assert pattern.pattern == name
+    assert [other.pattern for other in KINDS].count(name) == 1
+    with pytest.raises(FrozenInstanceError):
+        setattr(pattern, fields(pattern)[0].name, None)
+    assert replace(pattern) == pattern
+    assert hash(replace(pattern)) == hash(pattern)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_offsets_have_the_shape_of_the_biases_that_attention_takes(kind):
+    pattern, length = kind(), 12
+    for part in pattern.offsets(length):
+        assert part.dtype == torch.int64
+    if len(pattern.offsets(length)) == 1 and not pattern.extra_tokens:
+        biases = tuple(torch.randn(HEADS, *part.shape) for part in pattern.offsets(length))
+        q, k, v = torch.randn(3, 1, length, HEADS, WIDTH)
+        assert pattern.attend(q, k, v, make_context()._replace(biases=biases)).shape == q.shape
+
+
+WINDOWS = st.builds(Window, size=st.integers(1, 5).map(lambda half: 2 * half))
+
+
+def dense_layer(layer, x, real, segments, chosen, rotation=None):
+    """The output of a layer with global positions, computed with whole masks."""
+
+    def heads(linear):
+        q, k, v = linear(x).unflatten(-1, (3, HEADS, -1)).unbind(2)
+        return rotate(q, rotation), rotate(k, rotation), v
+
+    chosen = chosen & real
+    everything = real[:, None].expand(-1, real.shape[1], -1)
+    if segments is not None:
+        everything = everything & (segments[:, :, None] == segments[:, None])
+    near = seen_by(layer.pattern, real, segments) | (everything & chosen[:, None])
+    mixed = dense(*heads(layer.qkv), near).float()
+    far = dense(*heads(layer.global_qkv), everything).float()
+    return layer.out(torch.where(chosen[..., None, None], far, mixed).flatten(2))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    pattern=WINDOWS,
+    length=st.integers(1, 31),
+    lengths=st.lists(st.integers(0, 31), min_size=1, max_size=3),
+    share=st.sampled_from([0.05, 0.3, 1.0]),
+    seed=st.integers(0, 100),
+    packed=st.booleans(),
+    rotary=st.booleans(),
+)
+def test_global_positions_see_and_are_seen_once(pattern, length, lengths, share, seed, packed, rotary):
+    torch.manual_seed(seed)
+    real = right_padded([min(n, length) for n in lengths], length)
+    segments = cut(real, seed) if packed else None
+    chosen = torch.rand(real.shape) < share
+    layer = WindowAttention(WIDTH, HeadsConfig(count=HEADS), pattern, 0.0)
+    x = torch.randn(len(real), length, WIDTH, requires_grad=True)
+    rotation = Rotary().rotation(length, WIDTH // HEADS, x.device) if rotary else None
+    got = layer(x, make_context(real, segments, chosen)._replace(rotation=rotation))
+    expected = dense_layer(layer, x, real, segments, chosen, rotation)
+    torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
+    assert got.isfinite().all()
+    assert torch.equal(got[~real.any(1)], layer.out.bias.expand_as(got[~real.any(1)]))
+    upstream = torch.randn_like(got) * real[..., None]
+    inputs = [x, *layer.parameters()]
+    mine, theirs = (
+        torch.autograd.grad(y, inputs, upstream, materialize_grads=True, allow_unused=True) for y in (got, expected)
+    )
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_a_position_sees_half_a_window_on_either_side():
+    seen = dense_mask(Window(4), 9)
+    assert seen[4].nonzero().flatten().tolist() == [2, 3, 4, 5, 6]
+    assert seen[0].nonzero().flatten().tolist() == [0, 1, 2]
+
+
+def test_without_global_positions_their_projections_do_nothing():
+    layer = WindowAttention(WIDTH, HeadsConfig(count=HEADS), Window(4), 0.0)
+    x, nowhere = torch.randn(2, 11, WIDTH), torch.zeros(2, 11, dtype=torch.bool)
+    got = layer(x, make_context(None, None, nowhere))
+    assert torch.equal(got, layer(x, Context()))
+    got.sum().backward()
+    assert layer.global_qkv.weight.grad is None
+
+
+def test_a_window_takes_the_fast_kernel():
+    layer = WindowAttention(WIDTH, HeadsConfig(count=HEADS), Window(8), 0.0)
+    x, real = torch.randn(2, 27, WIDTH), right_padded([27, 9], 27)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        for context in (Context(), make_context(real), make_context(real, cut(real, 0), torch.rand(2, 27) < 0.3)):
+            layer(x, context).sum().backward()
+
+
+def test_one_size_for_each_layer():
+    sizes = (2, 4, 8)
+    assert [Window(sizes).at(layer) for layer in range(3)] == [Window(size) for size in sizes]
+    assert Window(6).at(2) == Window(6)
+    with pytest.raises(FarspanError, match=r"attention.size has 3 sizes, but model.encoder.layers is 2"):
+        EncoderConfig(layers=2, positions=Learned(8), attention=Window(sizes))

@@ -1,7 +1,5 @@
 """Tests of local attention, and of TGlobal with its summaries, against a restatement with one full mask."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,43 +1,48 @@
-"""Joint training against the same choice made beforehand, and against its own parts."""
+"""Joint training against the same choice made beforehand, its runs, and what becomes of both models."""
 
-from __future__ import annotations
-
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from objectives.api.protocol import Tools, equip, load_objective
+from objectives.api.special_tokens import BEGIN, END, SpecialTokens
 from tests.artefacts import small_tokenizer
+from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model
+from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_rows, open_rows, small_model
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig
+from trainer.checkpoint.run_files import keep_recipe, read_tokenizer, tokenizer_contents
+from trainer.checkpoint.state import load_tensors
+from trainer.conversion.convert import read_model
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
+from trainer.generator_config import GeneratorConfig
+from trainer.metrics import Counts, forward_flops
+from trainer.model.build import build_model
+from trainer.model.config import EncoderConfig
 from trainer.model.masked_lm import JointModel
+from trainer.model.patterns.full import Full
+from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reduction_context
-from trainer.run.units.joint import JointBatches
-from trainer.scorer.generator import Generator
-from trainer.scorer.models import FoundModel
+from trainer.run.step import Trainer
+from trainer.run.train import train
+from trainer.run.units.joint import JointBatches, JointUnit
+from trainer.run_config import EvaluationConfig
+from trainer.scorer.generator import Generator, open_generator
+from trainer.scorer.models import FoundModel, find_model
 from trainer.scorer.scorers import MaskedLMScorer
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> str:
-    return make_rows(tmp_path_factory.mktemp("joint") / "corpus")
-
-
-@pytest.fixture
-def generator() -> Generator:
-    return make_generator()
 
 
 def scorer_of(generator: Generator) -> MaskedLMScorer:
@@ -174,3 +179,155 @@ def test_ranks_choose_and_learn_the_same(mode, corpus, generator):
     for gradients, _ in ranks:
         for name, gradient in gradients.items():
             np.testing.assert_allclose(gradient, expected[name], rtol=1e-3, atol=1e-5)
+
+
+def joint_recipe(folder: object, corpus: str, mode: str = "ddp", **run: object):
+    recipe = toy_recipe(folder, **{"batch_size": 4, "micro_batch_size": 2, "steps": 6, **run})
+    decoder = replace(recipe.model.decoder, positions=Learned(64))
+    encoder = replace(recipe.model.encoder, positions=Learned(LENGTH))
+    sizes = replace(recipe.model, decoder=None, encoder=EncoderConfig(layers=1, positions=Learned(LENGTH),
+                    attention=Full()))  # fmt: skip
+    data = data_of(corpus)
+    data = replace(data, objective=replace(data.objective, seed=recipe.run.seed))
+    return replace(
+        recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data,
+        generator=GeneratorConfig(mode="joint", model=sizes, weight=2.0), parallel=ParallelConfig(mode=mode),
+        checkpoint=replace(recipe.checkpoint, every=1000),
+    )  # fmt: skip
+
+
+def losses_of(recipe) -> list[tuple[float, float]]:
+    records = [json.loads(line) for line in (Path(recipe.run.directory) / "metrics.jsonl").open()]
+    assert [record["step"] for record in records] == list(range(1, recipe.run.steps + 1))
+    return [(record["loss"], record["generator_loss"]) for record in records]
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    recipe = joint_recipe(tmp_path_factory.mktemp("straight"), corpus)
+    assert train(recipe).finished
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def straight(finished):
+    return losses_of(finished)
+
+
+def test_the_work_of_both_is_counted(corpus, tmp_path):
+    """The generator runs once to choose, and forward and backward to learn."""
+    recipe = joint_recipe(tmp_path, corpus)
+    unit = JointUnit.open(recipe)
+    trainer, loader = Trainer(unit, unit.build_model(), World.alone()), unit.loader(0, 1)
+    batches = unit.batches(loader, loader, trainer.model, World.alone())
+    made = batches.step(0)
+    asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
+    sizes, table = recipe.generator.model, unit.generator.special.vocab_size
+    expected = 4 * sum(forward_flops(sizes, table, *positions) for positions in asked)
+    assert expected > 0
+    update = trainer.update(batches)
+    assert update.counts.flops == Counts.of(made, recipe.model, unit.special.vocab_size).flops + expected
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_run_trains_both(seed, tmp_path):
+    """On a text of 4 different tokens, both learn which: from about ln V = 5.7 nats a token towards ln 4 = 1.4."""
+    corpus = make_rows(tmp_path / "corpus", words=4)
+    recipe = joint_recipe(tmp_path / "run", corpus, steps=25, seed=seed)
+    recipe = replace(recipe, optimizer=replace(recipe.optimizer, learning_rate=0.03))
+    assert train(recipe).finished
+    (first, generated), *_, (last, generated_last) = losses_of(recipe)
+    assert last < first - 3
+    assert generated_last < generated - 3
+
+
+def test_a_run_that_stopped_goes_on_with_both(straight, corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus)
+    assert train(recipe, until=3).step == 3
+    assert train(recipe).finished
+    assert losses_of(recipe) == straight
+
+
+def finished_run(world: World, recipe) -> bool:
+    return train(recipe, world=world).finished
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_a_run_on_two_ranks_is_that_of_one(mode, straight, corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus, mode)
+    assert on_ranks(2, finished_run, recipe) == [True, True]
+    np.testing.assert_allclose(losses_of(recipe), straight, rtol=1e-3)
+
+
+def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
+    """And what another run may begin with."""
+    run = finished.run.directory
+    stored = load_tensors(next(Path(run).glob("checkpoints/*/model")))
+    found = find_model(run)
+    assert found.positions == LENGTH
+    state = found.load().state_dict()
+    assert state.keys() == {name.removeprefix("generator.") for name in stored if name.startswith("generator.")}
+    for name, tensor in state.items():
+        assert torch.equal(tensor, stored[f"generator.{name}"])
+    data = data_of(corpus)
+    generator = open_generator(GeneratorConfig(mode="joint", initial=run), Corpus(corpus), SEED)
+    shown = open_rows(data, generator).candidates(np.arange(3))
+    model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
+    with torch.no_grad():
+        scores = model.score(
+            torch.tensor(shown.source_ids), torch.tensor(shown.source_mask), torch.tensor(shown.labels)
+        )
+    losses = MaskedLMScorer(found, "cpu", "float32", None).losses(shown.source_ids, shown.source_lengths, shown.labels)
+    assert losses.any()
+    np.testing.assert_allclose(losses, scores.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_of_a_run_is_converted_without_its_generator(finished):
+    model = read_model(Path(finished.run.directory))
+    built = build_model(finished.model, model.vocabulary.size, 0)
+    built.load_state_dict(model.state)
+
+
+def test_a_corpus_in_a_store_is_the_same_run_with_a_local_copy(corpus, bucket, store, tmp_path, monkeypatch):
+    """The manifest is read from the store, for the generator, and every row and the tokenizer from the copy."""
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    upload(corpus, f"{bucket}/corpus")
+    here, there = (JointUnit.open(joint_recipe("unused", folder)) for folder in (corpus, f"{bucket}/corpus"))
+    assert there.identity() == here.identity()
+    store.requests.clear()
+    rows = np.arange(5)
+    for one, other in zip(here.mixtures, there.mixtures, strict=True):
+        np.testing.assert_array_equal(other.examples(rows).source_ids, one.examples(rows).source_ids)
+    for name, tensor in there.loader(0, 1).step(0)[0].inputs.items():
+        expected = here.loader(0, 1).step(0)[0].inputs[name]
+        assert tensor is expected is None or torch.equal(tensor, expected)
+    assert not store.asked("GET", "shards/")
+    keep_recipe({}, tokenizer_contents(f"{bucket}/corpus"), tmp_path / "run")
+    assert read_tokenizer(tmp_path / "run").fingerprint == here.tokenizer_fingerprint
+
+
+def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
+    """The objective puts <bos> and <eos> round a text; this generator knows neither."""
+    known = SpecialTokens(
+        {name: number for name, number in generator.special.ids.items() if name not in (BEGIN, END)},
+        generator.special.vocab_size,
+    )
+    generator = replace(generator, special=known)
+    mixture = Mixture.of(open_rows(data_of(corpus), generator))
+    found = JointUnit(joint_recipe("unused", corpus), [mixture], generator).vocabulary()
+    assert found["frame"] == [BEGIN, END]
+    assert found["special_tokens"] == dict(mixture.special.ids)
+    assert found["generator"]["frame"] == []
+    assert found["generator"]["special_tokens"] == dict(known.ids)
+    assert found["generator"]["size"] == generator.model.tokens.num_embeddings
+
+
+def test_held_out_data_has_masks_that_do_not_change(corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus)
+    unmasked = replace(recipe, evaluation=EvaluationConfig(corpus=corpus, every=2, sequences=4))
+    with pytest.raises(FarspanError, match=r"evaluation.corpus has no masks.*give evaluation.masks"):
+        train(unmasked)
+    spans = SourceConfig(name="spans", corpus=corpus, objective=ObjectiveConfig(name="span", preset="bart_ls"))
+    train(replace(recipe, evaluation=EvaluationConfig(mixture=(spans,), every=2, sequences=4)), until=2)
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["held_out_loss"] > 0

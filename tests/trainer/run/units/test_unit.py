@@ -1,7 +1,5 @@
 """Tests of the units of training."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from io import StringIO
