@@ -17,7 +17,6 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import manifest_name
 from objectives.api.masks import MASK_COLUMNS
 from pipelines.cards.exports import load_export
-from pipelines.cards.made_by import command_of
 
 _CARD = Path(__file__).with_name("card.md")  # a part that an artefact may lack ends in an empty line
 _UNKNOWN = "unknown"  # licence or language
@@ -65,7 +64,6 @@ def card(
         columns=_part(_tabulate_columns(manifest), "Columns"),
         example=_part(_fence(example or ""), "The first row"),
         ancestry=_tabulate_ancestry(manifest, ancestors, sha256),
-        commands=_part(_list_commands(manifest, ancestors), "Make it again"),
     )
 
 
@@ -188,17 +186,6 @@ def _tabulate_ancestry(manifest: Manifest, ancestors: Sequence[tuple[str, Manife
         size = sum(entry["bytes"] for entry in oldest.inputs)
         lines += ["", f"Raw text: {format_count(len(oldest.inputs), 'file')}, {format_count(size, 'byte')}."]
     return "\n".join(lines)
-
-
-def _list_commands(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None]]) -> str:
-    """The commands that make the artefact's ancestors and the artefact, in the order in which to run them."""
-    newest_first = [manifest, *(one for _, one in ancestors if one)]
-    commands = [command for one in reversed(newest_first) if (command := command_of(one))]
-    if not commands:
-        return ""
-    version = f" (made by farspan {manifest.farspan_version})" if manifest.farspan_version else ""
-    text = "\n".join(map(printable, commands))
-    return f"Names in capitals stand for folders and files of yours{version}.\n\n```bash\n{text}\n```"
 
 
 def _plain(text: str) -> str:

@@ -72,7 +72,6 @@ def test_numbers_and_checksums_are_those_of_the_manifest(manifest):
 def test_titles_are_a_column_only_of_documents_with_titles(manifest):
     titled = replace(manifest, config={**manifest.config, "read": {"made": {"title_field": "name"}}})
     assert "| `title` |" in card(titled)
-    assert "--title-field name" in card(titled)
     assert "title" not in card(manifest)
 
 
@@ -179,12 +178,6 @@ def test_licence_and_ancestry_reach_every_child(folder: Path):
     assert '- "en"' in text
     for name in ("documents", "corpus", "masks"):
         assert f"`{manifest_sha256(str(folder / name))}`" in text
-    commands = text.split("```bash\n")[1].split("\n```")[0].splitlines()
-    assert [line.split(" --")[0] for line in commands] == [
-        "farspan documents",
-        "farspan corpus random",
-        "farspan mask span",
-    ]
     assert "⟦" in text
     assert str(folder) not in text
 
