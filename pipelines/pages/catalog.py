@@ -16,6 +16,7 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, manifest_sha256, read_manifest
 from pipelines.engine.paths import WORK
 from pipelines.runs.table import in_use
+from pipelines.study.report import is_study
 from trainer.checkpoint.run_files import RECIPE, SUMMARY
 
 VIEWED = ("corpus", "masks", "documents", "pairs", "predictions", "run")
@@ -94,11 +95,12 @@ def find_entries(folders: Sequence[str]) -> list[Entry]:
 
 def _find_places(folder: str, depth: int) -> Iterator[str]:
     """Folders of artefacts, also unfinished ones, and of runs; a folder inside of one is part of it."""
-    if any(os.path.exists(os.path.join(folder, name)) for name in (NAME, RECIPE, WORK)):
+    marks = (NAME, RECIPE) if is_study(folder) else (NAME, RECIPE, WORK)
+    if any(os.path.exists(os.path.join(folder, name)) for name in marks):
         yield folder
     elif depth < _DEPTH and os.path.isdir(folder):
         for inner in sorted(os.scandir(folder), key=lambda one: one.name):
-            if inner.is_dir(follow_symlinks=False) and not inner.name.startswith("."):
+            if inner.is_dir(follow_symlinks=False) and not inner.name.startswith(".") and inner.name != WORK:
                 yield from _find_places(inner.path, depth + 1)
 
 

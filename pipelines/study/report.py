@@ -11,11 +11,19 @@ from typing import Any
 
 from corpora.printing import format_count
 from corpora.storage.files import write_bytes
+from pipelines.engine.paths import WORK
 from pipelines.figures.style import grid, save, use_style
 
-FILES = ("table.txt", "table.json", "table.csv", "table.tex")
+STAGES, TABLE = "stages", "table.json"
+"""Name of the folder of artefacts and runs, and of the tables as JSON, in the folder of a study."""
+FILES = ("table.txt", TABLE, "table.csv", "table.tex")
 Table = Mapping[str, Any]
 _COLUMNS = ("value", "difference", "low", "high", "significant")
+
+
+def is_study(folder: str) -> bool:
+    """True for the folder of a study, also of an unfinished one."""
+    return all(os.path.exists(os.path.join(folder, name)) for name in (STAGES, os.path.join(WORK, "job.json")))
 
 
 def write_tables(tables: Sequence[Table], output: str) -> None:

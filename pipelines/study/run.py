@@ -30,11 +30,10 @@ from pipelines.figures.style import check_figure
 from pipelines.interrupts import Interrupts
 from pipelines.study.options import Study
 from pipelines.study.plan import Plan, read_plan
-from pipelines.study.report import FILES, draw, format_text, write_tables
+from pipelines.study.report import FILES, STAGES, draw, format_text, write_tables
 from pipelines.study.steps import Step, start_child
 from pipelines.study.table import make_tables
 
-STAGES = "stages"
 _ENGINE = Engine(engine="cooperative")
 
 

@@ -16,6 +16,7 @@ from pipelines.pages.table import SHOWN
 from pipelines.view.graph import HEIGHT, WIDTH, draw_graph
 from pipelines.view.run_pages import describe_runs
 from pipelines.view.search import search
+from pipelines.view.study_tables import read_tables
 from pipelines.view.workspace import Workspace
 
 with from_extra("view", "viewing artefacts"):
@@ -52,6 +53,7 @@ _STATE = (
     "mono",
     "sort",
 )  # parameters kept in the address from row to row
+_MOST = 60  # maximum boxes of a readable graph
 _LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
 
@@ -145,8 +147,17 @@ class Pages:
                 return RedirectResponse(f"{self._base(subject)}{query(state)}")
             return RedirectResponse(self._row_url(subject, self._first, state))
         graph = draw_graph(entries)
-        values = {"entries": entries, "graph": graph, "runs": runs, "WIDTH": WIDTH, "HEIGHT": HEIGHT, "title": "view"}
-        return self._html(request, "overview.html", None, **values)
+        values = {
+            "entries": entries,
+            "graph": graph,
+            "runs": runs,
+            "WIDTH": WIDTH,
+            "HEIGHT": HEIGHT,
+            "title": "view",
+            "MOST": _MOST,
+        }
+        studies = read_tables(self._workspace.folders)
+        return self._html(request, "overview.html", None, studies=studies, **values)
 
     def table(self, request: Request) -> Response:
         entry = self._workspace.entries.get(request.path_params["subject"])

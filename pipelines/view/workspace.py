@@ -19,6 +19,7 @@ from pipelines.pages.page import Subject
 from pipelines.pages.subjects import is_run, open_subjects
 from pipelines.pages.table import Table
 from pipelines.runs.logs import Follower
+from pipelines.study.report import is_study
 
 _BESIDE = 4  # mask sets of a corpus, and predictions for the same pairs, that a page has beside each other
 
@@ -29,7 +30,9 @@ def spans_folders(options: Selection) -> bool:
     def is_folder(path: str) -> bool:
         if not files.is_local(path) or not os.path.isdir(path) or os.path.exists(os.path.join(path, NAME)):
             return False
-        return options.step is None if is_run(path) else not os.path.exists(os.path.join(path, WORK))
+        if is_run(path):
+            return options.step is None
+        return is_study(path) or not os.path.exists(os.path.join(path, WORK))
 
     return any(map(is_folder, options.artefact))
 
@@ -55,6 +58,11 @@ class Workspace:
             note = ", ".join([one.summary, *one.mask_sets])
             self.entries[one.name] = Entry(one.name, one.name, one.folder, one.kind, "", len(one), note=note)
         return self
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders that the options name."""
+        return self._options.artefact
 
     def refresh(self) -> None:
         """Look for artefacts and runs again."""

@@ -25,7 +25,7 @@ from pipelines.view import search as searches
 from pipelines.view.app import build_app
 from pipelines.view.options import View
 from pipelines.view.search import Match, search
-from pipelines.view.workspace import Workspace
+from pipelines.view.workspace import Workspace, spans_folders
 from tests.pipelines.pages.invented import make_run
 from trainer.checkpoint.run_files import seal_line, write_sealed
 from trainer.data.config import SourceConfig
@@ -214,6 +214,29 @@ def test_a_folder_is_an_overview_of_what_it_holds(shown):
     assert "% hidden, spans" in shown.get("/secret/corpus/").text  # the masks stand beside their corpus
     assert shown.get("/secret/run-step-999/").status_code == 400
     assert shown.get("/secret/corpus-step-1/").status_code == 400
+
+
+def test_a_study_is_shown_by_its_tables(folder, tmp_path):
+    study = shutil.copytree(folder, tmp_path / "study")
+    for name in ("stages", "_work"):
+        (study / name).mkdir()
+    (study / "_work" / "job.json").write_text("{}")
+    row = {"value": 1.0, "values": [0.5, 1.5], "difference": None, "low": None, "high": None, "significant": False}
+    better = {**row, "value": 3.0, "difference": 2.0, "low": 1.0, "high": 4.0, "significant": True}
+    rows = [{**row, "arm": "<a>", "differences": []}, {**better, "arm": "b", "differences": [2.0, 2.0]}]
+    table = {"metric": "x.f1", "seeds": [0, 1], "examples": 9, "better": "higher", "baseline": "<a>", "rows": rows}
+    (study / "table.json").write_text(json.dumps([table]))
+    options = View(artefact=(str(study),))
+    assert spans_folders(options)
+    app = build_app(Workspace(options), "secret")
+    text = TestClient(app, base_url="http://127.0.0.1:8000").get("/secret/").text
+    assert "x.f1 <small>2 seeds, 9 examples; higher is better" in text
+    assert "<td>&lt;a&gt;</td>" in text
+    assert text.count('class="significant"') == 1
+    assert "+1.000 to +4.000" in text
+    (low, high), dots = re.findall(r'"M([\d.]+) 9H([\d.]+)"', text)[0], re.findall(r'cx="([\d.]+)"', text)
+    assert 120 < float(low) < float(dots[2]) == float(dots[3]) < float(high) < 240
+    assert float(dots[0]) + float(dots[1]) == 240  # the seeds of the baseline, around its mean
 
 
 def test_the_page_of_runs_grows_with_them(shown, folder):
