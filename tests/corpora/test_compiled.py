@@ -1,7 +1,5 @@
 """Kernels: compiled when there is enough to do, and cached on disk for exactly their code and constants."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

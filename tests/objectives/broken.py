@@ -1,7 +1,5 @@
 """Objectives that look right and break one law each, as their authors might."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Rows for tests: texts as strings, spans as tuples, real ones, and tokenizers that read them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Model-based selection the plain way: lists, sorting, and one token after the other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

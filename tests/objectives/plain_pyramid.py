@@ -1,7 +1,5 @@
 """The entity pyramid in plain Python, one row at a time and one rule after the other, on top of ``rouge_score``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Principal sentences in plain Python, one row at a time and one rule after the other, on top of ``rouge_score``."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The entity_pyramid objective: a golden cluster, odd clusters, budgets, options, the published defects."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Principal sentences and the entity pyramid against plain implementations."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Mixtures: seven denoisers in one mask set against a plain restatement, bad input, adjustment, budgets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from math import comb

@@ -1,7 +1,5 @@
 """Prefix language modelling and fill in the middle: pivots, cuts, published orders, and sentinels of the tokenizer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

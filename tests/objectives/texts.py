@@ -1,7 +1,5 @@
 """Texts in sentences, for tests of words and of scores."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

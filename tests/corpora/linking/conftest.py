@@ -1,7 +1,5 @@
 """A shard of neighbours with three clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """A second implementation of linking, one document at a time: the oracle of ``corpora.linking.policies``."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Paths through the graph of similar documents: greedy, exact and ordered ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Linking: laws of every policy, a plain implementation, near-duplicates, and options."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -61,7 +59,7 @@ class Cluster:
         )
         return plain.walk(linking) if linking.policy == "path" else plain.grow(linking)
 
-    def renumbered(self, order: np.ndarray) -> Cluster:
+    def renumbered(self, order: np.ndarray) -> "Cluster":
         """Document ``order[i]`` becomes number i; lists keep their order."""
         number, offsets = np.argsort(order), self.graph.neighbours.offsets
         edges = Ragged.from_rows([np.arange(*offsets[document : document + 2]) for document in order], np.int64)
@@ -71,7 +69,7 @@ class Cluster:
 
 
 @st.composite
-def clusters(draw, max_documents: int = 14) -> Cluster:
+def clusters(draw, max_documents: int = 14) -> "Cluster":
     """Few documents, among them empty and huge ones; few similarities, so that many are equal; lists with the document
     itself; lists one way and both ways; no, few or only near-duplicates."""
     n = draw(st.integers(0, max_documents))
@@ -91,7 +89,7 @@ def clusters(draw, max_documents: int = 14) -> Cluster:
     return Cluster(graph, rng.integers(0, longest + 1, n), rng.integers(0, 2**64, (n, 2), np.uint64))
 
 
-def cluster_of(rows, lengths, near=()) -> Cluster:
+def cluster_of(rows, lengths, near=()) -> "Cluster":
     """From lists of (neighbour, similarity); near-duplicates as pairs; keys ascend with the numbers."""
     graph = Graph(
         Ragged.from_rows([[document for document, _ in row] for row in rows], np.int32),

@@ -1,7 +1,5 @@
 """Reading whole files in ranges, for the tests of all formats."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Tar and zip archives: cut, damaged and hostile, and read in little memory."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Readers in processes of their own: crashes, kills and damage of what native code reads; the fuzzers of tables."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

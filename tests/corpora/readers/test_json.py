@@ -1,7 +1,5 @@
 """JSON lines, JSON arrays of any size, and MediaSum, which is one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Data sets that ``datasets`` opens, read by their own shards: local folders and builders, without a network."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

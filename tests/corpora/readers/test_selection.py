@@ -1,7 +1,5 @@
 """The choice of a file's reader, its declaration and options, and checks of records."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Lines of streams: ranges, compression, cuts, damage and bounded memory."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Tables: Arrow and Parquet files, sound, cut, large and damaged."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

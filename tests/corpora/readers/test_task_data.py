@@ -1,7 +1,5 @@
 """Readers of each layout of task data, from a function that turns a record into documents and pairs."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Centroids, and the vectors that they are computed from."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

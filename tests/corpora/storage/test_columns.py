@@ -1,7 +1,5 @@
 """Columns of rows: views of Arrow's arrays, ragged rows, and the gathering of rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

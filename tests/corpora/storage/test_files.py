@@ -1,38 +1,39 @@
-"""Files by path, on this machine's disk: whole or not there; files that users name."""
-
-from __future__ import annotations
+"""Files by path, on this machine's disk; shards and rows of artefacts: written, mapped, damaged, missing."""
 
 import errno
 import hashlib
 import io
 import os
+import pickle
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
 from corpora.storage import files
-from corpora.storage.files import CountingHash, read_bytes, sweep, write_bytes
-from corpora.storage.stores.local_disk import is_temporary, temporary_name
+from corpora.storage import shards as module
+from corpora.storage.files import CountingHash, read_bytes, write_bytes
+from corpora.storage.manifest_file import read_manifest
+from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.shards import map_shard, stored_shards, write_shard
+from corpora.storage.stores.local_disk import temporary_name
 from corpora.storage.user_files import read_user_file, read_user_json, read_user_toml
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
+from tests.neighbours import make_neighbours
+from tests.vectors import make_vectors
 
 
-@pytest.mark.parametrize(("path", "local"), [("/a/b", True), ("a:b", True), ("s3://a/b", False), ("memory://", False)])
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [("/a/b", True), ("a/b", True), ("a:b", True), ("s3://a/b", False), ("hdfs:///a", False), ("memory://", False)],
+)
 def test_a_scheme_makes_a_path_remote(path, local):
     assert files.is_local(path) == local
-
-
-def test_a_file_appears_when_its_writer_ends_well(tmp_path):
-    path = str(tmp_path / "new" / "file")
-    with pytest.raises(RuntimeError), files.create(path) as file:
-        file.write(b"half")
-        raise RuntimeError
-    assert not files.exists(path)
-    with files.create(path) as file:
-        file.write(b"whole")
-        assert not files.exists(path)
-    assert (files.read_bytes(path), files.size(path)) == (b"whole", 5)
-    assert files.names(str(tmp_path / "new")) == ["file"]
 
 
 def test_a_check_before_publishing_keeps_a_file_back(tmp_path):
@@ -184,26 +185,12 @@ def test_files_reach_the_disk_before_their_name(tmp_path, monkeypatch):
     assert order == ["fsync", "replace"]
 
 
-def test_sweeping_takes_temporary_files_alone(tmp_path):
-    for name in ("a", "b/c", temporary_name("b/d"), temporary_name("e")):
-        write_bytes(str(tmp_path / name), b"x")
-    sweep(str(tmp_path))
-    left = [os.path.relpath(path, tmp_path) for path in files.walk(str(tmp_path))]
-    assert left == ["a", "b/c"]
-    assert not any(map(is_temporary, left))
-
-
 def test_deleting_passes_over_what_is_gone(tmp_path):
     write_bytes(str(tmp_path / "a"), b"x")
     files.delete([str(tmp_path / "gone"), str(tmp_path / "a")])
     files.delete([])
     assert files.walk(str(tmp_path)) == []
     assert files.walk(str(tmp_path / "none")) == []
-
-
-@pytest.mark.parametrize(("path", "local"), [("a/b", True), ("/a", True), ("s3://a/b", False), ("hdfs:///a", False)])
-def test_what_is_local(path, local):
-    assert files.is_local(path) == local
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -233,3 +220,200 @@ def test_a_file_that_is_not_to_be_replaced_stays_there(tmp_path, monkeypatch, li
         write_bytes(path, b"third")
     assert read_bytes(path) == b"third"
     assert os.listdir(tmp_path) == ["a"]
+
+
+SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
+
+
+def rows_of(*sizes):
+    return pa.record_batch([pa.array([list(range(size)) for size in sizes], SCHEMA.field(0).type)], schema=SCHEMA)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_batches_have_a_constant_number_of_rows_however_they_are_written(tmp_path, compression):
+    paths = [str(tmp_path / name) for name in ("one", "many")]
+    with write_shard(paths[0], SCHEMA, 4, compression) as (writer, info):
+        writer.write(rows_of(*range(11)))
+    with write_shard(paths[1], SCHEMA, 4, compression) as (writer, _):
+        for size in range(11):
+            writer.write(rows_of(size))
+    reader = map_shard(paths[0])[1]
+    assert [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)] == [4, 4, 3]
+    data = [open(path, "rb").read() for path in paths]
+    assert data[0] == data[1]
+    assert (info[0].rows, info[0].tokens, info[0].bytes) == (11, sum(range(11)), len(data[0]))
+    assert info[0].sha256 == hashlib.sha256(data[0]).hexdigest()
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="stop"), write_shard(str(tmp_path / "s"), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3, 4, 5))
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])
+def test_a_damaged_shard_is_named(tmp_path, damage):
+    path = tmp_path / "shard.arrow"
+    with write_shard(str(path), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3))
+    path.write_bytes(damage(path.read_bytes()))
+    for ahead in (True, False):
+        with pytest.raises(FarspanError, match=r"shard\.arrow"):
+            map_shard(str(path), ahead)
+
+
+def test_a_shard_that_is_not_read_ahead_has_the_same_batches(tmp_path):
+    path = str(tmp_path / "shard.arrow")
+    with write_shard(path, SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(*range(11)))
+    whole, parts = (map_shard(path, ahead)[1].read_all() for ahead in (True, False))
+    assert whole.equals(parts)
+
+
+@pytest.fixture
+def shards(corpus, tmp_path, monkeypatch):
+    """The shards of a copy of the corpus, none of which this process has seen."""
+    monkeypatch.setattr(module, "_compared", set())
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    return stored_shards(str(folder), read_manifest(str(folder)))
+
+
+def flip(path: str) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(path).write_bytes(data)
+
+
+def test_every_row_is_there_in_order(corpus, shards):
+    for shard, info in zip(shards, read_manifest(corpus).shards, strict=True):
+        table = pa.Table.from_batches(shard.batches())
+        assert len(table) == shard.rows == info.rows
+        reader = pa.ipc.open_file(Path(corpus, "shards", info.name).read_bytes())
+        assert table == reader.read_all()
+        if reader.num_record_batches > 1:
+            assert pa.Table.from_batches(shard.batches(1)) == table.slice(reader.get_batch(0).num_rows)
+
+
+def test_other_bytes_are_refused_before_a_row_is_read(shards):
+    flip(shards[1].path)
+    assert len(list(shards[0].batches())) > 0
+    with pytest.raises(FarspanError, match=rf"{shards[1].path}: not a readable shard \(sha256 \w+ where the manifest"):
+        next(shards[1].batches())
+
+
+def test_a_local_shard_is_compared_once_until_it_changes(shards, monkeypatch):
+    compared = []
+    real = module.StoredShard.compare
+    monkeypatch.setattr(module.StoredShard, "compare", lambda one, data: compared.append(one.path) or real(one, data))
+    for _ in range(3):
+        shards[0].map()
+    assert compared == [shards[0].path]
+    with pytest.raises(FarspanError, match="sha256"):
+        replace(shards[0], sha256="0" * 64).map()
+    flip(shards[0].path)
+    with pytest.raises(FarspanError, match="sha256"):
+        shards[0].map()
+    Path(shards[0].path).unlink()
+    with pytest.raises(FarspanError, match="No such file"):
+        shards[0].map()
+
+
+COLUMNS = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
+
+
+def copied(corpus, tmp_path, change) -> tuple[str, str]:
+    """A copy of the corpus with the bytes of its second shard changed; the shard too."""
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    shard = sorted((folder / "shards").iterdir())[1]
+    shard.write_bytes(change(shard.read_bytes()))
+    return str(folder), str(shard)
+
+
+def listed(row: dict) -> dict:
+    """A row with lists in place of arrays."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in row.items()}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    """Artefacts of several kinds, named by their kinds."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    documents = make_documents(str(folder / "documents"), titles=("Emma", None))
+    make_corpus(str(folder / "corpus"))
+    pairs = make_pairs(str(folder / "pairs"), documents, options=2, shards=3)
+    make_predictions(str(folder / "predictions"), pairs)
+    make_neighbours(str(folder / "neighbours"), documents)
+    make_vectors(str(folder / "vectors"), documents)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["documents", "corpus", "pairs", "predictions", "neighbours", "vectors"])
+def test_rows_are_those_of_arrow_one_by_one_and_sliced(folders: Path, kind: str):
+    rows = ShardedRows(str(folders / kind), f"farspan.{kind}")
+    expected = all_rows(folders / kind, f"farspan.{kind}")
+    assert [listed(row) for row in rows] == expected
+    assert len(rows) == len(expected)
+    for number in (0, 7, len(expected) - 1, -1, -len(expected), np.int64(3)):
+        assert listed(rows[number]) == expected[number]
+    for part in (slice(2, 5), slice(None, None, -7), slice(-2, None), slice(5, 5)):
+        assert [listed(row) for row in rows[part]] == expected[part]
+
+
+@pytest.mark.parametrize("row", [-62, 61, 10**12])
+def test_a_row_that_is_not_there_is_named(folders: Path, row: int):
+    with pytest.raises(IndexError, match=rf"row {row} of {folders}/corpus, which has rows 0 to 60"):
+        Corpus(str(folders / "corpus"))[row]
+
+
+def test_an_artefact_prints_what_it_holds(folders: Path):
+    assert repr(Corpus(str(folders / "corpus"))).splitlines() == [
+        f"Corpus('{folders}/corpus'): 61 rows in 2 shards",
+        "  totals: 80 documents, 117 positions of padding, 138 parts, 61 sequences, 7,431 tokens",
+        "  columns: sequence_id, tokens, document_starts, document_ids, document_offsets, document_lengths, "
+        "sentence_starts, cluster_id",
+    ]
+    assert repr(ShardedRows(str(folders / "vectors"), "farspan.vectors")) == (
+        f"ShardedRows('{folders}/vectors'): 96 rows in 3 shards\n  totals: 96 documents, 5,901 tokens"
+    )
+
+
+def test_shards_that_are_missing_or_cut_short_are_named_without_reading(corpus, tmp_path):
+    Corpus(corpus).check_files()
+    folder, shard = copied(corpus, tmp_path, lambda data: data[:-8])
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \([\d,]+ bytes where the manifest says"):
+        Corpus(folder).check_files()
+    os.remove(shard)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard .*No such file"):
+        Corpus(folder).check_files()
+
+
+def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_path):
+    flipped = copied(corpus, tmp_path, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:])
+    trusting, careful = Corpus(flipped[0]), Corpus(flipped[0], verify=True)
+    trusting.check_files()
+    trusting.check_shard(0)
+    with pytest.raises(FarspanError, match=rf"{flipped[1]}: .*sha256 \w+ where the manifest says"):
+        trusting.check_shard(1)
+    first, second = np.array([0]), trusting.starts[1:2]
+    careful.take(first)
+    for reader in (careful, pickle.loads(pickle.dumps(careful))):
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.take(second)
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.gather_tokens(second, np.zeros((1, 5), np.int64))
+
+
+def test_a_shard_with_other_columns_is_named(corpus, tmp_path):
+    folder, shard = copied(corpus, tmp_path, lambda data: data.replace(b"document_starts", b"document_ztarts"))
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \(its columns are not those of farspan.c"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))
+
+
+def test_a_shard_whose_rows_cannot_be_found_is_named(corpus, tmp_path):
+    def without_rows(data: bytes) -> bytes:
+        return data[:1000] + b"\xff" * 3000 + data[4000:]  # all record batches but not the index of them at the end
+
+    folder, shard = copied(corpus, tmp_path, without_rows)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))

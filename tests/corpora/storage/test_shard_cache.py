@@ -1,7 +1,5 @@
 """The cache of remote shards: shared, compared, bounded; and the shards that an artefact keeps mapped."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

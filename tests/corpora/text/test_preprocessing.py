@@ -1,7 +1,5 @@
 """Steps of preprocessing on the texts that they are for, and on those that they are not for."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""N-grams of words of texts in UTF-8, and the byte offsets of their characters."""
 
 import itertools
 import re
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
+from corpora.text.utf8 import byte_offsets, character_offsets
 from corpora.text.word_ngrams import jaccard, ngram_hashes, redundancy, sketch
 
 texts = st.lists(st.text(st.sampled_from("abAB z9é中_-.\n😀"), max_size=40), max_size=6)
@@ -126,3 +127,21 @@ def test_redundancy_counts_what_an_earlier_part_has(rows, data):
 def test_redundancy_of_no_sequence():
     repeated, totals = redundancy(Ragged.from_rows([], np.uint32), np.zeros(1, np.int64))
     assert len(repeated) == len(totals) == 0
+
+
+any_text = st.one_of(st.text(max_size=40), st.text("aé中😀", max_size=200))
+
+
+@given(any_text, st.lists(st.integers(0, 200)))
+def test_offsets_are_lengths_of_what_comes_before(text, characters):
+    characters = sorted(min(character, len(text)) for character in characters)
+    expected = [len(text[:character].encode()) for character in characters]
+    for given_as in (text, text.encode()):
+        assert byte_offsets(given_as, np.array(characters, np.int64)).tolist() == expected
+
+
+@given(any_text, st.sets(st.integers(0, 200)))
+def test_characters_before_a_byte(text, characters):
+    characters = np.array(sorted(c for c in characters if c < len(text)), np.int64)
+    data = text.encode()
+    assert character_offsets(data, byte_offsets(text, characters)).tolist() == characters.tolist()

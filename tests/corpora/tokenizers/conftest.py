@@ -1,7 +1,5 @@
 """Small tokenizers of every supported kind, trained once on text of our own."""
 
-from __future__ import annotations
-
 import json
 import random
 

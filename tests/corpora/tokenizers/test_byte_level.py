@@ -1,7 +1,5 @@
 """Byte-level BPE: its alphabet and decoding with offsets, and gigatoken, whose ids are Hugging Face's."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Text that spells special tokens is text, for every kind of model."""
 
-from __future__ import annotations
-
 import io
 import json
 

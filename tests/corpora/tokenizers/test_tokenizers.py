@@ -1,7 +1,5 @@
 """Laws of every tokenizer, and damaged files of tokenizers."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Every kind of damage that `verify` promises to find is done to a sound corpus, and found."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows of corpora, pairs, predictions and vectors against their format."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

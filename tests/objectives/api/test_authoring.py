@@ -1,7 +1,5 @@
 """Objectives under development: checks and trials."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The laws of objectives, and objectives that break them."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Rows of masks and examples, and mask sets on disk."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Objectives by name: plug-ins, their members and options."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """Places of the spans of span corruption: exact distributions of every placement, and numpy's own draws."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Normal numbers, tokens and hardest spans, drawn by key."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The keys of docs/formats.md, section *Draws*: masks recomputed from that page with numpy and the standard library."""
 
-from __future__ import annotations
-
 import json
 from hashlib import blake2b
 from itertools import pairwise

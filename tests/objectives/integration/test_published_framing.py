@@ -1,8 +1,6 @@
 """Sources and targets are the published systems', token for token: Hugging Face's tokenizer reads the strings of the
 papers' figures, with the special tokens in them, and gives the same ids."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

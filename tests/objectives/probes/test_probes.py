@@ -1,7 +1,5 @@
 """Probes: solved from their text alone, of exact length, and drawn so that places and answers are uniform."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

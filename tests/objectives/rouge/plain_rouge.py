@@ -1,7 +1,5 @@
 """ROUGE of sentences, slowly and plainly: strings to ``rouge_score``, counters as PEGASUS subtracts and adds them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

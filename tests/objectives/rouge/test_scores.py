@@ -1,7 +1,5 @@
 """Scores equal those of the ``rouge_score`` package, and of counters that are added and subtracted one by one."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Selection of sentences: their texts, order, spans and presets."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

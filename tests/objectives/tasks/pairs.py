@@ -1,7 +1,5 @@
 """Pair batches for tests of tasks, made from lists."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 Positions are (id, kind); kinds are ``head`` (begin, prefix and query), ``middle``, ``text``, ``separator`` and ``end``.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tests.objectives.tasks.pairs import BOS, EOS

@@ -1,9 +1,8 @@
-"""The protocol of tasks, the division of positions, and texts among tokens."""
-
-from __future__ import annotations
+"""The protocol of tasks, texts among tokens, presets as published, and several questions in one example."""
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
@@ -14,12 +13,15 @@ from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
 from objectives.api.protocol import Tools, equip
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
 from objectives.tasks.plan import Frame, plan
+from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import NO_TARGET, PairFacts, Task, load_task, sample_targets, task_of
+from objectives.tasks.questions import divide_answers, group_questions, split_groups
 from objectives.tasks.text_to_text import TextToText
 from objectives.tasks.texts import encode_inserted, spell_after_space
 from tests.artefacts import small_tokenizer
-from tests.objectives.tasks.pairs import EOS, OWNED, pair_batch
+from tests.objectives.tasks.pairs import BOS, EOS, FACTS, OWNED, pair_batch
 from tests.third_party import install_plugins
 
 
@@ -241,3 +243,179 @@ def test_targets_that_need_no_space_stay_as_they_are():
     spaced = ["\nfox", " dogs"]
     assert list(map(tokenizer.decode, spell_after_space(tokenizer, tokenizer.encode(spaced)))) == spaced
     assert spell_after_space(tokenizer, Ragged.from_rows([], "int32")).lengths.size == 0
+
+
+RNG = np.random.default_rng(0)
+TEXT = " ".join(RNG.choice(WORDS, 9000))  # longer than every preset's source
+SUMMARY = " ".join(RNG.choice(WORDS, 800))
+QUERY = " ".join(RNG.choice(WORDS, 4))
+
+
+def rendered(preset, tokenizer, query=QUERY, texts=(TEXT,), options=None, answer=SUMMARY):
+    """Source, target and global positions of one pair, and the special tokens."""
+    task = equip(load_task("text_to_text", preset, options), Tools(tokenizer))
+    facts = PairFacts(tokenizer.vocab_size, tokenizer.owned_tokens)
+    batch = pair_batch(
+        [[encoded(tokenizer, text) for text in texts]], [encoded(tokenizer, query)], [[encoded(tokenizer, answer)]]
+    )
+    special = task.validate(facts)
+    examples = task.render(batch, np.array([0]), special).examples
+    marks = None if examples.global_positions is None else np.flatnonzero(examples.global_positions[0]).tolist()
+    return examples.source_ids[0].tolist(), examples.target_ids[0].tolist(), marks, special
+
+
+def hugging_face(tokenizer, special: SpecialTokens, text, max_length):
+    """BART's and LED's ``tokenizer(text, max_length=, truncation=True)``."""
+    return [special["<bos>"], *encoded(tokenizer, text)[: max_length - 2], special["<eos>"]]
+
+
+def seqio(tokenizer, special: SpecialTokens, text, max_length):
+    """``tokenize`` and ``append_eos_after_trim``."""
+    return [*encoded(tokenizer, text)[: max_length - 1], special["<eos>"]]
+
+
+def test_scrolls_is_the_baseline():
+    tokenizer = small_tokenizer()
+    source, target, marks, special = rendered("scrolls", tokenizer)
+    assert source == hugging_face(tokenizer, special, f"{QUERY}\n\n{TEXT}", 16384)
+    assert target == hugging_face(tokenizer, special, SUMMARY, 1024)
+    assert marks == [0]
+
+
+def test_a_task_of_scrolls_without_query_has_no_empty_line():
+    tokenizer = small_tokenizer()
+    for preset, plain in (("scrolls", hugging_face), ("pegasus_x", seqio)):
+        source, _, _, special = rendered(preset, tokenizer, query="")
+        assert source == plain(tokenizer, special, TEXT, 16384)
+
+
+def test_led_is_the_summarization_script():
+    """Its decoder reads ``output_ids[:-1]`` and predicts ``output_ids[1:]``."""
+    tokenizer = small_tokenizer()
+    source, target, marks, special = rendered("led", tokenizer, query="")
+    assert source == hugging_face(tokenizer, special, TEXT, 16384)
+    assert target == hugging_face(tokenizer, special, SUMMARY, 256)[1:]
+    assert marks == [0]
+
+
+def test_led_with_a_query_is_the_triviaqa_script():
+    tokenizer = small_tokenizer()
+    source, _, marks, special = rendered("led", tokenizer, options={"global_attention": "query"})
+    begin, end = special["<bos>"], special["<eos>"]
+    query, text = encoded(tokenizer, QUERY), encoded(tokenizer, TEXT)
+    assert source == [begin, *query, end, *text[: 16384 - len(query) - 3], end]
+    assert marks == list(range(source.index(end)))
+
+
+def test_pegasus_x_and_longt5_are_their_pipelines():
+    tokenizer = sentence_pieces()
+    source, target, marks, special = rendered("longt5_qa", tokenizer, answer="seven wizards")
+    assert source == seqio(tokenizer, special, f"question: {QUERY} context: {TEXT}", 16384)
+    assert target == seqio(tokenizer, special, "seven wizards", 128)
+    assert marks is None
+    source, target, _, special = rendered("longt5_summary", tokenizer)
+    assert source == seqio(tokenizer, special, f"summarize: {TEXT}", 16384)
+    assert target == seqio(tokenizer, special, SUMMARY, 512)
+    tokenizer = small_tokenizer()
+    source, target, marks, special = rendered("pegasus_x", tokenizer)
+    assert source == seqio(tokenizer, special, f"{QUERY}\n\n{TEXT}", 16384)
+    assert target == seqio(tokenizer, special, SUMMARY, 256)
+    assert marks is None
+
+
+def test_bart_ls_summaries_have_no_begin():
+    tokenizer = small_tokenizer()
+    source, target, marks, special = rendered("bart_ls_summary", tokenizer)
+    assert source == seqio(tokenizer, special, TEXT, 16384)
+    assert target == seqio(tokenizer, special, SUMMARY, 1024)
+    assert marks is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_primera_is_its_dataloader(count):
+    tokenizer = small_tokenizer()
+    texts = [TEXT[place:] for place in range(0, count * 60, 60)]
+    texts[-1] = texts[-1][:600]  # its share is not used up
+    source, target, marks, special = rendered("primera", tokenizer, texts=texts if count > 1 else [TEXT])
+    share = 4096 // count
+    inner = []
+    for text in texts if count > 1 else [TEXT]:
+        inner += [*hugging_face(tokenizer, special, text, share)[1:-1], special["<doc-sep>"]]
+    wanted = [special["<bos>"], *inner, special["<eos>"]]
+    if count == 1:  # the dataloader makes 4,097 positions, one more than the model has
+        del wanted[-3]
+    assert source == wanted
+    assert target == hugging_face(tokenizer, special, SUMMARY, 1024)[1:]
+    assert marks == [0, *(place for place, token in enumerate(source) if token == special["<doc-sep>"])]
+
+
+def test_every_preset_renders_a_pair_without_target():
+    tokenizer = small_tokenizer()
+    for preset in PRESETS:
+        task = equip(load_task("text_to_text", preset), Tools(tokenizer))
+        special = task.validate(PairFacts(tokenizer.vocab_size, tokenizer.owned_tokens, 20, 50))
+        examples = task.render(pair_batch([[[9]]], [[5]], [[]]), np.array([NO_TARGET]), special).examples
+        assert examples.target_ids.shape == (1, 1 if task.query == "decoder" else 0)  # the question alone
+        assert 9 in examples.source_ids
+
+
+LISTS = st.lists(st.integers(4, 399), max_size=5)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=2), max_size=30), st.integers(1, 4), st.integers(1, 7))
+def test_groups_are_runs_of_equal_documents(documents, most, size):
+    offsets = group_questions(Ragged.from_rows(documents, np.int64), most)
+    runs = [len(list(run)) for _, run in groupby(documents)]
+    assert np.diff(offsets).tolist() == [min(most, run - done) for run in runs for done in range(0, run, most)]
+    parts = split_groups(np.arange(100, 100 + len(documents)), offsets, size)
+    assert [row for part in parts for row in part] == list(range(100, 100 + len(documents)))
+    assert {int(part[0]) - 100 for part in parts} <= {*offsets.tolist()}
+    if most == 1:
+        assert [len(part) for part in parts] == [
+            len(documents[at : at + size]) for at in range(0, len(documents), size)
+        ]
+
+
+@given(st.lists(st.tuples(LISTS, LISTS, LISTS), min_size=1, max_size=6), st.integers(1, 4), st.booleans())
+def test_answers_come_back_from_a_joined_target(pairs, most, second):
+    batch = pair_batch([[[9, 8]]] * len(pairs), [query for query, *_ in pairs], [list(own) for _, *own in pairs])
+    offsets = group_questions(batch.pair_documents, most)
+    task = load_task("text_to_text", None, {"targets": "first", "questions": most, "query": "decoder", "begin": False})
+    special = task.validate(FACTS)
+    chosen = np.full(len(pairs), int(second))
+    examples = task.render(replace(batch, example_offsets=offsets), chosen, special).examples
+    assert [*examples.sequence_ids.tobytes()] == [*batch.keys[offsets[:-1]].tobytes()]
+    separator = special.ids.get(DOCUMENT_SEPARATOR, 400)
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        target = examples.target_ids[row, : examples.target_lengths[row]]
+        prompt = examples.prompt_lengths[row]
+        queries, answers = (
+            divide_answers(part, end - begin, separator) for part in (target[:prompt], target[prompt:-1])
+        )
+        assert [part.tolist() for part in queries] == [query for query, *_ in pairs[begin:end]]
+        assert [part.tolist() for part in answers] == [own[second] for _, *own in pairs[begin:end]]
+        assert target[-1] == EOS
+        assert examples.source_ids[row, : examples.source_lengths[row]].tolist() == [9, 8, EOS]
+
+
+def test_missing_and_further_answers():
+    tokens = np.array([5, 400, 400, 6, 7])
+    assert [part.tolist() for part in divide_answers(tokens, 2, 400)] == [[5], []]
+    assert [part.tolist() for part in divide_answers(tokens, 5, 400)] == [[5], [], [6, 7], [], []]
+
+
+def test_questions_stand_before_the_documents_and_nothing_is_answered_in_a_prompt():
+    batch = pair_batch([[[9]], [[9]], [[8]]], [[20], [21, 22], [23]], [[[30]], [[31]], [[32]]])
+    task = load_task("text_to_text", None, {"targets": "sampled", "questions": 2})
+    special = task.validate(FACTS)
+    between = special[DOCUMENT_SEPARATOR]
+    asked = replace(batch, example_offsets=group_questions(batch.pair_documents, 2))
+    examples = task.render(asked, np.full(3, NO_TARGET), special).examples
+    assert examples.target_lengths.tolist() == [0, 0]
+    sources = [ids[:size].tolist() for ids, size in zip(examples.source_ids, examples.source_lengths, strict=True)]
+    assert sources == [[BOS, 20, between, 21, 22, 9, EOS], [BOS, 23, 8, EOS]]
+
+
+def test_each_target_of_several_questions_is_refused():
+    with pytest.raises(FarspanError, match="option questions is 3; give 1, or targets=first or sampled beside it"):
+        load_task("text_to_text", None, {"questions": 3})

@@ -121,21 +121,6 @@ def test_all_is_on_the_disk_before_the_folder_has_its_name(tmp_path, monkeypatch
     assert str(tmp_path) in synced  # the name itself
 
 
-@pytest.mark.parametrize("record", ["[]", "5", '{"start": "x"}', "{"])
-def test_a_record_of_starts_that_cannot_be_read_is_begun_anew(tmp_path, record):
-    save(tmp_path, 1)
-    (tmp_path / "run.json").write_text(record)
-    assert load(tmp_path)[0] == 1
-
-
-def test_a_directory_that_cannot_be_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(
-        FarspanError, match=r"cannot be written to .*file/checkpoints.*; set run.directory to a writable"
-    ):
-        load(tmp_path / "file" / "checkpoints")
-
-
 @pytest.mark.parametrize("moment", ["files", "manifest", "rename", "retention"])
 def test_killed_while_writing(tmp_path, monkeypatch, moment):
     """Before the files are whole, just before the rename, while deleting: one checkpoint stands, the rest is swept."""

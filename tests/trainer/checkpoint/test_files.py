@@ -1,6 +1,5 @@
 """Tests of the files of checkpoints and of those beside them, and of the selection of one."""
 
-import fcntl
 import json
 import math
 import os
@@ -335,21 +334,7 @@ def test_a_second_process_is_kept_out_until_the_first_releases(tmp_path):
     second.release()
 
 
-def test_without_locks_the_older_process_stops(tmp_path, monkeypatch):
-    def no_locks(*_):
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    first, second = RunLock(tmp_path), RunLock(tmp_path)
-    first.begin()
-    first.require_newest()
-    second.begin()
-    with pytest.raises(FarspanError, match=r"was taken over by process \d+ on .*, which started later"):
-        first.require_newest()
-    second.require_newest()
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"start": "1"}', b'{"start": true}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"5", b'{"start": "1"}', b'{"start": true}', b"\xff"])
 def test_an_unreadable_record_counts_from_the_beginning(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
     assert read_record(tmp_path) == {}
@@ -361,7 +346,9 @@ def test_an_unreadable_record_counts_from_the_beginning(tmp_path, content):
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(FarspanError, match=r"the run's directory cannot be written to \(.*file"):
+    with pytest.raises(
+        FarspanError, match=r"the run's directory cannot be written to \(.*file.*; set run.directory to a writable"
+    ):
         RunLock(tmp_path / "file" / "run")
 
 

@@ -1,6 +1,4 @@
-"""Formats of related documents, and damaged files of every format."""
-
-from __future__ import annotations
+"""Formats of related documents, OpenSubtitles, and damaged files of every format."""
 
 import gzip
 import io
@@ -18,12 +16,196 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.readers.selection import check_fields
+from corpora.readers.formats import opensubtitles
+from corpora.readers.selection import check_fields, plan_ranges
 from corpora.storage import files
 from tests.corpora.readers import InMemory, read_all, reasons
-from tests.corpora.readers.formats.test_opensubtitles import FILMS, RAW
 from tests.corpora.readers.test_archives import tar
 from tests.corpora.readers.test_json import LAYOUTS
+
+OPUS = ReadOptions(format="opensubtitles")
+META = """  <meta>
+    <conversion><sentences>2</sentences><tokens>9</tokens></conversion>
+    <source><year>1999</year><genre>Drama</genre></source>
+  </meta>
+"""
+TOKENISED = f"""<?xml version="1.0" encoding="utf-8"?>
+<document id="133093">
+{META}  <s id="1">
+    <time id="T1S" value="00:00:32,100" />
+    <w id="1.1">Is</w>
+    <w id="1.2">everything</w>
+    <w id="1.3">in</w><w id="1.4">place</w>
+    <w id="1.5">?</w>
+    <time id="T1E" value="00:00:34,000" />
+  </s>
+  <s id="2"><w id="2.1" alternative="d">R&amp;D</w>
+    <w id="2.2">caf&#233;</w>
+  </s>
+  <s id="3"> <time id="T3S" value="00:00:40,000" /> </s>
+</document>
+"""
+RAW = f"""<?xml version="1.0" encoding="utf-8"?>
+<document id="133093">
+  <s id="1">
+    <time id="T1S" value="00:00:32,100" />
+Is everything
+in place?
+    <time id="T1E" value="00:00:34,000" />
+  </s>
+  <s id="2">- R&amp;D caf\u00e9 \u4e16</s>
+{META}</document>
+"""
+
+
+@pytest.mark.parametrize(
+    ("xml", "text"),
+    [
+        (TOKENISED, "Is everything in place ?\nR&D caf\u00e9"),
+        (RAW, "Is everything in place?\n- R&D caf\u00e9 \u4e16"),
+        (RAW.replace("utf-8", "utf-16"), "Is everything in place?\n- R&D caf\u00e9 \u4e16"),
+    ],
+)
+def test_a_film_is_a_line_for_each_sentence(tmp_path, xml, text):
+    data = xml.encode("utf-16" if "utf-16" in xml else "utf-8")
+    (tmp_path / "4.xml").write_bytes(data)
+    (tmp_path / "4.xml.gz").write_bytes(gzip.compress(data))
+    for name in ("4.xml", "4.xml.gz"):
+        block = read_all(tmp_path / name, OPUS)
+        assert (block.texts, block.keys, block.rejects) == ([text], ["0"], [])
+
+
+def film(number):
+    return f'<document id="{number}"><s id="1">Film {number}.</s><s id="2">{"Yes. " * number}</s></document>'
+
+
+FILMS = {f"OpenSubtitles/raw/en/{1990 + n}/{n * 7}/{n}.xml": film(n) for n in range(1, 12)}
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar"])
+def test_an_archive_of_films(tmp_path, suffix):
+    path = tmp_path / f"en{suffix}"
+    members = {"README": "about", "LICENSE": "free", **FILMS}
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+    else:
+        packed = {f"{name}.gz" * (name in FILMS) or name: gzip.compress(t.encode()) for name, t in members.items()}
+        data = tar(packed)
+        path.write_bytes(gzip.compress(data) if suffix == ".tar.gz" else data)
+    names = [name + ".gz" * (suffix != ".zip") for name in FILMS]
+    for target in (1, 600, 1 << 30):
+        block = read_all(path, OPUS, target)
+        assert (block.keys, block.rejects) == (names, [])
+        assert block.texts == [f"Film {n}.\n{('Yes. ' * n).strip()}" for n in range(1, 12)]
+
+
+LAUGHS = (
+    '<!DOCTYPE d [<!ENTITY a "ha">'
+    + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + "]><document><s>&i;</s></document>"
+)
+BAD = {
+    "laughs": (LAUGHS, "unsafe_xml", "declares the entity 'a'"),
+    "outside": (
+        '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]><document><s>&x;</s></document>',
+        "unsafe_xml",
+        "declares the entity 'x'",
+    ),
+    "parameter": ('<!DOCTYPE d [<!ENTITY % x "y">]><document/>', "unsafe_xml", "declares the entity 'x'"),
+    "unknown": ("<document><s>&x;</s></document>", "broken_xml", "undefined entity"),
+    "cut": (RAW[: len(RAW) // 2], "broken_xml", "unclosed token|no element found"),
+    "no xml": ("Just text.", "broken_xml", "syntax error"),
+    "blank": ("", "broken_xml", "no element found"),
+    "crossed": ("<document><s>a</document></s>", "broken_xml", "mismatched tag"),
+    "encoding": ('<?xml version="1.0" encoding="klingon"?><document/>', "broken_xml", "unknown encoding"),
+    "no sentence": ("<document><p>text</p></document>", "empty_text", "blank"),
+    "long": (film(5000), "too_long", "more than --max-record-bytes 20,000"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_film_is_a_reject_and_its_neighbours_are_kept(tmp_path, case):
+    xml, reason, detail = BAD[case]
+    options = ReadOptions(format="opensubtitles", max_record_bytes=20_000)
+    path = tmp_path / "en.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in (("a.xml", film(1)), ("b.xml", xml), ("c.xml", film(2))):
+            archive.writestr(name, text)
+    block = read_all(path, options)
+    assert block.keys == ["a.xml", "c.xml"]
+    (reject,) = block.rejects
+    assert (reject.key, reject.reason) == ("b.xml", reason)
+    assert any(part in reject.detail for part in detail.split("|"))
+    (tmp_path / "b.xml").write_text(xml)
+    assert reasons(read_all(tmp_path / "b.xml", options)) == [("0", reason)]
+
+
+def test_bytes_that_are_not_the_encoding_said(tmp_path):
+    (tmp_path / "a.xml").write_bytes(b'<?xml version="1.0" encoding="utf-8"?><document><s>caf\xe9</s></document>')
+    assert reasons(read_all(tmp_path / "a.xml", OPUS)) == [("0", "broken_xml")]
+
+
+def test_deep_elements_are_no_danger():
+    data = b"<a>" * 200_000 + b"<s>text</s>" + b"</a>" * 200_000
+    assert read_all("a.xml", OPUS, files=InMemory(data)).texts == ["text"]
+
+
+def test_a_cut_archive_keeps_its_films():
+    data = gzip.compress(tar(FILMS), 0)
+    block = read_all("en.tar.gz", OPUS, files=InMemory(data[: len(data) // 2]))
+    assert 2 <= len(block.texts) < 11
+    assert [reason for _, reason in reasons(block)] == ["truncated_file"]
+
+
+def test_a_damaged_film_in_a_sound_archive_costs_itself():
+    packed = {f"{name}.gz": gzip.compress(text.encode()) for name, text in FILMS.items()}
+    names = list(packed)
+    packed[names[3]] = packed[names[3]][:-9]
+    packed[names[5]] = b"no gzip"
+    block = read_all("en.tar", OPUS, files=InMemory(tar(packed)))
+    assert block.keys == [name for place, name in enumerate(names) if place not in (3, 5)]
+    assert reasons(block) == [(names[3], "truncated_file"), (names[5], "unreadable_file")]
+
+
+LINES = [f"Line {n} of some film{' and more of it' * (n % 30)}.".encode() for n in range(2000)]
+
+
+def test_lines_of_text_come_in_runs_that_no_range_changes():
+    data = b"\n".join(LINES) + b"\n"
+    assert len(data) > 5 * opensubtitles.RUN_BYTES
+    plain = read_all("en.txt", OPUS, files=InMemory(data))
+    assert "\n".join(plain.texts).encode() == b"\n".join(LINES)
+    starts = [int(key) for key in plain.keys]
+    assert [start // opensubtitles.RUN_BYTES for start in starts] == list(range(len(starts)))
+    for target in (1, 100_000):
+        assert read_all("en.txt", OPUS, target, InMemory(data)) == plain
+        assert len(plan_ranges("en.txt", InMemory(data), OPUS, target)) == len(starts)
+    assert read_all("en.txt.gz", OPUS, files=InMemory(gzip.compress(data))) == plain
+    cut = read_all("en.txt.gz", OPUS, files=InMemory(gzip.compress(data, 0)[: len(data) // 2]))
+    assert cut.texts == plain.texts[: len(cut.texts)]
+    assert reasons(cut) == [(plain.keys[len(cut.texts)], "truncated_file")]
+
+
+def test_a_bad_line_costs_its_run():
+    lines = [*LINES]
+    lines[700] = b"caf\xe9"
+    data = b"\n".join(lines)
+    block = read_all("en.txt", OPUS, files=InMemory(data))
+    ((key, reason),) = reasons(block)
+    assert (reason, int(key) // opensubtitles.RUN_BYTES) == ("invalid_utf8", data.index(b"caf\xe9") // (64 << 10))
+    assert len(block.texts) == len(data) // (64 << 10)
+
+
+def test_a_film_with_a_name_that_leads_out_of_the_archive(tmp_path):
+    with zipfile.ZipFile(tmp_path / "en.zip", "w") as archive:
+        archive.writestr("../a.xml", film(1))
+        archive.writestr("b.xml", film(2))
+    block = read_all(tmp_path / "en.zip", OPUS)
+    assert block.keys == ["b.xml"]
+    assert reasons(block) == [("../a.xml", "unsafe_name")]
+
 
 # NewSHead: clusters of articles as JSON and in files of torch, of which nothing is executed.
 NEWSHEAD = ReadOptions(format="newshead")

@@ -1,7 +1,5 @@
 """Plain text: files, lines, stories, and archives of text or lines."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Reading of data sets of tasks: small files of the published layout, with invented content."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

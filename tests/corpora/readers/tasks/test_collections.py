@@ -1,7 +1,5 @@
 """Collections of tasks, meetings, and pairs of your own."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Questions about paragraphs, contracts, papers and stories."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

@@ -1,7 +1,5 @@
 """Questions about stories and pages, and summaries of news, in files beside their index."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Summaries of papers, reports, episodes, meetings and chapters."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

@@ -1,7 +1,5 @@
 """Records with one odd value: whatever it is and wherever it stands, the record is read or rejected."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 

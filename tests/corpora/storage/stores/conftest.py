@@ -1,7 +1,5 @@
 """Remote stores in memory: an object store, and one of fsspec's, which can only be read."""
 
-from __future__ import annotations
-
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem

@@ -1,7 +1,5 @@
 """Objects on S3: whole or not there, read by ranges, and refusals in one line."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -3,8 +3,6 @@
 These tests need Node, and are not part of ``make test``.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
