@@ -1,7 +1,5 @@
 """Small finished artefacts, made without any job, for tests of what reads them; and how tests read any."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -294,3 +292,12 @@ def make_predictions(folder: str, pairs: str, split: str = "validation", texts: 
     config = {"split": split, "generation": {"beams": 1}, "task": task, "model": model}
     receipts = [write_part(folder, 0, 1, batch, totals, rows_per_batch=8)]
     return finish_artefact(folder, "farspan.predictions", config, receipts, pairs, rows_per_batch=8)
+
+
+def write_mixture_file(folder, documents, text="", sequence_length=256, **sources):
+    """A mixture file of the given documents; ``sources`` are the lines of their tables."""
+    tables = "".join(f"[sources.{name}]\n{lines}\n" for name, lines in sources.items())
+    path = folder / "mixture.toml"
+    documents = f'documents = "{documents}"\n' if documents else ""
+    path.write_text(f"{documents}sequence_length = {sequence_length}\n{text}\n{tables}")
+    return str(path)

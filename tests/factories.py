@@ -1,7 +1,5 @@
 """Random blocks of corpus rows for tests, as hypothesis strategies and from plain seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small encoder-decoder that is fine-tuned on made pairs for a few updates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path

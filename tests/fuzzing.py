@@ -1,7 +1,5 @@
 """JSON files as nobody would write them: seeded changes of a sound one."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -4,8 +4,6 @@ It is no hub: it knows repositories of models and data sets with one branch, sto
 token. The requests and answers are those of huggingface_hub 2.4 without Xet.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

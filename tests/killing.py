@@ -4,9 +4,8 @@ The process dies after the work of the stage's second task (of its only one) and
 forked from a server that has imported Beam once and runs nothing else, which spares each of them seconds.
 """
 
-from __future__ import annotations
-
 import importlib
+import multiprocessing
 import os
 import signal
 import tempfile
@@ -17,7 +16,10 @@ from pathlib import Path
 from pipelines.engine.job import Job, Stage
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.forks import FORKS
+
+# Python has one fork server a process, and the preload list that is set last wins; so there is one list.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["apache_beam", "pipelines.cli"])
 
 
 def run_killed(module: str, function: str, stage: str, *arguments: object) -> None:

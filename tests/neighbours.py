@@ -1,7 +1,5 @@
 """A small finished neighbours artefact over a documents artefact, made without any job, by plain exact search."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """An S3 server on this machine."""
 
-from __future__ import annotations
-
 import logging
 import re
 import socket

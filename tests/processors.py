@@ -4,8 +4,6 @@ python -m tests.processors digests OBJECTIVE...
 python -m tests.processors COMMAND...   runs a command on the other processor
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Small tokenizers laid out as the published ones of Hugging Face: the same special tokens in the same places."""
 
-from __future__ import annotations
-
 import json
 
 import tokenizers

@@ -3,8 +3,6 @@
 What is no longer sound is refused by whatever opens it. What stays readable gives every row without a crash.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The documentation: commands parse, examples work, figures are true, links lead somewhere, quoted errors exist."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

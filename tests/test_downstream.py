@@ -1,7 +1,5 @@
 """From files of SCROLLS's layout to a submission: pairs, fine-tuning, generation and evaluation, killed and resumed."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

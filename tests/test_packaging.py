@@ -1,4 +1,4 @@
-"""The distribution: what it requires is what it imports, and its wheel works where no source tree is."""
+"""The distribution: what it requires is what it imports, its wheel works without a source tree, and its image fits."""
 
 import ast
 import os
@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
@@ -258,3 +259,48 @@ def test_make_takes_a_torch_of_the_range_that_is_tested():
     (cpu,) = re.findall(r"^TORCH_CPU = torch==([\d.]+)\+cpu$", makefile, re.MULTILINE)
     assert SpecifierSet(range_of.removeprefix("torch ")).contains(cpu)
     assert re.findall(r"^TORCH_RANGE = (.*)$", makefile, re.MULTILINE) == [range_of]
+
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+ARGUMENTS = dict(re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE))
+
+
+def lines(command: str) -> list[str]:
+    """The instructions of a kind, with their continued lines joined and their arguments filled in."""
+    joined = DOCKERFILE.replace("\\\n", " ")
+    found = re.findall(rf"^{command} (.*)$", joined, re.MULTILINE)
+    return [re.sub(r"\$\{(\w+)\}", lambda name: ARGUMENTS[name[1]], line) for line in found]
+
+
+def test_the_image_has_the_version_of_beam_and_a_python_that_the_package_runs_on():
+    assert lines("FROM") == [f"apache/beam_python{ARGUMENTS['PYTHON']}_sdk:{ARGUMENTS['BEAM']}"]
+    assert SpecifierSet(CONFIG["options"]["python_requires"]).contains(ARGUMENTS["PYTHON"])
+    (beam,) = (
+        Requirement(line)
+        for line in CONFIG["options.extras_require"]["pipelines"].split("\n")
+        if line.startswith("apache-beam")
+    )
+    assert beam.specifier.contains(ARGUMENTS["BEAM"])
+    assert version("apache-beam") == ARGUMENTS["BEAM"]  # what the tests run with
+
+
+def test_its_extras_and_its_pytorch_are_the_packages():
+    assert set(ARGUMENTS["EXTRAS"].split(",")) <= set(CONFIG["options.extras_require"])
+    (torch,) = re.findall(r"'(torch [^']*)'", DOCKERFILE)
+    (wanted,) = re.findall(r"^TORCH_RANGE = (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert Requirement(torch) == Requirement(wanted)
+
+
+@pytest.mark.slow
+def test_what_it_installs_goes_together():
+    """pip's own check of the last RUN line, in this environment, which has all of it, so that nothing is fetched."""
+    (installs,) = lines("RUN")
+    words = re.findall(r'"(apache-beam==[^"]*)" "/src/farspan(\[[^"]*\])"', installs)
+    ((beam, extras),) = words
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-build-isolation", beam]
+    done = subprocess.run([*command, f"{ROOT}{extras}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("Would install")] in (
+        [],
+        [f"Would install farspan-{version('farspan')}"],
+    )

@@ -3,8 +3,6 @@
 Plain Python computes with the dtypes of arrays, compiled code in 64 bits. The two must still give the same bits.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Encoders for tests: a random BERT with a WordPiece tokenizer, small enough to make anywhere, and a real one."""
 
-from __future__ import annotations
-
 import os
 import string
 from importlib.util import find_spec

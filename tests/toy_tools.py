@@ -1,7 +1,5 @@
 """Tools that need no model: every id is a word, every loss and every name follows from the words themselves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

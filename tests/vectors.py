@@ -1,7 +1,5 @@
 """Small finished ``farspan.vectors``, made without an encoder: for tests of what reads them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

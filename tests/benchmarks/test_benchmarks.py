@@ -1,7 +1,5 @@
 """The modules that benchmarks share."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Run by ``pytest -m dask``.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Load a script of ``examples/`` that imports its neighbours by bare names."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Examples that train small models: patterns, facts in chains and far apart."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from unittest.mock import patch

@@ -4,8 +4,6 @@ The jars of Flink come from ``pip download`` of ``apache-flink-libraries``, once
 beside the project. Where one of them, or Java, is missing, the tests are skipped and say so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -103,7 +101,7 @@ class Cluster:
         self.rest = f"{address}:8081"
         self._keeps_classes, self._patch = keeps_classes, pytest.MonkeyPatch()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> "Cluster":
         self._patch.setenv("JDK_JAVA_OPTIONS", _QUICK_JAVA)
         try:
             self._start("jm", "entrypoint.StandaloneSessionClusterEntrypoint", "localhost", (), "-Xmx400m")

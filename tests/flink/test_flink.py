@@ -3,8 +3,6 @@
 Run by ``pytest -m flink``; skipped, with the reason, where Java, Flink or Beam's job server is missing.
 """
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

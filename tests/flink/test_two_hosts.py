@@ -3,8 +3,6 @@
 Skipped where the machine does not permit network namespaces.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A worker of Flink's that keeps to a gate, or fails, as its environment variables say, and lists what it begins."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

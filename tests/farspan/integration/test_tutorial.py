@@ -1,7 +1,5 @@
 """The cells of docs/tutorial.ipynb, run in order; the pages of docs/howto with Python."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
