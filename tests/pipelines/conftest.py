@@ -1,7 +1,5 @@
 """The command in this process, and small artefacts to look at, made once."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,6 +1,4 @@
-"""The command as a person types it: help, mistakes, and one small run from text to a trained step."""
-
-from __future__ import annotations
+"""The command as a person types it, its environment, and the function that a command line calls."""
 
 import json
 import os
@@ -8,17 +6,25 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 from unittest.mock import ANY
 
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.options import Flag
 from corpora.storage.manifest import farspan_version
 from corpora.storage.manifest_file import read_manifest
+from corpora.storage.stores import s3
 from pipelines.cli import leave
 from pipelines.commands import build_parser
+from pipelines.commands.command import Command, Parser
 from pipelines.engine.beam.flags import check_flags
-from pipelines.engine.options import Engine
+from pipelines.engine.options import Engine, use_store_flags
+from pipelines.environment import foreign_owners
+from pipelines.execute import refuse_rest, run
 from tests.artefacts import make_corpus, make_documents, small_tokenizer
 from tests.third_party import install_objectives
 
@@ -336,3 +342,136 @@ def test_plug_ins_that_raise_or_exit_are_one_line(run, corpus, tmp_path, monkeyp
         assert said in err
         assert "of mischief" in err
         assert len(err.splitlines()) <= 2  # of a job, that its finished tasks are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    """Options.
+
+    Attributes:
+        folders: what is looked at.
+        size: how many.
+    """
+
+    folders: Annotated[tuple[str, ...], Flag(positional=True)]
+    size: int = 3
+
+
+called: list[Looking] = []
+
+
+def look(options: Looking) -> None:
+    called.append(options)
+
+
+HERE = "tests.pipelines.test_cli"
+LOOK = Command(name="look", summary="Look.", run=f"{HERE}:look", options=(f"{HERE}:Looking",), flags="s3")
+
+
+def parsed(*words: str):
+    flags, rest = Parser(prog="farspan look", command=LOOK).parse_known_args(list(words))
+    return LOOK, vars(flags), rest
+
+
+def test_a_function_is_called_with_the_options(monkeypatch):
+    monkeypatch.setattr(f"{HERE}.called", [])
+    run(*parsed("a", "b", "--size", "7"))
+    assert called == [Looking(folders=("a", "b"), size=7)]
+
+
+def test_nothing_is_called_with_an_unknown_flag(monkeypatch):
+    monkeypatch.setattr(f"{HERE}.called", [])
+    with pytest.raises(FarspanError, match="--sise"):
+        run(*parsed("a", "--sise", "4"))
+    assert called == []
+
+
+def test_flags_of_stores_reach_the_client_and_others_are_refused(monkeypatch):
+    found = []
+    monkeypatch.setattr(s3, "use_settings", found.append)
+    _, _, rest = parsed("a", "--s3_endpoint_url=http://here", "--s3_region_name", "x", "--sise", "4")
+    others = use_store_flags(rest)
+    assert found == [{"s3_endpoint_url": "http://here", "s3_region_name": "x"}]
+    with pytest.raises(FarspanError, match=r"--sise: unknown argument \(did you mean '--size'\?\); see farspan look"):
+        refuse_rest(LOOK, others)
+
+
+def install(folder: Path, name: str, **files: str) -> None:
+    """A distribution that consists of its metadata only."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    for file, text in files.items():
+        (info / file.replace("top_level", "top_level.txt")).write_text(text)
+
+
+def test_the_tests_own_environment_is_sound():
+    assert foreign_owners() == {}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"top_level": "helpers\ntrainer\n"},
+        {"RECORD": "helpers/a.py,,\ntrainer/__init__.py,sha256=x,1\n"},
+        {"RECORD": "trainer.py,sha256=x,1\n"},
+    ],
+    ids=["top level", "folder in record", "module in record"],
+)
+def test_an_owner_is_found_however_it_says_so(tmp_path: Path, files: dict[str, str]):
+    install(tmp_path, "coach", **files)
+    assert foreign_owners([str(tmp_path / "missing"), str(tmp_path)]) == {"trainer": "coach"}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("farspan", {"top_level": "trainer\n"}),
+        ("coach", {"top_level": "my_trainer\n", "RECORD": "trainer/a.py,,\n"}),
+        ("coach", {"RECORD": "coach/trainer/__init__.py,,\ntrainers/__init__.py,,\ntrainer_config.py,,\n"}),
+        ("coach", {}),
+    ],
+    ids=["farspan itself", "top level decides", "other names", "no files known"],
+)
+def test_others_are_no_owners(tmp_path: Path, name: str, files: dict[str, str]):
+    install(tmp_path, name, **files)
+    assert foreign_owners([str(tmp_path)]) == {}
+
+
+def test_start_up_says_which_and_imports_nothing_of_it(tmp_path: Path):
+    install(tmp_path, "coach", top_level="corpora\n")
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "__init__.py").write_text("raise RuntimeError('imported')")
+    root = Path(__file__).parents[2]
+    # theirs comes first on the path, as it may in a shared environment
+    search = os.pathsep.join([str(tmp_path), str(root)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines", "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "farspan: 'corpora' is also a package of coach; install farspan into a separate environment, "
+        "or uninstall the other\n"
+    )
+
+
+PROGRAM = """
+import sys
+from pipelines.arrow_alone import leave_pandas_out
+leave_pandas_out()
+import pyarrow as pa, numpy as np
+assert pa.array(np.arange(3)).to_pylist() == [0, 1, 2]
+assert pa.array([None, "a"], pa.string()).to_pylist() == [None, "a"]
+assert "pandas" not in sys.modules
+assert pa.table({"a": [1]}).to_pandas()["a"].tolist() == [1]
+assert pa.array(sys.modules["pandas"].Series([1.0, float("nan")])).to_pylist() == [1.0, None]
+"""
+
+
+def test_arrow_looks_for_pandas_when_it_is_asked_for_it():
+    pytest.importorskip("pandas")
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -1,7 +1,5 @@
 """The style of figures, and the files that matplotlib is to draw."""
 
-from __future__ import annotations
-
 import sys
 from itertools import pairwise
 

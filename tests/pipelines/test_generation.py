@@ -1,7 +1,5 @@
 """Predictions of a run for pairs: the texts of each pair alone, however the job is divided, stopped and resumed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

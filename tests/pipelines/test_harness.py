@@ -1,21 +1,66 @@
-"""The worker of another engine: what it asks for, what it refuses, and what it passes on to Beam."""
+"""The worker of another engine, the service that it asks, and SIGTERM to a process that shares a job."""
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
-import sys
-import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import grpc
+from google.protobuf import json_format, struct_pb2
+
+import pipelines.engine.beam.apache  # noqa: F401 (quietly, before other parts of Beam)
+
+from apache_beam.portability.api import (  # isort: skip
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+    endpoints_pb2,
+)
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, beam_runner_api_pb2
 from apache_beam.runners.worker import sdk_worker_main
 
 from corpora.errors import FarspanError
 from pipelines import harness
-from tests.pipelines.engine.beam.services import Provision, served
+from pipelines.interrupts import Interrupts, TaskDoneElsewhere, Terminated
+
+
+class Provision(beam_provision_api_pb2_grpc.ProvisionServiceServicer):
+    """Answers every worker with the same options."""
+
+    def __init__(self, options: Mapping[str, Any], dependencies=()) -> None:
+        struct = json_format.ParseDict({f"beam:option:{k}:v1": v for k, v in options.items()}, struct_pb2.Struct())
+        self.info = beam_provision_api_pb2.ProvisionInfo(
+            pipeline_options=struct,
+            control_endpoint=endpoints_pb2.ApiServiceDescriptor(url="engine:1"),
+            runner_capabilities=["beam:protocol:x:v1"],
+            dependencies=dependencies,
+        )
+        self.workers: list[str] = []
+
+    def GetProvisionInfo(self, request, context):
+        self.workers += [value for key, value in context.invocation_metadata() if key == "worker_id"]
+        return beam_provision_api_pb2.GetProvisionInfoResponse(info=self.info)
+
+
+@contextmanager
+def served(service: Provision) -> Iterator[str]:
+    """``host:port`` of a service."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield f"localhost:{port}"
+    finally:
+        server.stop(0)
 
 
 def typed(endpoint: str):
@@ -89,3 +134,64 @@ def test_without_an_engine_it_says_what_it_is_for(monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as the program sets it; it would stay for the tests after this one
     with pytest.raises(SystemExit, match="give --worker_pool; --id and --provision_endpoint are given by an engine"):
         harness.main([])
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def wait() -> None:
+    """Python code in which signals arrive."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def test_between_tasks_it_ends_at_once():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), Interrupts(60):
+        terminate()
+        wait()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_at_work_it_ends_after_the_task(capsys):
+    done = []
+    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+        terminate()
+        done.append(True)
+    assert done
+    assert "SIGTERM: ends after this task, at most 60 s from now" in capsys.readouterr().err
+
+
+def test_after_the_time_of_grace_it_does_not_wait():
+    with Interrupts(0.01) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+        terminate()
+        wait()
+        pytest.fail("the task went on")
+
+
+def test_a_second_one_does_not_wait():
+    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+        terminate()
+        terminate()
+        wait()
+        pytest.fail("the task went on")
+
+
+def test_a_task_that_another_finished_is_given_up():
+    finished = threading.Event()
+    with Interrupts(60) as interrupts, pytest.raises(TaskDoneElsewhere), interrupts.working(finished.is_set):
+        interrupts.look_elsewhere()
+        finished.set()
+        threading.Thread(target=interrupts.look_elsewhere).start()
+        wait()
+        pytest.fail("the task went on")
+
+
+def test_without_a_task_there_is_nothing_to_give_up():
+    with Interrupts(60) as interrupts:
+        interrupts.look_elsewhere()
+        with interrupts.working(lambda: True):
+            pass
+        interrupts.look_elsewhere()

@@ -1,7 +1,5 @@
 """Publishing on the hub and reading from it, against a stand-in of its endpoints on this machine (``tests/hub.py``)."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

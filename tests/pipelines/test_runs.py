@@ -1,7 +1,5 @@
 """`farspan runs` and `farspan plot`: logs, curves, restarts, spikes and states of runs."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import re

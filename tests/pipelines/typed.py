@@ -1,7 +1,5 @@
 """Command lines that are read into the dataclass of a command."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, TypeVar
 

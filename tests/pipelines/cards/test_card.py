@@ -1,29 +1,34 @@
-"""Cards: valid YAML, hostile texts stay text, the first row in words, ancestors, and what goes missing."""
-
-from __future__ import annotations
+"""Cards: valid YAML, the line that sums up, ancestors, hostile texts; and the tools that open their folders."""
 
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 import yaml
 
+from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.pairs import pairs_schema
 from corpora.schemas.predictions import predictions_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
+from corpora.storage.manifest import ShardInfo
 from corpora.storage.manifest_file import CARD, list_files, manifest_sha256, read_manifest
 from corpora.verify.artefact import verify
 from objectives.api.masks import MIXTURE_SCHEMA
 from pipelines.cards.card import FORMATS, card, size_category
+from pipelines.cards.summary import shares, summary
 from pipelines.cards.write import find_ancestors, find_example, first_row, row_example, write_card
 from pipelines.cli import main
-from tests.artefacts import make_corpus, make_documents, small_tokenizer
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, small_tokenizer
 
 
 @pytest.fixture
@@ -228,3 +233,109 @@ def test_terms_that_are_no_names_are_refused(flag: str, run, tmp_path):
     status, _, errors = run("documents", "--input", "x", "--tokenizer", "y", "--output", tmp_path / "o", flag)
     assert status == 1
     assert "give a name of letters" in errors
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents, a corpus, masks by the command, and pairs; all with cards."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    documents = make_documents(str(folder / "documents"))
+    make_documents(str(folder / "titled"), shards=2, titles=("One", None))
+    make_corpus(str(folder / "corpus"))
+    make_pairs(str(folder / "pairs"), documents)
+    for name in ("documents", "titled", "corpus", "pairs"):
+        write_card(str(folder / name), read_manifest(str(folder / name)))
+    main(["mask", "span", "--preset", "t5", "--corpus", str(folder / "corpus"), "--output", str(folder / "masks")])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["documents", "titled", "corpus", "masks", "pairs"])
+def test_datasets_opens_every_row_by_the_card(name: str, artefacts: Path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    import datasets
+
+    datasets.disable_progress_bars()
+    expected = all_rows(artefacts / name, read_manifest(str(artefacts / name)).format)
+    loaded = datasets.load_dataset(str(artefacts / name), split="train", cache_dir=str(tmp_path))
+    assert loaded.to_list() == expected
+    streamed = datasets.load_dataset(str(artefacts / name), split="train", cache_dir=str(tmp_path), streaming=True)
+    assert list(streamed) == expected
+
+
+def test_polars_scans_shards(artefacts: Path):
+    found = pl.scan_ipc(artefacts / "corpus" / "shards" / "*.arrow").select(pl.col("tokens").list.len().sum())
+    assert found.collect().item() == read_manifest(str(artefacts / "corpus")).totals["tokens"]
+
+
+def test_duckdb_queries_shards(artefacts: Path):
+    documents = pyarrow.dataset.dataset(artefacts / "documents" / "shards", format="ipc")
+    with duckdb.connect() as connection:
+        connection.register("documents", documents)
+        found = connection.sql("select count(*), sum(len(tokens)) from documents where not held_out").fetchall()
+    totals = read_manifest(str(artefacts / "documents")).totals
+    kept = [totals[name] - totals[f"held_out_{name}"] for name in ("documents", "tokens")]
+    assert found == [tuple(kept)]
+
+
+def test_pandas_reads_a_shard(artefacts: Path):
+    (path, *_) = sorted((artefacts / "pairs" / "shards").iterdir())
+    frame = pd.read_feather(path)
+    rows = all_rows(artefacts / "pairs", "farspan.pairs")[: len(frame)]
+    assert frame["pair_id"].tolist() == [row["pair_id"] for row in rows]
+    assert frame["query"].map(list).tolist() == [row["query"] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("summary") / "corpus"))
+
+
+def with_counts(manifest, **numbers):
+    return replace(manifest, counts={name: {**count, **numbers} for name, count in manifest.counts.items()})
+
+
+def test_the_reason_for_left_out_documents_is_the_builders(corpus):
+    manifest = with_counts(read_manifest(corpus), filtered=3, read=83)
+    assert "3 of 83 documents left out (too short, too long, or in a dropped tail)" in summary(manifest)
+    use = asdict(DocumentUse(left_out="written on a Monday"))
+    fifth = replace(manifest, config={**manifest.config, "builder": "fifth", "document_use": use})
+    assert "3 of 83 documents left out (written on a Monday)" in summary(fifth)
+
+
+def test_documents_are_left_out_when_too_short(tmp_path):
+    manifest = read_manifest(make_documents(str(tmp_path / "documents")))
+    assert "left out" not in summary(manifest)
+    assert "2 of 9 documents left out (too short)" in summary(
+        replace(manifest, counts={"a": {"read": 9, "filtered": 2}})
+    )
+
+
+def test_sums_come_first_and_maxima_name_their_unit(corpus):
+    totals = {"max_documents": 3, "max_tokens": 1020, "held_out_tokens": 5, "padding": 957, "parts": 1, "tokens": 0}
+    words = summary(replace(read_manifest(corpus), totals={**totals, "sequences": 2}))
+    assert words.startswith(
+        "5 held-out tokens, 957 positions of padding, 1 part, 2 sequences; at most 3 documents and 1,020 tokens in a "
+        "sequence; "
+    )
+
+
+def test_empty_artefacts_and_equal_draws_are_pointed_out(corpus):
+    manifest = read_manifest(corpus)
+    assert summary(replace(manifest, shards=())).startswith("EMPTY, no row was written")
+    shard = ShardInfo("part-00000-of-00002.arrow", 1, 0, 5, "0" * 64)
+    totals = {"sequences": 2, "unmasked": 2}
+    masks = replace(manifest, format="farspan.masks", config={"draws": 2}, totals=totals, shards=(shard, shard))
+    assert "NO row has a target token" in summary(masks)
+    assert "all 2 draws are equal" in summary(masks)
+
+
+def test_shares_of_clusters_and_of_found_neighbours(corpus):
+    totals = {"clusters": 4, "documents": 100, "max_documents": 50, "sampled_neighbours": 10}
+    totals |= {"sampled_in_cluster": 8, "sampled_found": 6}
+    assert shares(replace(read_manifest(corpus), totals=totals)) == {
+        "skew": 2.0,
+        "recall": 0.6,
+        "recall_of_search": 0.75,
+        "lost_at_cluster_borders": pytest.approx(0.2),
+    }

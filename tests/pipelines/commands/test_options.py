@@ -1,7 +1,5 @@
 """Options of commands as they are typed, and what they refuse."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

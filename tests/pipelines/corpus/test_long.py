@@ -1,7 +1,5 @@
 """Mixtures of sources: shares to the token, text to the token, whatever runs the job."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -19,9 +17,8 @@ from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
+from tests.artefacts import all_rows, digests, make_documents, small_tokenizer, write_mixture_file
 from tests.killing import run_killed
-from tests.pipelines.corpus.mixture_files import write_mixture_file
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")

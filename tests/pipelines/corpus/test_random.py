@@ -1,7 +1,5 @@
 """The same bytes whatever runs the job, however often it is killed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

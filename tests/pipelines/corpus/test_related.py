@@ -1,7 +1,5 @@
 """Rows of related documents: whole clusters meet, whole sentences stay, every document is counted."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """A tokenizer, raw text, and the documents made of it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Jobs of `farspan documents` for these tests, and what they reject."""
 
-from __future__ import annotations
-
 import os
 
 import pyarrow as pa

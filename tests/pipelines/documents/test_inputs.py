@@ -1,7 +1,5 @@
 """Inputs: found, named, cut into ranges and grouped."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

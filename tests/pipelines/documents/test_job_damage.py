@@ -1,7 +1,5 @@
 """Bad records, damaged files and the error budget: the neighbours stay, the damage is counted."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

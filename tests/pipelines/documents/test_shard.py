@@ -1,7 +1,5 @@
 """Shards of documents and rejects, blocks of texts, unique ids, and tokenizers trained on text."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

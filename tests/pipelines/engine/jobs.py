@@ -1,7 +1,5 @@
 """Small jobs for processes that share them, and the processes: forked from a server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -18,7 +16,7 @@ from corpora.storage.manifest import Manifest, Receipt, ShardInfo
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.forks import FORKS
+from tests.killing import FORKS
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 

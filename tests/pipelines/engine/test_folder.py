@@ -1,6 +1,4 @@
-"""A job in its folder: begun, resumed, finished, and folded from receipts; whatever is missing or damaged is named."""
-
-from __future__ import annotations
+"""A job in its folder: its parents and paths; begun, resumed, finished, folded from receipts; what is damaged."""
 
 import json
 import os
@@ -10,10 +8,90 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.manifest_file import manifest_sha256
 from corpora.storage.strict_json import seal
+from corpora.tokenizers.kinds.byte_level_bpe import train
+from pipelines.engine.artefacts import (
+    Parent,
+    absolute,
+    artefact_tokenizer,
+    derived_job,
+    read_neighbours,
+    save_tokenizer,
+    tokenizer_folder,
+)
 from pipelines.engine.folder import begin, check_output, finalize, read_start, require_begun
-from tests.artefacts import tokenizer_entry
+from pipelines.engine.job import sharded_stage
+from pipelines.engine.paths import (
+    claims_folder,
+    processes_folder,
+    remove_empty_folders,
+    shard_paths,
+    shows_presence,
+    work_paths,
+)
+from tests.artefacts import make_corpus, make_documents, tokenizer_entry
 from tests.pipelines.engine.test_run import finished, job
+
+
+def test_equal_folders_have_equal_paths():
+    assert absolute("attic://bucket/a/") == absolute("attic://bucket/a")
+
+
+def test_an_artefact_made_again_has_its_new_tokenizer(tmp_path):
+    for vocab_size in (270, 280):
+        tokenizer = train(["a few words, and a few more words"], vocab_size)
+        save_tokenizer(tokenizer, tokenizer_folder(str(tmp_path)))
+        assert artefact_tokenizer(str(tmp_path)).fingerprint == tokenizer.fingerprint
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_documents(str(tmp_path_factory.mktemp("derived") / "documents"), shards=3)
+
+
+def declare(output: str, parent: Parent, **options):
+    values = {"format": "farspan.corpus", "config": {"builder": "x"}, "seed": 3, "rows_per_batch": 8, "work_bytes": 5}
+    return derived_job(output, parent, [], **{**values, **options})
+
+
+def test_a_parent_knows_its_rows_and_bytes(folder, monkeypatch):
+    monkeypatch.chdir(os.path.dirname(folder))
+    parent = Parent.read("documents/", "farspan.documents")
+    assert parent.folder == os.path.realpath(folder)
+    rows = [shard.rows for shard in parent.manifest.shards]
+    assert parent.first_rows == (0, rows[0], rows[0] + rows[1], sum(rows))
+    assert [shard.rows for shard in parent.shards] == rows
+    assert parent.bytes == sum(os.path.getsize(shard.path) for shard in parent.shards)
+    assert parent.vocab_size == parent.manifest.tokenizer["vocab_size"]
+
+
+def test_a_parent_of_another_format_is_refused(folder):
+    with pytest.raises(FarspanError, match=r"is 'farspan\.documents' where 'farspan\.corpus' is needed"):
+        Parent.read(folder, "farspan.corpus")
+
+
+def test_a_derived_job_names_its_parent_and_has_its_tokenizer(folder, tmp_path):
+    parent = Parent.read(folder, "farspan.documents")
+    job = declare(os.path.join(os.path.dirname(folder), "corpus"), parent)
+    assert job.head.parent is not None
+    assert (job.head.parent, job.origins) == ({"manifest_sha256": manifest_sha256(folder)}, {"parent": "../documents"})
+    assert declare("/somewhere/else/corpus", parent).head == job.head
+    assert job.head.tokenizer == parent.manifest.tokenizer
+    assert (job.head.seed, job.head.rows_per_batch, job.head.special_tokens, job.work_bytes) == (3, 8, {}, 5)
+    assert declare("elsewhere", parent, special_tokens={"<mask>": 9}).head.special_tokens == {"<mask>": 9}
+
+
+def test_the_output_cannot_be_the_parent(folder):
+    with pytest.raises(FarspanError, match="is the folder that the job reads"):
+        declare(folder, Parent.read(folder, "farspan.documents"))
+
+
+def test_neighbours_have_to_be_neighbours(folder, tmp_path):
+    parent = Parent.read(folder, "farspan.documents")
+    with pytest.raises(FarspanError, match=r"'farspan\.neighbours' is needed"):
+        read_neighbours(make_corpus(str(tmp_path / "corpus")), parent)
+
 
 TOTALS = dict.fromkeys(("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens"), 0)
 
@@ -133,3 +211,54 @@ def test_a_finished_job_is_not_begun_again(tmp_path):
     (tmp_path / "manifest.json").unlink()
     with pytest.raises(FarspanError, match="was deleted while the job ran"):
         require_begun(str(tmp_path))
+
+
+def test_signs_of_presence_are_told_from_the_job(tmp_path):
+    output = str(tmp_path)
+    assert shows_presence(output, f"{processes_folder(output)}/driver~a")
+    assert shows_presence(output, f"{claims_folder(output)}/task-1")
+    assert not shows_presence(output, f"{output}/_work/job.json")
+    assert not shows_presence(output, f"{processes_folder(output)}.txt")
+
+
+def test_empty_folders_go_unless_a_process_is_there(tmp_path):
+    output = str(tmp_path)
+    for folder in (processes_folder(output), claims_folder(output)):
+        (tmp_path / folder).mkdir(parents=True)
+    sign = tmp_path / processes_folder(output) / "driver~a"
+    sign.touch()
+    remove_empty_folders(output)
+    assert (tmp_path / claims_folder(output)).is_dir()
+    sign.unlink()
+    kept = tmp_path / "_work" / "job.json"
+    kept.touch()
+    remove_empty_folders(output)
+    assert list((tmp_path / "_work").iterdir()) == [kept]
+    kept.unlink()
+    remove_empty_folders(output)
+    assert list(tmp_path.iterdir()) == []
+    remove_empty_folders("memory://bucket/none")
+
+
+def test_paths_of_intermediate_files_and_of_shards():
+    assert work_paths("out", "spill", 2, ".arrow") == ("out/_work/spill-00000.arrow", "out/_work/spill-00001.arrow")
+    assert work_paths("s3://bucket/out", "queries", 1) == ("s3://bucket/out/_work/queries-00000",)
+    assert shard_paths("out", 2) == ("out/shards/part-00000-of-00002.arrow", "out/shards/part-00001-of-00002.arrow")
+    assert shard_paths("out", 0) == ()
+
+
+def work(task, report):
+    return Receipt(task.name)
+
+
+def test_a_task_has_the_stages_name_and_its_number():
+    stage = sharded_stage("pack", [({"bucket": 0}, 5), ({"bucket": 1}, 7)], work, "tokens")
+    assert (stage.name, stage.unit, stage.work) == ("pack", "tokens", work)
+    assert [(task.name, task.payload, task.units) for task in stage.tasks] == [
+        ("pack-00000", {"bucket": 0}, 5),
+        ("pack-00001", {"bucket": 1}, 7),
+    ]
+
+
+def test_a_stage_may_have_no_task():
+    assert list(sharded_stage("pack", iter(()), work, "tokens").tasks) == []

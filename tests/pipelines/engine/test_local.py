@@ -1,7 +1,5 @@
 """Worker processes of a driver: equal results, failures, deaths, and what they leave behind."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import os

@@ -1,9 +1,8 @@
-"""One job in a folder, from before it is planned until its manifest is written."""
-
-from __future__ import annotations
+"""One job in a folder, and claims of its tasks: one process of many gets each, on local disk and in a remote store."""
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +10,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.claims import Claims
+from pipelines.engine.claims import (
+    Claims,
+    Owner,
+    Pauses,
+    claims_per_listing,
+    group_by_size,
+    highest_generations,
+    listing_cost,
+    next_generation,
+    shuffle,
+)
 from pipelines.engine.folder import finalize
+from pipelines.engine.job import Task
 from pipelines.engine.lock import locked, opened
 from pipelines.engine.members import DRIVER, Identity, Member
 from pipelines.engine.paths import claims_folder, processes_folder
@@ -177,3 +189,133 @@ def test_a_store_without_exclusive_creation_has_no_lock(monkeypatch):
     with locked("memory://bucket/corpus"):
         assert len(files.walk("memory://bucket/corpus")) == 1
     assert files.walk("memory://bucket/corpus") == []
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request, tmp_path):
+    if request.param == "disk":
+        os.mkdir(tmp_path / "claims")
+        return str(tmp_path / "claims")
+    return "memory://bucket/claims"
+
+
+def test_each_claim_has_one_owner(folder):
+    barrier, names = threading.Barrier(8), [f"task-{number:03d}" for number in range(40)]
+
+    def take(owner: str) -> set[str]:
+        claims = Claims(folder, owner)
+        barrier.wait()
+        return {name for name in names if claims.create(name)}
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(take, map(str, range(8))))
+    assert sorted(name for names in taken for name in names) == names
+    for owner, mine in enumerate(taken):
+        for name in mine:
+            assert Claims(folder, "?").owner_of(name, 1) == Owner(str(owner))
+    assert Claims(folder, "?").generations() == dict.fromkeys(names, 1)
+
+
+def test_a_claim_that_was_given_back_is_free(folder):
+    one, two = Claims(folder, "one"), Claims(folder, "two")
+    assert one.create("task")
+    assert not two.create("task")
+    one.give_back("task", 1)
+    assert two.owner_of("task", 1) is None
+    assert two.create("task")
+    assert one.owner_of("task", 1) == Owner("two")
+    assert one.create("task", 2)
+    assert two.generations() == {"task": 2}
+    assert one.create("task.1")
+    assert one.first() == {"task", "task.1"}
+    one.give_back("task", 1)
+    assert two.first() == {"task.1"}
+
+
+def test_an_owner_killed_before_it_wrote_its_name_has_a_name_that_no_process_has(tmp_path):
+    (tmp_path / "task.1").touch()
+    (tmp_path / "other.1").touch()
+    claims = Claims(str(tmp_path), "one")
+    assert not claims.create("task")
+    assert claims.owner_of("task", 1) not in (Owner(""), None, claims.owner_of("other", 1))
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Claims(str(tmp_path / "gone"), "one").create("task")
+    assert Claims(str(tmp_path / "gone"), "one").generations() == {}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c_2"]), st.integers(1, 12))))
+def test_the_highest_generation_counts(made):
+    names = [f"{name}.{generation}" for name, generation in made]
+    expected = {name: max(g for n, g in made if n == name) for name, _ in made}
+    assert highest_generations([*names, "x", ".1", "y.tmp"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("generation", "owner", "dead", "following"),
+    [(0, None, False, 1), (1, None, False, 1), (3, None, True, 3), (1, "p", False, None), (1, "p", True, 2),
+     (3, "p", True, 4), (2, "p\nno room", False, 3)],
+)  # fmt: skip
+def test_a_claim_passes_on_when_given_back_or_when_its_owner_failed_or_is_dead(generation, owner, dead, following):
+    assert next_generation(generation, Owner(*owner.split("\n")) if owner else None, dead) == following
+
+
+def test_a_failed_claim_says_why(folder):
+    one, two = Claims(folder, "one"), Claims(folder, "two")
+    assert one.create("task")
+    one.fail("task", 1, b"task failed: no room\nhere")
+    assert two.owner_of("task", 1) == Owner("one", "task failed: no room\nhere")
+    assert not one.create("task"), "its own failed claim is no success"
+
+
+def test_a_creation_whose_answer_was_lost_is_known_by_its_owner(folder, monkeypatch):
+    """The store has made the file, and the client's second request finds it there."""
+    create = files.create_new
+    monkeypatch.setattr(files, "create_new", lambda path, data: create(path, data) and False)
+    assert Claims(folder, "one").create("task")
+    assert not Claims(folder, "two").create("task")
+
+
+def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
+    sizes = [3, 1000, 10, 1000, 50_000, 0, 980, 1, 1010]
+    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate(sizes)]
+    for process in ("one", "two"):
+        ordered = [task.units for task in shuffle(tasks, process)]
+        assert sorted(ordered[1:5]) == [980, 1000, 1000, 1010]
+        assert [ordered[0], *ordered[5:]] == [50_000, 10, 3, 1, 0]
+    many = [Task(f"task-{index:03d}", {}, 7) for index in range(100)]
+    orders = [[task.name for task in shuffle(many, process)] for process in ("one", "two")]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert sum(a == b for a, b in zip(*orders, strict=True)) < 10
+    assert shuffle(reversed(many), "one") == shuffle(many, "one")
+
+
+def test_groups_of_similar_size_are_the_same_for_all_processes():
+    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate([3, 1000, 10, 990, 50_000, 0, 1010])]
+    assert [[task.units for task in group] for group in group_by_size(tasks)] == [
+        [50_000], [1000, 990, 1010], [10], [3], [0],
+    ]  # fmt: skip
+    assert group_by_size(tasks[::-1]) == group_by_size(tasks)
+
+
+def test_looks_become_rarer_the_longer_one_waits():
+    now = [0.0]
+    pauses, looks = Pauses(0.05, clock=lambda: now[0]), 0
+    while now[0] < 3600:
+        now[0] += pauses.next()
+        looks += 1
+    assert looks < 400
+    assert pauses.next() == 10.0
+    assert Pauses(0.5, clock=lambda: now[0]).next() == 0.5
+
+
+@pytest.mark.parametrize(("files", "requests"), [(0, 1), (999, 1), (1000, 2), (89_000, 90)])
+def test_a_listing_has_a_thousand_names_a_request(files, requests):
+    assert listing_cost(files) == requests
+
+
+def test_a_claim_on_a_disk_costs_as_much_as_listing_fifty_names_and_in_a_store_as_a_thousand():
+    assert [claims_per_listing(files, local=True) for files in (0, 49, 50, 89_000)] == [1, 1, 2, 1781]
+    assert [claims_per_listing(files, local=False) for files in (0, 999, 89_000)] == [1, 1, 90]

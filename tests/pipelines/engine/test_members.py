@@ -1,7 +1,5 @@
 """The processes that work in a folder: their names, and what each sees of the others, by a clock of the test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

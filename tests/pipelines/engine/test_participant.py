@@ -1,7 +1,5 @@
 """Processes that share a job: equal results, deaths, failures, signals, and what they leave behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Commands with `--engine cooperative`: the bytes of one process, without Beam, on an object store, and refusals."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
@@ -17,8 +15,7 @@ from corpora.storage.files import read_bytes
 from pipelines import functions
 from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
-from tests.artefacts import make_documents, small_tokenizer
-from tests.pipelines.corpus.mixture_files import write_mixture_file
+from tests.artefacts import make_documents, small_tokenizer, write_mixture_file
 from tests.pipelines.engine.jobs import cooperative, shared_job
 from tests.pipelines.pairs.raw import write_scrolls
 from tests.tiny_encoder import make_encoder

@@ -4,8 +4,6 @@ The cluster is a real one on this machine, of Debian's packages (``../shared/eng
 time limits each half minute, so the job with the time limit waits on a node of its own while the array is tested.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

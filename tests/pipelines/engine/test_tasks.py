@@ -1,7 +1,5 @@
 """A task and its receipt, where attempts overlap, fail and come too late."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import uuid

@@ -1,7 +1,5 @@
 """Pairs and predictions of two systems."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``farspan evaluate``: options, tables, figures and files."""
 
-from __future__ import annotations
-
 import json
 import os
 

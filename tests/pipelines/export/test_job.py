@@ -1,7 +1,5 @@
 """``farspan export``: the same bytes for any number of workers and after a kill, and messages for what cannot be."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

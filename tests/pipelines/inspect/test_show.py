@@ -1,7 +1,5 @@
 """Output of `farspan show`: text in colours, the reason for each span, source and target; pairs; figures."""
 
-from __future__ import annotations
-
 import io
 import re
 import xml.etree.ElementTree as ElementTree

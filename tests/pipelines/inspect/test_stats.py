@@ -1,7 +1,5 @@
 """The numbers, distributions and figures of `farspan stats`."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The files of a run are checked as artefacts are."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Raw text and its artefacts, on local disk and in a store."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

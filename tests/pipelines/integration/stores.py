@@ -1,7 +1,5 @@
 """Jobs from text to masks on any file system, and comparison of what they make."""
 
-from __future__ import annotations
-
 import hashlib
 
 from corpora.storage import files

@@ -1,7 +1,5 @@
 """One flipped bit in what a job reads: each job compares the checksums of its parents, and names the shard."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil

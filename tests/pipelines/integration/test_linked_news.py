@@ -1,7 +1,5 @@
 """From raw text to linked sequences with a real encoder: 300 + 50 news documents among gensim's test data."""
 
-from __future__ import annotations
-
 import io
 from importlib.util import find_spec
 from pathlib import Path

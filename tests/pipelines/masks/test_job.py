@@ -1,7 +1,5 @@
 """``farspan mask``: the job, its options and the places of hidden text."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -50,26 +48,6 @@ def masks(corpus, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("masks") / "masks")
     build(corpus, folder)
     return folder
-
-
-def test_masks_are_sound_and_equal_those_drawn_in_process(corpus, masks):
-    assert verify_masks(masks) == []
-    stored, rows = MaskSet(masks), Corpus(corpus)
-    order = np.random.default_rng(0).permutation(len(rows))
-    objective = load_objective("span", "bart_ls_mixed")
-    drawn = objective.mask(rows.take(order), mask_key(0, objective))
-    found = stored.take(order)
-    for column in ("span_starts", "span_lengths", "span_flags"):
-        for row in range(len(order)):
-            assert np.array_equal(getattr(found, column)[row], getattr(drawn, column)[row])
-    assert np.array_equal(found.source_lengths, drawn.source_lengths)
-    assert stored.objective.options == objective.options
-
-
-@pytest.mark.slow  # jobs over documents show the same of the engine
-def test_two_workers_write_the_same_bytes(corpus, masks, tmp_path):
-    build(corpus, tmp_path / "masks", Engine(workers=2))
-    assert digests(tmp_path / "masks") == digests(masks)
 
 
 def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):

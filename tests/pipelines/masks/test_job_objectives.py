@@ -1,7 +1,5 @@
 """All five objectives on one corpus of real news: the same masks by job, in process, on the fly and after a kill."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import fields, replace
@@ -157,7 +155,7 @@ def test_something_is_asked_in_every_row(folder, mask_sets, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "span"])  # test_mask.py has that one
+@every_objective
 def test_two_workers_write_the_same_bytes(folder, mask_sets, name, tmp_path):
     run_job(plan(masking(folder, name, tmp_path / "masks")), Engine(workers=2))
     assert digests(tmp_path / "masks") == digests(mask_sets[name])

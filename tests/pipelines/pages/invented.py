@@ -1,7 +1,5 @@
 """Artefacts of invented text to look at, made by the jobs themselves."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

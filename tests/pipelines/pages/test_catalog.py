@@ -1,16 +1,47 @@
-"""Folders of artefacts and runs: what lies there, and what was made from what."""
+"""Folders of artefacts, tables of rows, links of rows, and titles of documents."""
 
-from __future__ import annotations
-
+import os
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.linking.near_duplicates import NEAR_DUPLICATES
+from corpora.linking.options import Linking
+from corpora.packing.options import Packing
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.documents import DocumentSet
+from corpora.schemas.pairs import PairSet
+from corpora.schemas.predictions import PredictionSet
+from corpora.storage.manifest_file import list_files
+from corpora.storage.origins import NAME
+from corpora.storage.shards import write_shard
+from pipelines import functions
+from pipelines.corpus.linked import plan
+from pipelines.corpus.options import LinkedCorpus
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
+from pipelines.pages import table as tables
+from pipelines.pages import titles as module
 from pipelines.pages.catalog import Entry, find_entries
+from pipelines.pages.corpus_rows import CorpusRows
+from pipelines.pages.document_rows import DocumentRows
+from pipelines.pages.filters import Filter
+from pipelines.pages.links import Links
+from pipelines.pages.measures import Measure, histogram
+from pipelines.pages.page import PageOptions
+from pipelines.pages.pair_rows import PairRows, System
+from pipelines.pages.row import Part, cluster_of, parts_of
+from pipelines.pages.table import Table
+from pipelines.pages.titles import find_titles, shorten, title_and_id
 from pipelines.view.graph import HEIGHT, draw_graph
-from tests.artefacts import make_corpus
+from tests.artefacts import all_rows, make_corpus, make_documents
+from tests.neighbours import make_neighbours
 from tests.pipelines.pages.invented import make_run
 from trainer.data.config import SourceConfig
 
@@ -82,3 +113,257 @@ def test_parents_stand_left_of_what_was_made_from_them(root):
 def test_a_circle_of_parents_is_drawn():
     ends = [Entry(name, name, name, "run", parents=(other,)) for name, other in (("a", "b"), ("b", "a"))]
     assert len(draw_graph(ends).boxes) == 2
+
+
+@pytest.fixture(params=["corpus", "documents", "predictions"])
+def subject(request, made, rows):
+    if request.param == "corpus":
+        return rows
+    if request.param == "documents":
+        return DocumentRows("documents", DocumentSet(made["documents"]))
+    return PairRows("second", PairSet(made["pairs"]), [System("second", PredictionSet(made["second"]))])
+
+
+def column(subject, measure: Measure) -> np.ndarray:
+    """The values of all rows, read one by one."""
+    return np.array([measure.read(row, row + 1)[0] for row in range(len(subject))])
+
+
+def listed(table: Table, wanted: Filter, sort: str = "") -> list[int]:
+    """The rows on all pages."""
+    numbers, start = [], 0
+    while start is not None:
+        page = table.page(wanted, sort, start)
+        numbers += [line.row for line in page.lines]
+        start = page.next
+    return numbers
+
+
+def test_every_column_sorts(subject):
+    table = Table(subject)
+    for measure in table.measures:
+        values = column(subject, measure).tolist()
+        for sort, descending in ((measure.key, False), (f"-{measure.key}", True)):
+            expected = sorted(range(len(subject)), key=lambda row: values[row], reverse=False)
+            if descending:
+                expected = [
+                    row for value in sorted(set(values), reverse=True) for row in expected if values[row] == value
+                ]
+            assert listed(table, Filter(), sort) == expected
+
+
+def test_every_bar_leads_to_as_many_rows_as_it_counts(subject):
+    table, followed = Table(subject), 0
+    for measure in table.measures:
+        bars = table.histogram(measure).bars
+        counts = [int(re.sub(r"^.*: |,", "", bar.label)) for bar in bars]
+        assert sum(counts) == len(subject)
+        assert [bar.height for bar in bars] == [count / max(counts) for count in counts]
+        for bar, count in zip(bars, counts, strict=True):
+            if any(bar.filter.get(name) for name in measure.filters):
+                followed += 1
+                known = listed(table, Filter.parse(bar.filter), f"-{measure.key}")
+                if measure.title != "first source":  # a row fits by any of its documents
+                    assert len(known) == count, (measure.key, bar)
+    assert followed > 1
+
+
+def test_a_text_is_found_in_the_order_of_the_column(subject, monkeypatch):
+    word = subject.beginning(0)[1].split()[0]
+    wanted = Filter(text=word.upper())
+    expected = [
+        row
+        for row in range(len(subject))
+        if word.casefold() in "".join(text for _, text in subject.texts(row)).casefold()
+    ]
+    assert expected
+    assert listed(Table(subject), wanted) == expected
+    monkeypatch.setattr(tables, "TOKENS", 30)
+    key = subject.measures[0].key
+    assert sorted(listed(Table(subject), wanted, key)) == expected
+
+
+def test_long_columns_are_samples_of_whole_batches(made, monkeypatch):
+    documents = DocumentRows("documents", DocumentSet(made["documents"]))
+    size = documents.batch_of(0)[1]
+    monkeypatch.setattr(Table, "_limit", lambda _, rows: 2 * size)
+    table = Table(documents)
+    assert len(documents) > 3 * size
+    page = table.page(Filter(), "-tokens", 0)
+    rows = listed(table, Filter(), "-tokens")
+    spans = {documents.batch_of(row) for row in rows}
+    assert sorted(rows) == sorted(row for span in spans for row in range(*span))
+    assert page.count == page.of == len(rows) < len(documents)
+    assert 0 in rows
+    assert len(documents) - 1 in rows
+    lengths = column(documents, table.measures[0])[rows]
+    assert (np.diff(lengths) <= 0).all()
+    assert table.page(Filter(source="other"), "-tokens", 0).of == len(rows)
+
+
+def test_missing_values_come_last_and_count_nowhere():
+    measure = Measure("f1", "F1", lambda start, stop: np.zeros(0), decimals=1)
+    bars = histogram(np.array([np.nan, 1.0, 250.0, np.nan]), measure)
+    assert sum(int(bar.label.rpartition(" ")[2]) for bar in bars.bars) == 2
+    assert (bars.ends, bars.rows) == ("1.0 to 250.0", 4)
+    assert histogram(np.array([np.nan]), measure).bars == ()
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory):
+    """A linked corpus, and its neighbours."""
+    root = tmp_path_factory.mktemp("linked")
+    documents = make_documents(str(root / "documents"), shards=1, documents=60)
+    neighbours = make_neighbours(str(root / "neighbours"), documents)
+    options = LinkedCorpus(
+        documents=documents,
+        neighbours=neighbours,
+        output=str(root / "corpus"),
+        packing=Packing(sequence_length=256),
+        linking=Linking(policy="nearest"),
+        shards=1,
+    )
+    run_job(plan(options), Engine(workers=1))
+    return str(root / "corpus"), neighbours
+
+
+def listed_similarities(neighbours: str) -> dict[tuple[str, str], float]:
+    """(document, neighbour) -> similarity, read in the plainest way."""
+    rows = all_rows(neighbours, "farspan.neighbours")
+    found, first = {}, 0
+    for number, row in enumerate(rows):
+        if number and row["cluster_id"] >> 20 != rows[number - 1]["cluster_id"] >> 20:
+            first = number
+        for other, similarity in zip(row["neighbours"], row["similarities"], strict=True):
+            found[row["document_id"], rows[first + other]["document_id"]] = float(similarity)
+    return found
+
+
+def test_similarities_are_those_of_the_neighbours(linked):
+    folder, neighbours = linked
+    corpus, known = Corpus(folder), listed_similarities(neighbours)
+    links, compared = Links(folder, corpus.manifest), 0
+    assert links.missing == ""
+    for row in range(len(corpus)):
+        batch = corpus.take(np.array([row]))
+        parts, cluster = parts_of(batch), cluster_of(batch)
+        found = links.of(parts, cluster)
+        assert len(found) == len(parts)
+        for before, part, link in zip(parts, parts[1:], found[1:], strict=False):
+            pair = before.document_id, part.document_id
+            expected = known.get(pair, known.get(pair[::-1])) if cluster is not None else None
+            assert link.similarity == expected
+            assert link.cosine == expected  # norms are 1
+            compared += expected is not None
+    assert compared > 0
+
+
+def test_near_duplicates_are_those_of_the_lists(linked, tmp_path):
+    """Each pair is said of both; a row of no cluster looks into every list."""
+    folder = str(tmp_path / "corpus")
+    shutil.copytree(linked[0], folder)
+    corpus = Corpus(folder)
+    batch = corpus.take(np.array([0]))
+    parts, cluster = parts_of(batch), cluster_of(batch)
+    one, other = parts[0].document_id, parts[1].document_id
+    lists = {cluster >> 20: [(one, "made:far", 0.5)], 7: [("made:other", other, None)]}
+    for shard, pairs in lists.items():
+        columns = [*zip(*pairs, strict=True), [0.9] * len(pairs)]
+        with write_shard(f"{folder}/near-duplicates/link-{shard:05d}.arrow", NEAR_DUPLICATES, 1024) as (writer, _):
+            writer.write(pa.record_batch([list(column) for column in columns], schema=NEAR_DUPLICATES))
+    manifest = replace(corpus.manifest, files=list_files(folder))
+    links = Links(folder, manifest, linked[1])
+    assert [link.near_duplicates for link in links.of(parts, cluster)][:2] == [(("made:far", 0.5),), ()]
+    assert [link.near_duplicates for link in links.of(parts, None)][:2] == [
+        (("made:far", 0.5),),
+        (("made:other", None),),
+    ]
+
+
+def test_without_neighbours_the_page_says_so(linked, tmp_path):
+    folder, neighbours = linked
+    alone = str(tmp_path / "alone")
+    shutil.copytree(folder, alone, ignore=shutil.ignore_patterns(NAME))
+    corpus = Corpus(alone)
+    links = Links(alone, corpus.manifest)
+    assert "give it: --neighbours DIR" in links.missing
+    page = CorpusRows("alone", corpus, links=links).page(0, PageOptions())
+    assert page.missing == (links.missing,)
+    assert Links(alone, corpus.manifest, neighbours).missing == ""
+    with pytest.raises(FarspanError, match=r"manifest\.json|is 'farspan\.corpus' where"):
+        Links(alone, corpus.manifest, folder)
+
+
+TITLES = ("One", None, "\x1b[31mThree\u202e", "x" * 1_000)
+
+
+@pytest.fixture(scope="module")
+def titled_folders(tmp_path_factory) -> Path:
+    """Documents, with titles and without, and a corpus of each."""
+    root = tmp_path_factory.mktemp("titles")
+    for name, titles in (("titled", TITLES), ("plain", ())):
+        make_documents(str(root / name), shards=2, documents=20, titles=titles)
+        functions.corpus_random(
+            documents=str(root / name), sequence_length=128, output=str(root / f"{name}-c"), workers=1, quiet=True
+        )
+    return root
+
+
+def test_titles_are_found_by_id(titled_folders: Path):
+    rows = all_rows(titled_folders / "titled")
+    found = find_titles(Corpus(str(titled_folders / "titled-c")))
+    ids = [row["document_id"] for row in rows]
+    assert found.of(ids) == {row["document_id"]: row["title"] for row in rows if row["title"]}
+    assert found.of([ids[4], ids[1], "made:9:9"]) == {ids[4]: "One"}
+    assert found.of([]) == {}
+    parts = found.with_titles([Part(ids[1], 0, 5, 0, 5), Part(ids[24], 5, 9, 3, 9)])
+    assert [(part.document_id, part.title, part.start) for part in parts] == [(ids[1], None, 0), (ids[24], "One", 5)]
+    assert not found.missing
+
+
+def test_the_rows_of_a_corpus_do_not_depend_on_titles(titled_folders: Path):
+    titled, plain = (all_rows(titled_folders / name, "farspan.corpus") for name in ("titled-c", "plain-c"))
+    assert titled == plain
+    assert len(titled) > 3
+
+
+def test_documents_without_titles_or_out_of_reach_have_none(titled_folders: Path, tmp_path: Path):
+    assert find_titles(Corpus(str(titled_folders / "plain-c"))) is None
+    alone = tmp_path / "alone"
+    shutil.copytree(titled_folders / "titled-c", alone)
+    assert find_titles(Corpus(str(alone))) is None
+    assert find_titles(Corpus(str(alone)), str(titled_folders / "titled")).of(["made:0:0"]) == {"made:0:0": "One"}
+    (alone / NAME).unlink()
+    assert find_titles(Corpus(str(alone))) is None
+    (alone / NAME).write_text('{"parent": "s3://farspan-no-such-bucket/documents"}')
+    assert find_titles(Corpus(str(alone))) is None
+
+
+def test_other_documents_are_refused_if_they_were_named(titled_folders: Path, tmp_path: Path):
+    corpus = Corpus(str(titled_folders / "titled-c"))
+    with pytest.raises(FarspanError, match=r"plain/manifest\.json: not the documents that .* was made from"):
+        find_titles(corpus, str(titled_folders / "plain"))
+    with pytest.raises(FarspanError, match="none"):
+        find_titles(corpus, str(tmp_path / "none"))
+
+
+def test_what_cannot_be_read_is_said_once_and_does_not_hide_the_row(titled_folders: Path, tmp_path: Path, monkeypatch):
+    root = tmp_path / "moved"
+    shutil.copytree(titled_folders, root)
+    corpus = Corpus(str(root / "titled-c"))
+    shard = next((root / "titled" / "shards").iterdir())
+    os.truncate(shard, 100)
+    damaged = find_titles(corpus)
+    part = Part("made:0:0", 0, 5, 0, 5)
+    assert damaged.with_titles([part]) == [part]
+    assert damaged.missing.startswith(f"titles are not shown: {shard}: not a readable shard")
+    monkeypatch.setattr(module, "_SEARCHED", 39)
+    large = find_titles(Corpus(str(titled_folders / "titled-c")))
+    assert large.of(["made:0:0"]) == {}
+    assert large.missing.endswith("has 40 documents, more than 39")
+
+
+def test_a_title_in_a_line():
+    assert title_and_id("made:0:0", None) == title_and_id("made:0:0", "") == "made:0:0"
+    assert title_and_id("made:0\x07", TITLES[2]) == "\\x1b[31mThree\\u202e (made:0\\x07)"
+    assert (shorten(None), shorten("One"), shorten(TITLES[3])) == ("", "One", "x" * 300 + " …")

@@ -1,6 +1,4 @@
-"""Rows of a corpus as pages: what `farspan show` prints, block by block, and no more than a few record batches read."""
-
-from __future__ import annotations
+"""Rows of a corpus as pages: what `farspan show` prints, block by block; their pieces and streams."""
 
 from io import StringIO
 
@@ -8,18 +6,29 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import farspan
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.schemas.corpus import Corpus
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.mask_set import MaskSet
-from objectives.api.masks import IN_TARGET
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.protocol import CorpusFacts, load_objective, mask_key
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
+from pipelines.pages.blocks import bounds, string_block
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.filters import Filter
 from pipelines.pages.maskers import Masker, describe_options, hidden_shares
+from pipelines.pages.options import Selection
 from pipelines.pages.page import PageOptions
+from pipelines.pages.piece import plain_pieces, token_pieces
+from pipelines.pages.row import parts_of, reasons_of, seen_pieces, sides_of, span_pieces, treatment
+from pipelines.pages.subjects import open_subjects
 from tests.artefacts import make_corpus, small_tokenizer
 
 
@@ -169,3 +178,173 @@ def test_an_objective_draws_what_is_stored(made, draw):
 def test_an_unknown_objective_is_refused(made):
     with pytest.raises(FarspanError, match="is called 'spam'"):
         Masker.from_objective(Corpus(made["corpus"]), "spam")
+
+
+@pytest.fixture(scope="module")
+def masked_row(tmp_path_factory):
+    """A row, its masks under T5's span corruption, its rendering and the names of its special tokens."""
+    corpus = Corpus(make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"), words=300))
+    objective = load_objective("span", "t5")
+    special = objective.validate(CorpusFacts.of(corpus.manifest))
+    batch = corpus.take(np.array([3]))
+    masks = objective.mask(batch, mask_key(0, objective))
+    return batch, masks, objective.render(batch, masks, special), special.ids
+
+
+def test_pieces_are_the_text_of_the_parts(masked_row):
+    batch, masks, *_ = masked_row
+    tokenizer = small_tokenizer()
+    parts = parts_of(batch)
+    assert len(parts) > 1
+    whole = "".join(tokenizer.decode(batch.tokens[0][part.start : part.stop]) for part in parts)
+    pieces = [piece for part in parts for piece in span_pieces(tokenizer, batch, masks, part.start, part.stop)]
+    assert "".join(piece.text for piece in pieces) == whole
+    assert sum(piece.tokens for piece in pieces) == len(batch.tokens[0])
+    hidden = [(piece.start, piece.tokens) for piece in pieces if piece.kind == "hidden"]
+    assert hidden == list(zip(masks.span_starts[0].tolist(), masks.span_lengths[0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("inside", [0, 1, 2])
+def test_a_range_cuts_spans_at_its_edges(masked_row, inside):
+    batch, masks, *_ = masked_row
+    tokenizer = small_tokenizer()
+    start, stop = int(masks.span_starts[0][1]), parts_of(batch)[0].stop
+    pieces = span_pieces(tokenizer, batch, masks, start + inside, stop)
+    whole = span_pieces(tokenizer, batch, masks, 0, stop)
+    size = int(masks.span_lengths[0][1])
+    after = start + max(size, inside)
+    assert [piece for piece in pieces if piece.start >= after] == [piece for piece in whole if piece.start >= after]
+    assert (pieces[0].span, pieces[0].tokens) == ((1, size - inside) if inside < size else (-1, pieces[0].tokens))
+    assert sum(piece.tokens for piece in pieces) == stop - start - inside
+
+
+def test_flags_have_the_meaning_that_the_legend_says():
+    assert [treatment(flag) for flag in (0, IN_SOURCE, VISIBLE | IN_TARGET, REPLACED | IN_TARGET)] == [
+        "candidate",
+        "hidden",
+        "shown",
+        "replaced",
+    ]
+    assert treatment(IN_TARGET) == "hidden"
+
+
+def test_objectives_without_ranks_scores_and_labels_give_no_reason(masked_row):
+    assert reasons_of(masked_row[1]) == []
+
+
+def test_source_and_target_have_every_position_once(masked_row):
+    _, masks, examples, special = masked_row
+    source, target = sides_of(examples)
+    assert (len(source.ids), len(target.ids)) == (masks.source_lengths[0], masks.target_lengths[0])
+    pieces = seen_pieces(source.ids, small_tokenizer(), special, source.marked)
+    assert [piece.start for piece in pieces] == np.cumsum([0, *(piece.tokens for piece in pieces)])[:-1].tolist()
+    names = [piece.text for piece in pieces if piece.kind == "special"]
+    assert names == [f"<sentinel-{number}>" for number in range(len(masks.span_starts[0]))] + ["<eos>"]
+
+
+def test_characters_of_several_tokens_are_whole(masked_row):
+    tokenizer = small_tokenizer()
+    tokens = tokenizer.encode(["fox ☃ jumps"])[0]
+    (piece,) = plain_pieces(tokenizer, tokens, 0, len(tokens))
+    assert piece.text == "fox ☃ jumps"
+    singles = token_pieces(tokenizer, tokens, [piece])
+    assert len(singles) == len(tokens)
+    assert "".join(single.text for single in singles) == "fox ☃ jumps"
+    assert plain_pieces(tokenizer, tokens, 2, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "expected"), [(0, 4, (0, 4)), (8, 4, (8, 10)), (-3, 4, (0, 4)), (99, 4, (10, 10)), (0, 0, (0, 0))]
+)
+def test_ranges_stay_inside(start, size, expected):
+    assert bounds(start, 10, size) == expected
+
+
+def test_a_string_is_cut():
+    block = string_block("reference-0", "reference", "0123456789", 6, 100)
+    assert [(piece.text, piece.start) for piece in block.pieces] == [("6789", 6)]
+    assert (block.start, block.stop, block.total, block.unit) == (6, 10, 10, "characters")
+
+
+FIM = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A corpus, and mask sets of a mixture, of spans cut from the middle, and of an encoder."""
+    root = tmp_path_factory.mktemp("streams")
+    folders = {"corpus": make_corpus(str(root / "corpus"), words=300, room_per_document=3)}
+    for objective, options in (
+        ("mixture", {}),
+        ("fill_in_the_middle", {"append": True}),
+        ("cross_document", {}),
+    ):
+        folders[objective] = str(root / objective)
+        masking = Masking(corpus=folders["corpus"], output=folders[objective], objective=objective, options=options)
+        run_job(plan(masking), Engine(workers=1))
+    return folders
+
+
+def printed_stream(folder: str, row: int, **named) -> str:
+    out = StringIO()
+    show(Show(artefact=folder, row=row, **named), Console(file=out, soft_wrap=True, highlight=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("masks", [None, "mixture", "fill_in_the_middle"])
+@pytest.mark.parametrize("row", [0, 5])
+def test_a_stream_is_what_a_decoder_gets(folders, masks, row):
+    dataset = farspan.Dataset(folders["corpus"], masks and folders[masks], layout="stream")
+    (subject,) = open_subjects(Selection(artefact=(folders[masks or "corpus"],), layout="stream"))
+    ((column,),) = subject.page(row, PageOptions()).bands
+    (block,) = column.seen
+    item = dataset[row]
+    assert block.heading == "stream"
+    assert block.ids.tolist() == item["input_ids"].tolist()
+    labelled = [
+        place for piece in block.pieces if piece.marked for place in range(piece.start, piece.start + piece.tokens)
+    ]
+    assert labelled == [place for place, label in enumerate(item["labels"].tolist()) if label != -100]
+    assert 0 < len(labelled) < len(block.ids)
+    more = subject.block(row, block.address, 3, 4, PageOptions())
+    assert more.ids.tolist() == block.ids[3:7].tolist()
+    assert f"{len(labelled):,} with labels are marked" in block.note
+
+
+def test_a_row_of_a_mixture_names_its_component_and_its_mode(folders):
+    """In both layouts; the labels begin where the source ends."""
+    modes = {"r": "[NLU]", "x": "[NLG]", "s": "[S2S]"}
+    components = MaskSet(folders["mixture"]).take(range(12)).components.to_pylist()
+    assert "s" in components
+    assert len(set(components)) > 2
+    for row, name in enumerate(components):
+        apart, stream = (
+            printed_stream(folders["mixture"], row),
+            printed_stream(folders["mixture"], row, layout="stream"),
+        )
+        source, target = apart.split("\nsource, ")[1].split("\n\ntarget, ")
+        source, target = (text.partition("\n")[2].rstrip("\n") for text in (source, target))
+        assert f"\ntext, {name}: " in apart
+        assert f"\ntext, {name}: " in stream
+        assert source.startswith(modes[name[0]])
+        assert stream.rstrip("\n").endswith(f" with labels are marked\n{source}⟨{target}⟩")
+
+
+def test_a_row_cut_in_the_middle_shows_its_sentinels(folders):
+    texts = [printed_stream(folders["fill_in_the_middle"], row, layout="stream") for row in range(8)]
+    cut = [text for text in texts if FIM[0] in text]
+    assert cut
+    for text in cut:
+        assert all(sentinel in text.split("\nstream, ")[1] for sentinel in FIM)
+
+
+def test_an_encoder_has_no_stream(folders):
+    """Refused when it is opened, before a page is served."""
+    message = "^--layout stream: cross_document: the objective predicts tokens in their places .* a target$"
+    with pytest.raises(FarspanError, match=message):
+        open_subjects(Selection(artefact=(folders["cross_document"],), layout="stream"))
+
+
+def test_only_rows_of_a_corpus_have_streams(made):
+    with pytest.raises(FarspanError, match="--layout stream: there is no corpus among the artefacts"):
+        printed_stream(made["documents"], 0, layout="stream")

@@ -1,7 +1,5 @@
 """The rows of an update: those of the loader's batches, printed and on pages as the model saw them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SCROLLS-shaped files, their documents, and the pairs made of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from corpora.readers import ReadOptions

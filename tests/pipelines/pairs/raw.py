@@ -1,7 +1,5 @@
 """Raw data of the published layouts with invented content, and jobs on it."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pairs as arrays: options, records of one pair, groups of documents, drawn splits."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

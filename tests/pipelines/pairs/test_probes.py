@@ -1,7 +1,5 @@
 """`farspan pairs --probe`: sound artefacts of the same bytes with any number of workers, and errors before work."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A vector for every document of the split, the same bytes whatever runs the job and however often it is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -12,11 +10,13 @@ import pytest
 from transformers import BertModel
 
 from corpora.errors import FarspanError
+from corpora.schemas.documents import HeldOut, tokenize_documents
 from corpora.schemas.vectors import vector_rows
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import read_shard, shard_name
+from corpora.text.sentences import load_splitter
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
 from pipelines.engine.options import Engine
@@ -25,11 +25,28 @@ from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.embed import plan
 from pipelines.retrieval.encoder import load_encoder
 from pipelines.retrieval.options import Embed, EncoderOptions
-from tests.artefacts import digests, make_documents, small_tokenizer
+from tests.artefacts import digests, finish_artefact, make_documents, small_tokenizer, write_part
 from tests.killing import run_killed
-from tests.pipelines.retrieval.texts import documents_of
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 from trainer.scorer.encoder import find_encoder
+
+
+def documents_of(texts, folder, source="test", held_out=0.0):
+    """A documents artefact in one shard, with the sentences that the default splitter finds."""
+    tokenizer = small_tokenizer()
+    ids = [f"{source}:{row}" for row in range(len(texts))]
+    batch = tokenize_documents(ids, texts, source, tokenizer, load_splitter("nupunkt"), HeldOut(held_out, 0))
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    held = batch.column("held_out").to_numpy(zero_copy_only=False)
+    totals = {
+        "documents": len(texts),
+        "held_out_documents": int(held.sum()),
+        "tokens": int(lengths.sum()),
+        "held_out_tokens": int(lengths[held].sum()),
+        "max_tokens": int(lengths.max(initial=0)),
+    }
+    return finish_artefact(folder, "farspan.documents", {}, [write_part(folder, 0, 1, batch, totals)])
+
 
 BLOCK = 16  # the documents' rows per batch
 
@@ -147,12 +164,6 @@ def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
         build(documents, reference, encoder, max_length=length, block=block)  # finished
     with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
         build(documents, reference, encoder, max_length=31, block=BLOCK + 1)
-
-
-@pytest.mark.slow
-def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference, tmp_path):
-    build(documents, tmp_path / "two", encoder, Engine(workers=2))
-    assert digests(tmp_path / "two") == digests(reference)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from pipelines.retrieval.options import NeighbourSearch
 from pipelines.shuffle.intermediate import write_array
 from tests.artefacts import edit_sealed
 from tests.killing import run_killed
-from tests.vectors import copy, make_vectors, table, topic_vectors
+from tests.vectors import make_vectors, table, topic_vectors
 
 OPTIONS = Search(k=12, exact_up_to=100, probes=4)
 
@@ -124,24 +124,10 @@ def test_recall_is_what_a_full_search_says(clusters, reference):
 
 
 @pytest.mark.slow
-def test_two_worker_processes_write_the_same_bytes(clusters, reference, tmp_path):
-    build(clusters, tmp_path / "two", engine=Engine(workers=2))
-    assert digests(tmp_path / "two") == digests(reference)
-
-
-@pytest.mark.slow
 def test_killed_in_each_stage_and_resumed(clusters, reference, tmp_path):
     for stage in ("search", "sample", "recall"):
         run_killed("tests.pipelines.retrieval.test_neighbours", "job", stage, clusters, str(tmp_path / "neighbours"))
     build(clusters, tmp_path / "neighbours")
-    assert digests(tmp_path / "neighbours") == digests(reference)
-    assert verify(str(tmp_path / "neighbours")) == []
-
-
-def test_on_an_object_store(clusters, reference, store, bucket, tmp_path):
-    copy(clusters, f"{bucket}/clusters")
-    build(f"{bucket}/clusters", f"{bucket}/neighbours", engine=Engine(workers=1, beam_flags=store.flags))
-    copy(f"{bucket}/neighbours", str(tmp_path / "neighbours"))
     assert digests(tmp_path / "neighbours") == digests(reference)
     assert verify(str(tmp_path / "neighbours")) == []
 

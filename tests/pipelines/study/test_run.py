@@ -1,7 +1,5 @@
 """Whole studies: killed and resumed, shared by processes, with torchrun, and what they write."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -21,7 +19,7 @@ from pipelines.study import table as table_module
 from pipelines.study.options import Study
 from pipelines.study.report import FILES, draw, format_text, write_tables
 from pipelines.study.steps import Step
-from tests.forks import FORKS
+from tests.killing import FORKS
 from tests.pipelines.study.tiny_study import WORDS, write_study
 
 KILLS, MOMENTS = 10, 6000  # a run of the study opens, renames and removes about as many files

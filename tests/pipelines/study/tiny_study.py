@@ -1,7 +1,5 @@
 """A study of 2 x 2 arms and three seeds, whose stages take a second each."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,21 +1,21 @@
-"""The server: only for this machine, only with the token, read-only, one row at a time; and its searches."""
-
-from __future__ import annotations
+"""The server: only for this machine, only with the token, read-only, one row at a time; searches; pages in a cell."""
 
 import json
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-
-pytest.importorskip("starlette", reason="farspan[view] is not installed")
 from starlette.testclient import TestClient
 
+import farspan
+from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
+from corpora.storage.sharded_rows import ShardedRows
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter, within
 from pipelines.pages.page import PageOptions
@@ -27,8 +27,11 @@ from pipelines.view.options import View
 from pipelines.view.search import Match, search
 from pipelines.view.workspace import Workspace, spans_folders
 from tests.pipelines.pages.invented import make_run
-from trainer.checkpoint.run_files import seal_line, write_sealed
+from tests.pipelines.test_runs import make_run as make_losses
+from trainer.checkpoint.run_files import RECIPE, seal_line, write_sealed
 from trainer.data.config import SourceConfig
+
+pytest.importorskip("starlette", reason="farspan[view] is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -341,3 +344,59 @@ def test_one_search_reads_no_more_than_it_may(monkeypatch):
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
     monkeypatch.setattr(searches, "TOKENS", 8)
     assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 4)
+
+
+pytest.importorskip("jinja2")
+
+
+OPENED = {"corpus": "open_corpus", "spans": "open_masks", "documents": "open_documents", "pairs": "open_pairs",
+          "first": "open_predictions"}  # fmt: skip
+
+
+def test_a_cell_shows_rows_as_one_page_in_a_frame(made, tmp_path):
+    cell = farspan.view(made["spans"], row=2, count=2)
+    assert repr(cell) == f"Cell(2 rows of {made['corpus']})"
+    html = cell._repr_html_()
+    assert html.startswith('<iframe sandbox="allow-scripts"')
+    assert html.count("<") == 2  # the page is text in an attribute: nothing of it can leave the frame
+    assert cell.save(tmp_path / "page.html").read_text() == cell.html
+    with pytest.raises(FarspanError, match="has rows 0 to"):
+        farspan.view(made["spans"], row=10**6)
+    run = make_losses(tmp_path / "run")
+    (run / RECIPE).write_text("{}")
+    assert repr(farspan.view(run)) == "Cell(1 run)"
+
+
+@pytest.mark.parametrize(("name", "opener"), OPENED.items())
+def test_an_opened_artefact_shows_its_first_row(made, monkeypatch, name, opener):
+    rows = getattr(farspan, opener)(made[name])
+    assert rows._repr_html_().startswith("<iframe")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert rows._repr_html_() is None  # the notebook then prints the description
+    monkeypatch.setattr(ShardedRows, "as_html", None)
+    assert rows._repr_html_() is None
+
+
+@pytest.mark.parametrize(("name", "opener"), OPENED.items())
+def test_rows_as_a_data_frame(made, monkeypatch, name, opener):
+    pytest.importorskip("pandas")
+    rows = getattr(farspan, opener)(made[name])
+    whole = rows.to_pandas()
+    assert len(whole) == len(rows)
+    assert list(whole) == list(rows[0])
+    for column in ("tokens", "span_starts", "pair_id", "text"):
+        if column in rows[0]:
+            assert all(np.array_equal(one, row[column]) for one, row in zip(whole[column], rows, strict=True))
+            (last,) = rows.to_pandas([len(rows) - 1])[column]
+            assert np.array_equal(last, rows[-1][column])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(FarspanError, match="pip install pandas"):
+        rows.to_pandas()
+
+
+def test_runs_and_recipes_are_functions(tmp_path):
+    make_losses(tmp_path / "a")
+    assert [run["run"] for run in farspan.runs(tmp_path)] == ["a"]
+    assert {"recipe": "bart_ls_base", "width": 768}.items() <= next(
+        row for row in farspan.recipes() if row["recipe"] == "bart_ls_base"
+    ).items()

@@ -1,7 +1,5 @@
 """`farspan view` as a command, and the artefacts that it opens together."""
 
-from __future__ import annotations
-
 import builtins
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Pages as HTML: hostile texts stay texts."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from hashlib import sha256

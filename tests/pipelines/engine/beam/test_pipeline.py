@@ -1,7 +1,5 @@
 """A job as a pipeline: the order of its tasks, and its progress when it is resumed."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -3,8 +3,6 @@
 ``FARSPAN_SCREENSHOTS=FOLDER`` keeps the pictures; ``make screenshots`` puts them into the docs.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from base64 import b64decode

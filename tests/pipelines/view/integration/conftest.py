@@ -1,7 +1,5 @@
 """Pages of invented artefacts, and a browser to read them; both are started once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

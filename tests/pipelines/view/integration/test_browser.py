@@ -1,11 +1,18 @@
-"""The pages in Chromium: each feature used as a reader would, and pictures taken for docs/view.md."""
+"""The pages in Chromium: each feature used as a reader would, and pictures taken for the documentation."""
 
-from __future__ import annotations
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 
+from pipelines.pages.update import read_update
 from pipelines.view.command import command
 from pipelines.view.options import View
+from tests.pipelines.pages.invented import make_run
 from tests.pipelines.view.integration.chromium import (
     MARKS,
     ActionChains,
@@ -21,6 +28,8 @@ from tests.pipelines.view.integration.chromium import (
     wait,
     wait_for_row,
 )
+from trainer.checkpoint.run_files import seal_line
+from trainer.data.config import ObjectiveConfig, SourceConfig, TaskConfig
 
 pytestmark = MARKS
 
@@ -246,3 +255,161 @@ def test_a_saved_page_works_by_itself(browser, folders, tmp_path):
     first = browser.execute_script("return scrollY")
     press(browser, "j")
     wait(browser, lambda: browser.execute_script("return scrollY") > first)
+
+
+def test_the_overview_leads_to_tables_and_runs(browser, whole_folder):
+    browser.get(whole_folder + "?theme=light")
+    kinds = dict(zip(texts(browser, ".graph .name"), texts(browser, ".graph .name + text"), strict=True))
+    assert kinds["tales"] == "corpus, 4 rows"
+    assert kinds["runs/base"] == "run, stopped"
+    assert len(find_all(browser, ".graph path")) > 10
+    assert fits_the_width(browser)
+    take_picture(browser, "view-folder", 1200, 760)
+    press(browser, "d")
+    assert "theme=dark" in browser.current_url
+    find(browser, ".graph a[href*='/tales/']").click()
+    wait(browser, lambda: browser.title == "tales · farspan")
+    assert find(browser, "html").get_attribute("data-theme") == "dark"
+    browser.back()
+    wait(browser, lambda: find_all(browser, ".top nav a"))
+    find(browser, ".top nav a").click()
+    wait(browser, lambda: find_all(browser, ".panel"))
+
+
+def test_columns_sort_and_bars_filter(browser, whole_folder):
+    browser.get(whole_folder + "documents/?theme=light")
+    tokens = [int(text) for text in texts(browser, ".rows tbody td:nth-child(2)")]
+    assert len(tokens) == 18
+    for expected in (sorted(tokens, reverse=True), sorted(tokens)):
+        find(browser, ".rows th:nth-child(2) > a").click()
+        wait(
+            browser,
+            lambda expected=expected: [int(t) for t in texts(browser, ".rows tbody td:nth-child(2)")] == expected,
+        )
+    bar = find(browser, ".rows th:nth-child(4) svg a:nth-of-type(2)")
+    assert bar.get_attribute("textContent").strip() == "gardens: 4"
+    bar.click()
+    wait(browser, lambda: "source=gardens" in browser.current_url)
+    wait(browser, lambda: texts(browser, ".rows tbody td:nth-child(4)") == ["gardens"] * 4)
+    browser.get(whole_folder + "tales/?theme=light")
+    take_picture(browser, "view-table", 1400, 420)
+
+
+def test_curves_grow_and_spikes_lead_to_rows(browser, whole_folder, runs):
+    browser.get(whole_folder + "runs/?theme=light")
+    assert [one.strip() for one in texts(browser, "figcaption")][:2] == ["loss", "held-out loss"]
+    assert len(find_all(browser, ".panels .column:first-child polyline:not(.faint)")) == 2
+    assert "lost boats came home" in find(browser, ".texts mark.k-shared:last-of-type").text
+    take_picture(browser, "view-runs", 1200, 900)
+    with (runs / "base" / "metrics.jsonl").open("ab") as file:
+        file.write(seal_line({"step": 301, "loss": 2.6}))
+    wait(browser, lambda: "301" in find(browser, ".rows tbody").text)  # without another request by the reader
+    find(browser, ".panel a").click()
+    wait(browser, lambda: browser.title == "base-step-205 · farspan")
+    assert len(find_all(browser, ".rows tbody tr")) == 9
+
+
+def test_folders_tables_and_runs_on_a_phone(browser, whole_folder):
+    phone = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    with emulated(browser, "Emulation.setDeviceMetricsOverride", "Emulation.clearDeviceMetricsOverride", phone):
+        for path in ("", "tales/", "documents/?text=moss", "runs/", "lead/"):
+            browser.get(whole_folder + path)
+            assert fits_the_width(browser), path
+
+
+def test_curves_are_saved_with_their_colours(browser, runs, tmp_path):
+    page = tmp_path / "runs.html"
+    command(View(artefact=(str(runs / "base"), str(runs / "sentences")), save=str(page)))
+    browser.get(page.as_uri())
+    assert len(find_all(browser, ".panel")) == 5
+    colours = {line.value_of_css_property("stroke") for line in find_all(browser, ".panel polyline:not(.faint)")}
+    assert len(colours) == 2
+    assert style(browser, ".panel .faint", "opacity") == "0.3"
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "layout", "name"),
+    [
+        ("ul2", {}, "source_target", "view-ul2"),
+        ("fill_in_the_middle", {"append": True}, "source_target", "view-fim"),
+        ("t5", {}, "stream", "view-stream"),
+    ],
+)
+def test_rows_of_denoisers_and_streams(browser, folders, tmp_path, objective, options, layout, name):
+    page, chosen = tmp_path / "page.html", {"objective": (objective,), "options": options, "layout": layout}
+    command(View(artefact=(folders["tales"],), save=str(page), count=1, **chosen))
+    browser.get(page.as_uri())
+    assert find_all(browser, ".seen .special")
+    assert bool(find_all(browser, ".seen .attended")) == (layout == "stream")
+    take_picture(browser, name, 1300, 640)
+
+
+STEP = 7
+
+
+@pytest.fixture(scope="module")
+def run(folders, tmp_path_factory) -> str:
+    """A run on stored masks, drawn masks and pairs."""
+    task = TaskConfig(options={"separator": "<doc-sep>", "source_length": 1024, "target_length": 64})
+    mixture = (
+        SourceConfig(name="related", corpus=folders["tales"], masks=folders["t5"]),
+        SourceConfig(name="linked", corpus=folders["linked"], objective=ObjectiveConfig(name="span", preset="t5")),
+        SourceConfig(name="questions", pairs=folders["pairs"], split="validation", task=task),
+    )
+    return make_run(str(tmp_path_factory.mktemp("runs") / "tiny"), mixture, folders["tales"])
+
+
+@pytest.fixture(scope="module")
+def served(run) -> Iterator[str]:
+    """The address that the command prints; Ctrl-C ends it without an error."""
+    command = [sys.executable, "-m", "pipelines", "view", run, "--step", str(STEP), "--log-format", "json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}, process_group=0
+    )
+    try:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["address"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def facts(browser) -> dict[str, str]:
+    return dict(zip(texts(browser, ".facts dt"), texts(browser, ".facts dd"), strict=True))
+
+
+def test_the_rows_of_an_update(browser, run, served):
+    browser.get(served)
+    assert browser.title == f"tiny-step-{STEP} · farspan"
+    assert len(find_all(browser, ".rows tbody tr")) == 9
+    find(browser, ".rows tbody a").click()
+    for row, seen in enumerate(read_update(run, STEP).rows):
+        wait_for_row(browser, row)
+        assert find(browser, "main h2").text == f"update {STEP}, row {row} of 9"
+        found = facts(browser)
+        assert found["source"] == seen.source
+        assert found["process"] == f"rank {seen.rank}, micro-batch {seen.micro_batch}"
+        assert texts(browser, ".seen .block h4 .name")[:2] == ["source", "target"]
+        assert find_all(browser, ".seen .block .special" if seen.source != "questions" else ".seen .block")
+        assert fits_the_width(browser)
+        if row < 8:
+            press(browser, "j")
+
+
+def test_a_picture_of_it(browser, run, served):
+    row = next(row for row, seen in enumerate(read_update(run, STEP).rows) if seen.source == "related")
+    browser.get(f"{served}tiny-step-{STEP}/{row}?theme=light")
+    assert find_all(browser, "mark.k-hidden")
+    take_picture(browser, "view-update", 1200, 900)
+
+
+def test_tokens_and_filters_of_an_update(browser, run, served):
+    browser.get(f"{served}tiny-step-{STEP}/0")
+    press(browser, "t")
+    wait(browser, lambda: find_all(browser, ".token i"))
+    press(browser, "/")
+    browser.switch_to.active_element.send_keys("moss\n")
+    wait(browser, lambda: "text=moss" in browser.current_url)
+    assert "moss" in find(browser, "main").text.lower()

@@ -1,7 +1,5 @@
 """Filters and searches in Chromium: each field, and the ways to the next row that keep to them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

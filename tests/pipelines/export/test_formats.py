@@ -1,7 +1,5 @@
 """Bytes of the formats whose readers cannot be installed, and Parquet as ``datasets`` reads it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import get_args
 
