@@ -13,7 +13,7 @@ from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.maskers import Masker
-from tests.artefacts import make_corpus, make_documents, make_pairs, make_predictions
+from tests.artefacts import make_corpus, make_documents, make_pairs, make_predictions, small_tokenizer
 
 
 @pytest.fixture
@@ -31,6 +31,14 @@ def run(capsys, monkeypatch):
         return status, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory):
+    """The folder of a small tokenizer."""
+    folder = str(tmp_path_factory.mktemp("tokenizer"))
+    small_tokenizer().save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

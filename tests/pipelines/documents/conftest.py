@@ -6,17 +6,9 @@ import random
 
 import pytest
 
-from tests.artefacts import small_tokenizer
 from tests.pipelines.documents.jobs import build
 
 WORDS = "the quick brown fox jumps over a lazy dog. Naïve wizards drink café au lait! 世界 is wide; isn't it?".split()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("tokenizer"))
-    small_tokenizer().save(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -106,3 +106,11 @@ def end_of(*processes: BaseProcess) -> list[int | None]:
         process.join(60)
         assert process.exitcode is not None
     return [process.exitcode for process in processes]
+
+
+def wait_for(seen: Callable[[], object], seconds: float = 60) -> None:
+    """Look until something is seen."""
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from corpora.storage import files
 from pipelines.engine.local import WorkerDied, search_path
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.jobs import end_of, launch, shared_job
+from tests.pipelines.engine.jobs import end_of, launch, shared_job, wait_for
 
 SIZES = {f"write-{index:02d}": 1 + index % 5 for index in range(12)}
 TWO = Engine(workers=2)
@@ -48,13 +47,6 @@ def workers_of(driver: int) -> list[int]:
         if b"pipelines.engine.local" in words and words[-2] == b"%d" % driver:
             found.append(int(process.name))
     return found
-
-
-def wait_for(seen, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_workers_make_the_same_and_do_each_task_once(tmp_path, expected):

@@ -15,7 +15,7 @@ from corpora.storage.files import read_bytes
 from pipelines.engine.lock import locked
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.jobs import cooperative, end_of, launch, shared_job
+from tests.pipelines.engine.jobs import cooperative, end_of, launch, shared_job, wait_for
 
 SIZES = {f"write-{index:02d}": 1 + index % 7 for index in range(24)}
 
@@ -48,13 +48,6 @@ def check_folder(folder: str, expected: dict[str, bytes]) -> None:
     assert contents(folder) == expected
     if files.is_local(folder):
         assert sorted(os.listdir(folder)) == ["README.md", "manifest.json", "shards"]
-
-
-def wait_for(seen, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("place", ["disk", "memory"])

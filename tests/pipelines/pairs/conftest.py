@@ -3,16 +3,8 @@
 import pytest
 
 from corpora.readers import ReadOptions
-from tests.artefacts import small_tokenizer
 from tests.pipelines.documents.jobs import build as build_documents
 from tests.pipelines.pairs.raw import build, write_scrolls
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("tokenizer"))
-    small_tokenizer().save(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
