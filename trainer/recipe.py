@@ -16,7 +16,7 @@ from trainer.checkpoint.selection import CheckpointConfig
 from trainer.data.config import SOURCE_KEYS, DataConfig
 from trainer.data.curriculum import Stage, StageConfig
 from trainer.data.prefetch import LoadingConfig
-from trainer.generator_config import GeneratorConfig, with_scorer
+from trainer.generator_config import GeneratorConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
@@ -132,7 +132,7 @@ class Recipe:
         """
         stages: list[Stage] = []
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
-            previous, data = stages[-1] if stages else None, self._set_scorer(config.data or self.data)
+            previous, data = stages[-1] if stages else None, config.data or self.data
             first, steps = previous.last_step if previous else 0, config.steps or 1
             earlier = next((stage for stage in reversed(stages) if stage.data == data), None)
             try:  # the encoder checks the pattern
@@ -190,23 +190,16 @@ class Recipe:
             mixture=(),
         )
         if evaluation.mixture:
-            return self._set_scorer(replace(none, task=None, mixture=evaluation.mixture))
+            return replace(none, task=None, mixture=evaluation.mixture)
         if evaluation.corpus or not any(source.pairs for source in data.sources):
             objective = None if evaluation.masks else data.objective
-            return self._set_scorer(
-                replace(none, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, task=None)
-            )
+            return replace(none, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, task=None)
         if evaluation.pairs:
             return replace(none, pairs=evaluation.pairs, documents=evaluation.documents, split=evaluation.split)
         mixture = tuple(
             replace(source, split=evaluation.split, examples=None) for source in data.mixture if source.pairs
         )
         return replace(none, pairs=data.pairs, documents=data.documents, split=evaluation.split, mixture=mixture)
-
-    def _set_scorer(self, data: DataConfig) -> DataConfig:
-        """Give the ``model_based`` objectives of a data section the frozen generator, if any, as their scorer."""
-        scorer = self.generator and self.generator.scorer
-        return with_scorer(data, scorer) if scorer else data
 
     def identity(self) -> dict[str, Any]:
         """Values that must not change when a run is continued, because they affect its numbers.
@@ -216,13 +209,12 @@ class Recipe:
         sections = asdict(self)
         run = ("steps", "batch_size", "seed", "precision", "compile")  # compiled layers draw dropout differently
         extended = {"extend": list(self.run.extend)} if self.run.extend else {}
-        generator = self.generator.identity() if self.generator else None
         return {
             **{name: sections[name] for name in ("model", "loss", "optimizer", "schedule")},
             "data": _widths(sections["data"]),
             "stages": {str(number): _stage_identity(stage) for number, stage in enumerate(sections["stages"])},
             "run": {**{name: sections["run"][name] for name in run}, **extended},
-            **({"generator": generator} if generator else {}),
+            **({"generator": self.generator.identity()} if self.generator else {}),
         }
 
 

@@ -87,7 +87,7 @@ def find_update(recipe: Recipe, step: int, processes: int = 1, rank: int | None 
 
     The number of ``processes`` at that step determines the process of each row.
     """
-    if recipe.generator and recipe.generator.mode == "joint":
+    if recipe.generator:
         raise FarspanError(
             "the run trains its generator jointly, and the masks depend on the generator's weights at that update; "
             "show rows of its corpus instead, with the places that metrics.jsonl names"

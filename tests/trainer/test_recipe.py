@@ -43,7 +43,7 @@ def test_values_are_overridden():
         ("run.epochs=0", r"run.epochs is 0.0; it must be above 0 and finite"),
         ("run.extend=[30, 0]", r"run.extend is \[30, 0\]; each number of updates must be at least 1"),
         (
-            "generator={mode='joint', initial='x'}\ndata.pairs=p",
+            "generator={initial='x'}\ndata.pairs=p",
             r"generator chooses what to hide in a corpus, but the data are pairs; remove the generator section",
         ),
         ("data={pairs='p', corpus='c', source_length=512}", r"data.pairs conflicts with data.corpus"),
@@ -60,7 +60,7 @@ def test_values_are_overridden():
         (f"optimizer.eps={10**400}", r"eps inf must be above 0.* finite"),
         ("schedule.power=inf", r"power inf must be at least 0 and finite"),
         ("stages=[{steps=60, learning_rate=inf}]", r"stages: learning_rate is inf; it must be above 0 and finite"),
-        ("generator={mode='joint', initial='x', weight=inf}", r"generator.weight is inf; .* finite"),
+        ("generator={initial='x', weight=inf}", r"generator.weight is inf; .* finite"),
         ("stages={steps=60}", r"stages is {'steps': 60}; a list of tables is needed"),
         ("data.mixture=both", r"data.mixture is 'both'; a list of tables is needed"),
         ("model.decoder.cross_attention=[0, 1.5]", r"model.decoder.cross_attention\[1\] is 1.5; a value of type int"),
@@ -202,39 +202,17 @@ def test_stages_that_cannot_be_are_refused(stages, said):
 ASKING = 'data.objective={name="model_based", preset="bart_ls"}'
 
 
-def test_a_frozen_generator_is_the_scorer_of_what_asks_for_one():
-    mixture = '[{name="a", corpus="A", objective={name="model_based"}}, {name="b", corpus="B", masks="M"}]'
-    recipe = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"evaluation.mixture={mixture}"])
-    plain = load_recipe("tiny", [ASKING, "data.objective.scorer=RUN"])
-    assert recipe.curriculum == plain.curriculum
-    assert recipe.data.objective.scorer is None  # the recipe stays as it was written
-    assert recipe.identity() == plain.identity()
-    assert [source.objective and source.objective.scorer for source in recipe.held_out_data.sources] == ["RUN", None]
-    assert replace(recipe, generator=recipe.generator) == recipe
-    staged = "[{steps=20, data={source_length=512}}, {steps=40}]"
-    first, second = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"stages={staged}"]).curriculum
-    assert first.data.objective == second.data.objective == recipe.curriculum[0].data.objective
-
-
 def test_a_trained_generator_is_part_of_the_run():
-    joint = [ASKING, "generator.mode=joint", "generator.initial=RUN"]
+    joint = [ASKING, "generator.initial=RUN"]
     recipe = load_recipe("tiny", joint)
     assert recipe.data.objective.scorer is None
     assert recipe.identity()["generator"] == {"model": None, "weight": 1.0}
     assert load_recipe("tiny", [*joint, "generator.weight=0.5"]).identity() != recipe.identity()
 
 
-@pytest.mark.parametrize(
-    ("assignments", "message"),
-    [
-        (["generator.initial=RUN"], "no objective in the data uses it"),
-        ([ASKING, "generator.initial=RUN", "data.objective.scorer=OTHER"], "no objective in the data uses it"),
-        ([ASKING, "generator.initial=RUN", "model.decoder=none"], "the model has none"),
-    ],
-)
-def test_a_generator_that_nobody_asks_is_refused(assignments, message):
-    with pytest.raises(FarspanError, match=message):
-        load_recipe("tiny", assignments)
+def test_a_generator_without_a_decoder_is_refused():
+    with pytest.raises(FarspanError, match="the model has none"):
+        load_recipe("tiny", [ASKING, "generator.initial=RUN", "model.decoder=none"])
 
 
 def test_a_compiled_run_is_another_run(tmp_path):

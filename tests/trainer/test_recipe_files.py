@@ -17,9 +17,9 @@ from objectives.tasks.protocol import load_task
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import SourceConfig
 from trainer.generation.config import GenerationConfig
-from trainer.generator_config import GeneratorConfig, with_scorer
+from trainer.generator_config import GeneratorConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
@@ -162,9 +162,8 @@ ENCODER = replace(MODEL, decoder=None)
     ("options", "message"),
     [
         ({}, "set either initial"),
-        ({"mode": "joint", "initial": "run", "model": ENCODER}, "set either initial"),
-        ({"model": ENCODER}, "random, untrained weights"),
-        ({"mode": "joint", "model": MODEL}, "decoder"),
+        ({"initial": "run", "model": ENCODER}, "set either initial"),
+        ({"model": MODEL}, "decoder"),
         ({"initial": "run", "weight": 0.0}, "weight is 0.0"),
         ({"initial": "run", "weight": float("nan")}, "weight is nan"),
     ],
@@ -172,20 +171,6 @@ ENCODER = replace(MODEL, decoder=None)
 def test_bad_sections_are_refused(options, message):
     with pytest.raises(FarspanError, match=message):
         GeneratorConfig(**options)
-
-
-def test_a_scorer_goes_to_objectives_that_ask_for_one():
-    ask, own = ObjectiveConfig(name="model_based"), ObjectiveConfig(name="model_based", scorer="own")
-    span = ObjectiveConfig(name="span")
-    data = DataConfig(corpus="c", objective=ask, source_length=8)
-    assert with_scorer(data, "run").objective == replace(ask, scorer="run")
-    for left in (replace(data, objective=own), replace(data, objective=span), replace(data, masks="m")):
-        assert with_scorer(left, "run") == left
-    mixture = tuple(
-        SourceConfig(name=str(n), corpus="c", objective=objective) for n, objective in enumerate((ask, own, span))
-    )
-    mixed = with_scorer(DataConfig(mixture=mixture, source_length=8), "run")
-    assert [source.objective.scorer for source in mixed.mixture] == ["run", "own", None]
 
 
 TUNING = [name for name in list_recipes() if load_recipe(name).data.task is not None]

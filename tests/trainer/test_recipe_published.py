@@ -198,7 +198,7 @@ def test_bart_ls_and_its_generator_trained_together():
     assert differences(joint.generator.model, load_recipe("bart_ls_generator").model) == []
     assert joint.generator.model.dropout == joint.model.dropout == 0.0
     begun = load_recipe("bart_ls_joint", ["generator.model=none", "generator.initial=run"]).generator
-    assert (begun.model, begun.initial, begun.mode) == (None, "run", "joint")
+    assert (begun.model, begun.initial) == (None, "run")
 
 
 def test_bart_ls():

@@ -135,8 +135,8 @@ def open_generator_masked(
     objective = config.objective
     if others or config.masks is not None or objective is None or objective.name != ModelBased.name or objective.scorer:
         raise FarspanError(
-            f"generator.mode is 'joint', which trains on one corpus with data.objective {ModelBased.name}, without "
-            "masks, mixture or objective.scorer; change the data section, or set generator.mode to frozen"
+            f"a generator is trained on one corpus with data.objective {ModelBased.name}, without masks, mixture or "
+            "objective.scorer; change the data section, or remove the generator's"
         )
     corpus = Corpus(config.corpus, verify=verify, cache=cache)
     corpus.check_files()

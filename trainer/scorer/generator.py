@@ -58,7 +58,7 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
     if not isinstance(model, MaskedLM):
         raise FarspanError(
             f"generator.initial {config.initial} is not a run of `farspan train`; give one with an encoder alone, or "
-            "set generator.mode to frozen"
+            "score with it as data.objective.scorer"
         )
     return Generator(model, found.special, found.positions, found.fingerprint)
 

@@ -63,7 +63,7 @@ def _find_run(path: str) -> FoundModel:
         if trained.generator is None:
             raise FarspanError(
                 f"scorer {path}: the run trains an encoder-decoder without a generator; give a run of the encoder-only "
-                "objective, cross_document, or a run with generator.mode joint"
+                "objective, cross_document, or a run with a generator section"
             )
         trained = trained.generator
     if MASK not in trained.special.ids:

@@ -192,6 +192,6 @@ def test_an_artefact_has_no_steps(made, command: str, run):
 
 
 def test_masks_of_joint_training_need_the_model():
-    joint = SimpleNamespace(generator=SimpleNamespace(mode="joint"))
+    joint = SimpleNamespace(generator=SimpleNamespace())
     with pytest.raises(FarspanError, match="depend on the generator's weights at that update"):
         find_update(joint, 1)  # type: ignore[arg-type]

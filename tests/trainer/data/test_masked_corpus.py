@@ -24,7 +24,6 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
-from trainer.generator_config import with_scorer
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
@@ -159,13 +158,13 @@ def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
 def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
     data = data_of(corpus)
     span = replace(data, objective=ObjectiveConfig(name="span"))
-    scored = with_scorer(data, "some run")
+    scored = replace(data, objective=replace(data.objective, scorer="some run"))
     mixed = DataConfig(
         mixture=tuple(SourceConfig(name=name, corpus=corpus, objective=data.objective) for name in "ab"),
         source_length=LENGTH,
     )
     for wrong in (span, scored, mixed, replace(data, masks="masks")):
-        with pytest.raises(FarspanError, match=r"joint.*trains on one corpus with data.objective model_based"):
+        with pytest.raises(FarspanError, match=r"a generator is trained on one corpus with data.objective model_based"):
             open_rows(wrong, generator)
     with pytest.raises(FarspanError, match=r"source_length is 128, but the generator has 64 positions"):
         open_rows(data, replace(generator, positions=64))

@@ -123,10 +123,10 @@ def test_a_generator_is_counted_too():
 def test_the_generator_of_a_run_has_its_sizes(tmp_path):
     recipe = toy_recipe(tmp_path)
     train(replace(recipe, model=replace(recipe.model, decoder=None)), source=ToySource(encoder_only=True), until=1)
-    beside = replace(recipe, generator=GeneratorConfig(mode="joint", initial=str(tmp_path)))
-    drawn = GeneratorConfig(mode="joint", model=replace(recipe.model, decoder=None))
+    beside = replace(recipe, generator=GeneratorConfig(initial=str(tmp_path)))
+    drawn = GeneratorConfig(model=replace(recipe.model, decoder=None))
     assert step_memory(beside, VOCAB) == step_memory(replace(recipe, generator=drawn), VOCAB)
-    missing = GeneratorConfig(mode="joint", initial=str(tmp_path / "none"))
+    missing = GeneratorConfig(initial=str(tmp_path / "none"))
     with pytest.raises(FarspanError, match="no readable checkpoint"):
         step_memory(replace(recipe, generator=missing), VOCAB)
 

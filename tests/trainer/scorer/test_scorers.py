@@ -190,12 +190,12 @@ def test_on_cuda_losses_agree(bert):
 
 def test_a_generator_is_drawn_unlike_its_model(corpus):
     config = replace(toy_recipe("unused").model, decoder=None)
-    generator = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
+    generator = open_generator(GeneratorConfig(model=config), Corpus(corpus), SEED)
     assert MASK in generator.special.ids
     assert generator.positions == config.encoder.positions.limit
     other = build_model(config, generator.special.vocab_size, SEED)
     assert not torch.equal(generator.model.tokens.weight, other.tokens.weight)
-    again = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
+    again = open_generator(GeneratorConfig(model=config), Corpus(corpus), SEED)
     assert torch.equal(generator.model.tokens.weight, again.model.tokens.weight)
 
 
@@ -203,10 +203,10 @@ def test_a_generator_of_another_tokenizer_is_refused(corpus, generator, monkeypa
     found = FoundModel("run", "f", "another tokenizer", generator.special, LENGTH, lambda: generator.model)
     monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: found)
     with pytest.raises(FarspanError, match=r"generator.initial run has the tokenizer with fingerprint another"):
-        open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
+        open_generator(GeneratorConfig(initial="run"), Corpus(corpus), SEED)
     same = replace(found, tokenizer_fingerprint=small_tokenizer().fingerprint)
     monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: same)
-    opened = open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
+    opened = open_generator(GeneratorConfig(initial="run"), Corpus(corpus), SEED)
     assert (opened.model, opened.positions, opened.identity) == (generator.model, LENGTH, "f")
 
 

@@ -14,7 +14,7 @@ from trainer.run.units.unit import TrainUnit
 
 def unit_type(model: ModelConfig, generator: GeneratorConfig | None) -> type[TrainUnit]:
     """Return the type of unit for ``model``, trained with ``generator``."""
-    if generator and generator.mode == "joint":
+    if generator:
         return JointUnit
     return Seq2SeqUnit if model.decoder else MaskedLMUnit
 

@@ -98,7 +98,7 @@ class JointUnit(Seq2SeqUnit):
     def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
         if source is not None:
             raise FarspanError(
-                "generator.mode is 'joint', which opens its corpus itself; name it in data.corpus and pass no source"
+                "joint training with a generator opens its corpus itself; name it in data.corpus and pass no source"
             )
         stages, verify = recipe.curriculum, recipe.loading.verify == "lazily"
         generator = open_generator(_section(recipe), Corpus(stages[0].data.corpus), recipe.run.seed)

@@ -191,7 +191,7 @@ def joint_recipe(folder: object, corpus: str, mode: str = "ddp", **run: object):
     data = replace(data, objective=replace(data.objective, seed=recipe.run.seed))
     return replace(
         recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data,
-        generator=GeneratorConfig(mode="joint", model=sizes, weight=2.0), parallel=ParallelConfig(mode=mode),
+        generator=GeneratorConfig(model=sizes, weight=2.0), parallel=ParallelConfig(mode=mode),
         checkpoint=replace(recipe.checkpoint, every=1000),
     )  # fmt: skip
 
@@ -270,7 +270,7 @@ def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
     for name, tensor in state.items():
         assert torch.equal(tensor, stored[f"generator.{name}"])
     data = data_of(corpus)
-    generator = open_generator(GeneratorConfig(mode="joint", initial=run), Corpus(corpus), SEED)
+    generator = open_generator(GeneratorConfig(initial=run), Corpus(corpus), SEED)
     shown = open_rows(data, generator).candidates(np.arange(3))
     model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
     with torch.no_grad():

@@ -74,8 +74,8 @@ def test_examples_of_the_other_kind_are_refused(recipe, source, said):
 
 
 def test_joint_training_takes_no_open_source():
-    recipe = replace(toy_recipe("unused"), generator=GeneratorConfig(mode="joint", initial="run"))
-    with pytest.raises(FarspanError, match=r"generator.mode is 'joint', which opens its corpus itself"):
+    recipe = replace(toy_recipe("unused"), generator=GeneratorConfig(initial="run"))
+    with pytest.raises(FarspanError, match=r"joint training with a generator opens its corpus itself"):
         open_unit(recipe, ToySource())
 
 
