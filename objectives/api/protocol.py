@@ -108,7 +108,7 @@ class Objective(Protocol):
         name: name of the entry point.
         options: every option as JSON values; with the seed and a sequence id they determine a mask.
         global_attention: rule of the encoder's global positions: ``none``, ``bos``, ``separators``, ``masked``,
-            ``masked_and_prefix``, ``first_n``, or ``positions`` (given in the mask rows).
+            ``masked_and_prefix``, or ``positions`` (given in the mask rows).
     """
 
     @property

@@ -7,13 +7,11 @@ into k positive parts is a choice of k - 1 of the n - 1 gaps between n items. Fl
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import Any
 
 import numpy as np
 
 from corpora.compiled import compiled, intrinsic
-from corpora.errors import FarspanError
 from corpora.keyed import philox_blocks
 
 PLACEMENTS = ("t5", "rolled", "free")
@@ -210,26 +208,3 @@ def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float
     """
     spans = np.maximum(np.rint(noise / means), noise > 0)
     return np.minimum(spans, tokens - noise + free).astype(np.int64)
-
-
-def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
-    """Compute source and target length of one document of ``tokens`` tokens, with ``<eos>`` and without ``<bos>``.
-
-    For example ``span_lengths(568, 0.15, 3) == (512, 114)``, T5's setting.
-    """
-    size = np.array([tokens])
-    noise = noise_counts(size, density)
-    spans = span_counts(size, noise, mean)
-    return int((size - noise + spans)[0]) + 1, int((noise + spans + (noise > 0))[0])
-
-
-def tokens_for(input_length: int, density: float, mean: float) -> int:
-    """Compute the maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3)."""
-    if input_length < 1:
-        raise FarspanError(f"input_length is {input_length}; give at least 1, the place of <eos>")
-    # The source grows with the tokens, and contains (1 - density) of them.
-    candidates = range(int((input_length + 1) / (1 - density)) + 1)
-    tokens = bisect_right(candidates, input_length, key=lambda size: span_lengths(size, density, mean)[0]) - 1
-    source, target = span_lengths(tokens, density, mean)
-    # As T5's helper does, so that source and target are equally long if half of the text is hidden.
-    return tokens - 1 if density == 0.5 and target > source else tokens

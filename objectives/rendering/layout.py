@@ -68,11 +68,11 @@ class Layout:
         )
 
 
-RULES = ("none", "bos", "separators", "masked", "masked_and_prefix", "first_n")
+RULES = ("none", "bos", "separators", "masked", "masked_and_prefix")
 
 
 def global_positions(
-    examples: Examples, special: SpecialTokens, rule: str, *, layout: Layout | None = None, first: int = 0
+    examples: Examples, special: SpecialTokens, rule: str, layout: Layout | None = None
 ) -> np.ndarray | None:
     """Choose the source positions with global attention, ``(B, S)`` bool, by a rule; None for ``none``.
 
@@ -82,7 +82,6 @@ def global_positions(
     - ``masked``: every sentinel and mask token, and every position with a label (CDLM: Caciularu et al. 2021, section
       2.2).
     - ``masked_and_prefix``: those of ``masked``, and as many from the first on (CDLM's published code).
-    - ``first_n``: the first ``first`` positions.
     """
     if rule == "none":
         return None
@@ -99,8 +98,6 @@ def global_positions(
             chosen |= examples.labels != IGNORED
         if rule == "masked_and_prefix":
             chosen |= places < np.count_nonzero(chosen, axis=1, keepdims=True)
-    elif rule == "first_n":
-        chosen = np.broadcast_to(places < first, ids.shape)
     else:
         raise FarspanError(f"global attention {rule!r} is no rule; choose {', '.join(RULES[:-1])} or {RULES[-1]}")
     return chosen & examples.source_mask
@@ -108,7 +105,7 @@ def global_positions(
 
 def with_global_positions(examples: Examples, special: SpecialTokens, rule: str, layout: Layout) -> Examples:
     """Add the positions of ``rule`` to the examples; the last step of every ``render``."""
-    return replace(examples, global_positions=global_positions(examples, special, rule, layout=layout))
+    return replace(examples, global_positions=global_positions(examples, special, rule, layout))
 
 
 def _any_of(ids: np.ndarray, special: SpecialTokens, wanted: list[int]) -> np.ndarray:

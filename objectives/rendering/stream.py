@@ -47,11 +47,6 @@ class Streams:
     def __len__(self) -> int:
         return len(self.sequence_ids)
 
-    @property
-    def unit_offsets(self) -> np.ndarray:
-        """First position of each unit in ``input_ids.values``, and their end: ``(units + 1,)`` int64."""
-        return np.append(np.flatnonzero(self.position_ids.values == 0), len(self.position_ids.values))
-
 
 def stream_examples(examples: Examples, special: SpecialTokens, *, ends_between: bool = True) -> Streams:
     """Join source and target of each example to one row, a single unit, with labels on the target.

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from objectives.draws.compositions import noise_counts, span_counts, span_lengths, tokens_for
+from objectives.draws.compositions import noise_counts, span_counts
 from objectives.span import Span
 from tests.factories import make_sequences
 from tests.objectives.handmade import real_rows
@@ -215,20 +214,6 @@ def test_draws_of_real_rows_are_numpys_cut_at_documents(placement):
         assert masks.span_lengths[row].sum() == len(hidden)
         cuts += len(begins) - sum(token - 1 not in hidden for token in hidden)
     assert cuts > 10
-
-
-@given(st.integers(1, 3000), st.floats(0.01, 0.99), st.floats(1, 30))
-def test_tokens_for_is_the_largest_that_fits(width, density, mean):
-    tokens = tokens_for(width, density, mean)
-    assert span_lengths(tokens, density, mean)[0] <= width
-    if density != 0.5:
-        assert span_lengths(tokens + 1, density, mean)[0] > width
-
-
-def test_tokens_for_needs_room_for_the_end():
-    assert tokens_for(1, 0.15, 3) == 0
-    with pytest.raises(FarspanError, match="input_length is 0"):
-        tokens_for(0, 0.15, 3)
 
 
 @given(st.integers(0, 50_000), st.floats(0.001, 0.999), st.floats(1, 40))
