@@ -43,13 +43,10 @@ class CachedDecoder:
     Rows are padded to a multiple of 4, so that no text's result depends on the number of texts.
     """
 
-    def __init__(
-        self, model: Seq2Seq, cross: CrossCache, prefixes: list[np.ndarray], columns: int, compiled: bool = False
-    ) -> None:
+    def __init__(self, model: Seq2Seq, cross: CrossCache, prefixes: list[np.ndarray], columns: int) -> None:
         self.model, self.decoder, self.cross = model, model.decoder, cross
         self.device = model.tokens.weight.device
         self.columns = -(-columns // GRAIN) * GRAIN
-        self.compiled = compiled
         attentions = [cast(SelfAttention, layer.attention) for layer in self.decoder.layers]
         bias = self.decoder.bias
         layers = range(len(attentions)) if bias is not None and bias.buckets.per_layer else [0] * len(attentions)
@@ -69,11 +66,13 @@ class CachedDecoder:
         ``tokens`` and their ``positions`` are ``(n * beams,)`` int64; the start id has position 0, the largest is
         ``last``.
         """
-        spare = self.cache.shape[2] - len(tokens)
+        texts, columns = len(tokens), -(-(last + 1) // GRAIN) * GRAIN
+        spare = self.cache.shape[2] - texts
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
-        if self.compiled:
-            return _compile_step()(self, tokens, positions, self.columns)[: len(tokens) - spare]
-        return _step(self, tokens, positions, -(-(last + 1) // GRAIN) * GRAIN)[: len(tokens) - spare]
+        x = self.model.tokens(tokens)[:, None]
+        where = self.where(positions[:, None], columns)
+        hidden = self.run(x, where, self.cache[..., :columns, :, :], self.cross.attend)
+        return self.model.logits(hidden[:, 0])[:texts]
 
     def reorder(self, parents: Tensor, first: int, last: int) -> None:
         """Let text i continue text ``parents[i]``, of the same sample, in the columns from ``first`` up to ``last``.
@@ -187,20 +186,6 @@ class CachedDecoder:
         self.run(self.model.tokens(tokens), where, cache, functools.partial(self.cross.attend_alone, sample))
         first = sample * self.cross.beams
         self.cache[:, :, first : first + self.cross.beams, :columns] = cache
-
-
-def _step(decoder: CachedDecoder, tokens: Tensor, positions: Tensor, columns: int) -> Tensor:
-    """Append ``(R,)`` tokens at ``(R,)`` positions below ``columns``, and return ``(R, V)`` logits."""
-    x = decoder.model.tokens(tokens)[:, None]
-    where = decoder.where(positions[:, None], columns)
-    hidden = decoder.run(x, where, decoder.cache[..., :columns, :, :], decoder.cross.attend)
-    return decoder.model.logits(hidden[:, 0])
-
-
-@functools.cache
-def _compile_step() -> Callable[[CachedDecoder, Tensor, Tensor, int], Tensor]:
-    """One compiled function for all decoders, so that batches of equal shapes share its code."""
-    return torch.compile(_step, dynamic=False)
 
 
 def _attend_across(index: int, crossing: Crossing, cross: Cross, x: Tensor) -> Tensor:

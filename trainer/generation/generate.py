@@ -15,13 +15,11 @@ from trainer.generation.texts import Texts
 from trainer.model.seq2seq import Seq2Seq
 
 
-def generate(
-    model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds, *, compiled: bool = False
-) -> Generated:
+def generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds) -> Generated:
     """Generate one text for each sample; ``model`` is in evaluation mode meanwhile.
 
     A sample's text does not depend on the other samples: exactly on one CPU thread in float32, otherwise up to rounding
-    (docs/generation.md). ``compiled`` compiles the decoder's step, which takes a minute for each new shape of a batch.
+    (docs/generation.md).
     """
     _check(model, sources, config, ids)
     if not len(sources):
@@ -30,7 +28,7 @@ def generate(
     model.eval()
     try:
         with torch.inference_mode():
-            return _generate(model, sources, config, ids, compiled)
+            return _generate(model, sources, config, ids)
     finally:
         model.train(training)
 
@@ -60,7 +58,7 @@ def check_first_tokens(config: GenerationConfig, end: int, vocabulary: int) -> N
             )
 
 
-def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds, compiled: bool) -> Generated:
+def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds) -> Generated:
     device, samples = model.tokens.weight.device, len(sources)
     prefixes = [np.array([ids.start], np.int64)] * samples
     if sources.prompts is not None:
@@ -68,7 +66,7 @@ def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: D
     drawn = uniforms(sources.seeds, config) if config.sample and sources.seeds is not None else None
     longest = max(map(len, prefixes))
     cross = CrossCache(encode_rows(model, sources, ids.pad), sources.encoder_rows, config.beams, device)
-    decoder = CachedDecoder(model, cross, prefixes, longest + config.max_tokens, compiled)
+    decoder = CachedDecoder(model, cross, prefixes, longest + config.max_tokens)
     texts = Texts(prefixes, config, ids, drawn, device)
     results = Results(prefixes)
     every = 1 if device.type == "cpu" else 8  # reading a CUDA device's tensors waits for its queue

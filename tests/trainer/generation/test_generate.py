@@ -1,4 +1,4 @@
-"""Tests of generation: against transformers and T5X, batches, compiled steps, devices."""
+"""Tests of generation: against transformers and T5X, batches, devices."""
 
 from dataclasses import replace
 from itertools import product
@@ -36,7 +36,6 @@ from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.local import Local
-from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
@@ -171,26 +170,6 @@ def test_a_sample_does_not_depend_on_its_batch_at_larger_sizes(pattern, pooling)
     sources = with_globals(ragged([333, 30, 480, 470], high=3000, prompts=prompts), pattern)
     for beams in (1, 4, 5):
         assert_alone(model, sources, GenerationConfig(beams=beams, max_tokens=40, no_repeat_ngram=3))
-
-
-EXTRA = replace(
-    tiny_config(EncoderConfig(layers=2, positions=Learned(64), attention=Staggered(8, 3))),
-    decoder=DecoderConfig(layers=2, positions=Learned(64), global_cross_attention=True),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [None, EXTRA], ids=["plain", "attends to learned tokens"])
-def test_a_compiled_step_gives_the_same_texts_and_is_compiled_once_for_equal_shapes(model):
-    model, config = model_of(model), GenerationConfig(beams=4, max_tokens=20, min_tokens=20, no_repeat_ngram=3)
-    prompts = Ragged.from_rows([[], [5, 6]], np.int32)
-    for turn in range(2):
-        sources = ragged([17, 30], seed=turn, prompts=prompts)
-        plain = generate(model, sources, config, IDS)
-        with torch.compiler.set_stance("fail_on_recompile" if turn else "default"):
-            compiled = generate(model, sources, config, IDS, compiled=True)
-        assert [text.tolist() for text in compiled.tokens] == [text.tolist() for text in plain.tokens]
-        np.testing.assert_allclose(compiled.scores, plain.scores, atol=1e-4)
 
 
 PROMPTS = Ragged.from_rows([[], [5, 6, 7], [4]], np.int32)
