@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from corpora.errors import FarspanError
 from corpora.linking.graph import clusters_of_shard
@@ -29,6 +31,7 @@ from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours, training_documents
 from tests.tiny_encoder import make_encoder
+from trainer.dataset import Dataset
 
 PACKING = {"sequence_length": 256}
 
@@ -106,6 +109,36 @@ def test_rows_keep_to_their_cluster(inputs, built):
     linked = [part for part in parts(built[1]) if part[4] >= 0]
     assert linked
     assert all(clusters[name] == cluster for name, _, _, _, cluster in linked)
+
+
+@pytest.mark.parametrize("built", ["nearest"], indirect=True)
+def test_a_decoder_of_transformers_learns_from_linked_rows(built):
+    """After training, too, a token of one document moves the logits of no other."""
+    dataset = Dataset(built[1], layout="stream")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    size = dataset.vocab_size
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=size, attn_implementation="sdpa", **sizes))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    batch = dataset.collate([dataset[row] for row in range(4)])
+    inputs = {name: value for name, value in batch.items() if not name.startswith(("cu_", "max_"))}
+    losses = []
+    for _ in range(30):
+        loss = model(**inputs).loss
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[0] == pytest.approx(np.log(size), rel=0.05)
+    assert losses[-1] < losses[0] - 1
+    first, second = batch["cu_seq_lens_q"].tolist()[1:3]
+    other = inputs["input_ids"].clone()
+    other[0, first] = (other[0, first] + 7) % size
+    with torch.no_grad():
+        moved = (model(**inputs).logits != model(**{**inputs, "input_ids": other}).logits).any(-1)[0]
+    assert moved[first:second].any()
+    assert not moved[:first].any()
+    assert not moved[second:].any()
 
 
 one_policy = pytest.mark.parametrize("built", ["chain"], indirect=True)  # the policies share the stages
