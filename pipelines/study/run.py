@@ -120,7 +120,8 @@ def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: In
         step.run(stages)
         receipt = {"command": step.words(stages), "seconds": round(time.monotonic() - start, 1)}
         files.write_bytes(receipt_path(output, step), (json.dumps(receipt) + "\n").encode())
-        bars.report(step.stage, task.name, 1)
+        for name in find_done(steps, output):  # by others, too, who have been at work all the while
+            bars.report(steps[name].stage, name, 1)
 
     try:
         with member, ProgressBars(rows) as bars:
