@@ -2,15 +2,15 @@
 
 A fact is a word of two syllables. The row begins with four numbered first syllables, the target has the second ones:
 
-    one ba two ke three di four ro  of and balo the ... kemi in ... dinu ... rosa     ->  one lo two mi three nu four sa
+    one ba two ke after again balo all kemi also rosa and ...     ->     one lo two mi
 
 A decoder of one layer reads either a question or a fact, so the encoder has to bring each question and its fact
-together: the attention pattern decides from how far. All asked facts lie in one block, other words everywhere. Two more
-facts are not asked, so that a guess among the facts of a row is right for a quarter of the questions.
+together: the attention pattern decides from how far. All facts lie in one block, other words everywhere. Four facts are
+not asked, so that a guess among the facts of a row is right for a quarter of the questions.
 
 A line is ``{"id", "documents", "references", "split", "block"}``; ``block`` is that of the asked facts, from 0.
 
-    python examples/far_facts.py far.jsonl --words 128 --block 16 --rows 9600
+    python examples/far_facts.py far.jsonl --words 128 --block 16 --rows 6400
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-NUMBERS = ["one", "two", "three", "four"]
+NUMBERS = ["one", "two"]
 FIRST = ["ba", "ke", "di", "ro", "fu", "ga", "pe", "zi"]
 SECOND = ["lo", "mi", "nu", "sa", "te", "vi", "xo", "ju"]
 FILLERS = """
