@@ -14,7 +14,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count
-from corpora.reporting import current, result
+from corpora.reporting import current, note, result
 from corpora.storage import files
 from corpora.storage.manifest import Receipt
 from pipelines.engine.folder import check_output, describe_changes
@@ -53,6 +53,7 @@ def command(options: Study) -> None:
         begin(plan, output, options.update)
         with start_others(options):
             take_part(plan, steps, output, interrupts)
+            report_warnings(steps, output)
             if options.only:
                 return
     tables = make_tables(plan, os.path.join(output, STAGES))
@@ -147,6 +148,18 @@ def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: In
         raise
     finally:
         member.disappear()
+
+
+def report_warnings(steps: Mapping[str, Step], output: str) -> None:
+    """Print the first warning in the logs of each stage, which nobody reads while all goes well."""
+    warnings: dict[str, str] = {}
+    for name, step in steps.items():
+        path = os.path.join(output, STAGES, f"{name}.log")
+        lines = files.read_bytes(path).decode(errors="replace").splitlines() if files.exists(path) else []
+        if step.stage not in warnings and (line := next((line for line in lines if line.startswith("warning:")), "")):
+            warnings[step.stage] = f"{path}: {line}"
+    for warning in warnings.values():
+        note(warning)
 
 
 def _task(step: Step) -> Task:

@@ -156,6 +156,17 @@ def test_an_attribute_divides_the_examples(monkeypatch):
         np.testing.assert_allclose(scores.values, alone.values)
 
 
+def test_the_first_warning_of_each_stage_is_printed(tmp_path, capsys):
+    (tmp_path / "stages").mkdir()
+    logs = {"a-1": "done\n", "a-2": "step 5\nwarning: 9 targets are cut\nwarning: more\n", "a-3": "warning: again\n"}
+    for name, text in {**logs, "b-1": "a warning: no\n"}.items():
+        (tmp_path / "stages" / f"{name}.log").write_text(text)
+    steps = {name: cast("Step", SimpleNamespace(stage=name[0])) for name in ("a-1", "a-2", "a-3", "b-1", "b-2")}
+    run.report_warnings(steps, str(tmp_path))
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"{tmp_path}/stages/a-2.log: warning: 9 targets are cut"]
+
+
 def test_tables_in_all_formats(tmp_path):
     write_tables([table(), table(metric="tuning.held_out_loss", examples=None)], str(tmp_path))
     text, values, rows, latex = ((tmp_path / name).read_text() for name in FILES)
