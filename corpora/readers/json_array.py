@@ -95,13 +95,14 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:
     """Yield the pieces from the value of ``field`` on, which is a field of the object that they start with."""
-    scalar = rb'(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)'
+    # Without possessive groups, which Python before 3.11.4 matches wrongly if they are nested.
+    scalar = rb'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+)'
     begin = re.compile(
-        rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+'
+        rb'(?:\xef\xbb\xbf)?\s*\{(?:\s*"[^"\\]*"\s*:\s*'
         + scalar
-        + rb'\s*+,)*+\s*+"'
+        + rb'\s*,)*\s*"'
         + re.escape(field.encode())
-        + rb'"\s*+:\s*+(?=\[)'
+        + rb'"\s*:\s*(?=\[)'
     )
     head = b""
     for piece in pieces:
