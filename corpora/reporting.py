@@ -1,16 +1,22 @@
-"""Messages of a command: lines of text or JSON objects; in quiet mode, results and errors only.
+"""Messages and tables of a command: text, or JSON for programs; in quiet mode, results and errors only.
 
 Notes and errors go to stderr, results to stdout. The options apply to the whole process, as its two outputs do.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from corpora.errors import FarspanError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +82,65 @@ def as_line(text: str, event: str, values: Mapping[str, Any]) -> str:
 
 def _write(text: str, event: str, values: Mapping[str, Any], file: TextIO) -> None:
     print(as_line(text, event, values), file=file, flush=True)
+
+
+_LOG_WIDTH = 160  # characters of a line if the output is no terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFormat:
+    """Options of a command that prints a table.
+
+    Attributes:
+        json: print JSON instead of a table.
+        csv: print CSV instead of a table; a value with parts has a column for each, such as `source_length.p50`.
+    """
+
+    json: bool = False
+    csv: bool = False
+
+    def __post_init__(self) -> None:
+        if self.json and self.csv:
+            raise FarspanError("--json and --csv: give one of them")
+
+    @property
+    def for_programs(self) -> bool:
+        """True if stdout holds nothing but JSON or CSV."""
+        return self.json or self.csv
+
+    def print_rows(self, name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Print rows for a program; return False if a table for readers was asked for.
+
+        Args:
+            name, title: key of the rows and text of the message with ``--log-format json``.
+        """
+        if current().log_format == "json":
+            result(title, **{name: rows})
+        elif self.json:
+            print(json.dumps(rows, indent=1))
+        elif self.csv:
+            flat = [dict(_flatten(row)) for row in rows]
+            writer = csv.DictWriter(sys.stdout, list(dict.fromkeys(key for row in flat for key in row)))
+            writer.writeheader()
+            writer.writerows(flat)
+        else:
+            return False
+        return True
+
+
+def print_table(table: Table) -> None:
+    """Print a table for readers, in a log as wide as most tables need."""
+    from rich.console import Console  # slow to import, and few commands print tables
+
+    console = Console(width=None if sys.stdout.isatty() else _LOG_WIDTH)
+    with console.capture() as captured:  # rich would end the process with status 1 if the reader has ended
+        console.print(table)
+    print(captured.get(), end="")
+
+
+def _flatten(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{before}{key}.")
+        else:
+            yield before + key, value

@@ -13,7 +13,7 @@ from typing import Any
 
 from corpora.address_space import check_address_space
 from corpora.errors import FarspanError, one_line, out_of_memory
-from corpora.flags import add_flags
+from corpora.options import add_flags
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, suggest, tell_error
 from corpora.settings import make

@@ -73,7 +73,7 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
 
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
     """Plan and run the jobs of a command, and print the summary of what each has made."""
-    from corpora.estimates import compare_estimate
+    from corpora.printing import compare_estimate
     from pipelines.cards.summary import summary
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.folder import is_begun
@@ -92,7 +92,7 @@ def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], eng
 
 def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
     """Print the estimate of a command's job; of several, that of the first, from whose output the others follow."""
-    from corpora.estimates import keep_estimate
+    from corpora.printing import keep_estimate
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.estimate import SECONDS, estimate, temporary_output
     from pipelines.engine.job import Job

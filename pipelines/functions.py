@@ -14,8 +14,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from corpora.errors import nearest
-from corpora.flags import explain
-from corpora.options import Option, explanation, keyword, options_of
+from corpora.options import Option, explain, explanation, keyword, options_of
 from corpora.reporting import Reporting
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest

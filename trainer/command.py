@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from corpora.errors import FarspanError
-from corpora.estimates import compare_estimate
-from corpora.reporting import note, suggest
+from corpora.printing import compare_estimate
+from corpora.reporting import note, print_table, suggest
 from corpora.settings import format_assignment, parse_assignment
-from corpora.tables import print_table
 from trainer.options import Recipes, Training
 from trainer.parallel.reports import raised_alike
 from trainer.recipe_files import find_recipe, read_tables

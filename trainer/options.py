@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.options import Flag
-from corpora.tables import TableFormat
+from corpora.reporting import TableFormat
 
 
 @dataclass(frozen=True, kw_only=True)

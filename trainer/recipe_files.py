@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
-from corpora.storage.user_files import read_user_toml
+from corpora.storage.files import read_user_toml
 from trainer.run_config import LENGTHS
 
 RECIPES = Path(__file__).parent / "recipes"

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from corpora.errors import FarspanError, nearest
 from corpora.options import NO_FLAG, default_of, list_fields, meanings
 from corpora.printing import option_text
-from corpora.storage.user_files import read_user_toml
+from corpora.storage.files import read_user_toml
 from trainer.recipe import Recipe
 from trainer.recipe_files import list_recipes, read_tables
 

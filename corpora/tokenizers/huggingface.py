@@ -14,11 +14,9 @@ import numpy as np
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.utf8 import byte_offsets
-from corpora.tokenizers.byte_level import bytes_of_tokens, decode_utf8, prefix_space
-from corpora.tokenizers.decoding import piece_tables
+from corpora.tokenizers.decoding import bytes_of_tokens, decode_utf8, piece_tables, prefix_space
 from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
-from corpora.tokenizers.special_pieces import ordinary_pieces, seal
-from corpora.tokenizers.tokenizer_json import decode, fingerprint_of, load, parse
+from corpora.tokenizers.tokenizer_json import decode, fingerprint_of, load, ordinary_pieces, parse, seal
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

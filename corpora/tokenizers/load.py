@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.hugging_face import is_reachable
 from corpora.reporting import note
 from corpora.storage import files
-from corpora.storage.user_files import read_user_file, read_user_json
+from corpora.storage.files import read_user_file, read_user_json
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer

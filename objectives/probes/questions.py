@@ -7,8 +7,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from corpora.schemas.pair_lengths import PairLengths
-from corpora.schemas.pairs import PairSet
+from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.storage.ragged import Ragged
 from objectives.probes.example import WHOLE, Example, Request
 from objectives.probes.materials import Draws, Materials, Text, numbered

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from corpora.address_space import check_address_space
 from corpora.errors import FarspanError, nearest
-from corpora.flags import add_flags
-from corpora.options import examples, explanation
+from corpora.options import add_flags, examples, explanation
 from corpora.reporting import Reporting, tell_error
 from corpora.settings import make
 

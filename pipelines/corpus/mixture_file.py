@@ -12,7 +12,7 @@ from corpora.packing.options import Packing
 from corpora.packing.windows import Windows
 from corpora.readers import ReadOptions
 from corpora.settings import parse
-from corpora.storage.user_files import read_user_toml
+from corpora.storage.files import read_user_toml
 from pipelines.documents.inputs import Input
 
 SHARES = ("weight", "epochs")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from corpora.estimates import format_interval
+from corpora.printing import format_interval
 from corpora.storage import files
 from pipelines.engine.folder import begin
 from pipelines.engine.job import Job, Stage, Task

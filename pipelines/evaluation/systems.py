@@ -18,9 +18,9 @@ from corpora.printing import format_count
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import TEXTS, PredictionSet, open_predictions
+from corpora.storage.files import read_user_json
 from corpora.storage.manifest_file import NAME
 from corpora.storage.ragged import Ragged
-from corpora.storage.user_files import read_user_json
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.metrics.answers import option_texts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from corpora.options import Flag
-from corpora.tables import TableFormat
+from corpora.reporting import TableFormat
 from pipelines.masks.options import CorpusFolder, NamedObjective, ObjectiveOptions
 from pipelines.pages.options import RowLayout
 

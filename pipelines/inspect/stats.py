@@ -12,11 +12,10 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.reporting import note, result
+from corpora.reporting import note, print_table, result
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS
 from corpora.storage.manifest_file import read_manifest
-from corpora.tables import print_table
 from pipelines.cards.summary import padding_share, shares
 from pipelines.figures.style import check_figure
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.tables import print_table
+from corpora.reporting import print_table
 from pipelines.engine.progress import short
 from pipelines.runs.logs import HELD_OUT, Logs, read_logs, records_in
 from pipelines.runs.options import Runs

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from corpora.errors import FarspanError, nearest
 from corpora.settings import parse
-from corpora.storage.user_files import read_user_toml
+from corpora.storage.files import read_user_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.]*")  # without dashes, which join the values of an arm
 Tables = Mapping[str, Mapping[str, Any]]

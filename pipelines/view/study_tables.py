@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corpora.storage.user_files import read_user_json
+from corpora.storage.files import read_user_json
 from pipelines.study.report import TABLE, is_study
 
 WIDTH = 240  # pixels of a picture, whose middle is no difference

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError, from_extra, nearest
-from corpora.flags import add_flags
 from corpora.options import (
     NO_FLAG,
     UNRECORDED,
     Flag,
+    add_flags,
     choices,
     examples,
     explanation,

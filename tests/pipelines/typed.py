@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, TypeVar
 
-from corpora.flags import add_flags
+from corpora.options import add_flags
 from corpora.settings import make
 
 Options = TypeVar("Options")

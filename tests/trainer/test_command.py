@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.flags import add_flags
+from corpora.options import add_flags
 from corpora.settings import make
 from trainer.command import run_command, train
 from trainer.options import Recipes, Training

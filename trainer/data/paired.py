@@ -14,8 +14,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.schemas.pair_lengths import PairLengths
-from corpora.schemas.pairs import PairSet
+from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of

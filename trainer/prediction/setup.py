@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.schemas.pair_lengths import PairLengths
-from corpora.schemas.pairs import PairSet
+from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.settings import parse
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of

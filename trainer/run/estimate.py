@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from corpora.estimates import format_interval, keep_estimate
+from corpora.printing import format_interval, keep_estimate
 from trainer.checkpoint.run_files import METRICS, read_lines
 from trainer.conversion.convert import adopt_model
 from trainer.metrics import batch_flops

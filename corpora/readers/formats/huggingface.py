@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from corpora.errors import FarspanError
 from corpora.readers.formats import arrow
-from corpora.storage.user_files import read_user_json
+from corpora.storage.files import read_user_json
 
 READER = replace(arrow.READER, suffixes=())
 _STATE = "state.json"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus, DocumentUse
 from corpora.schemas.documents import documents_schema, has_titles, open_documents
-from corpora.schemas.pair_lengths import PairLengths
-from corpora.schemas.pairs import open_pairs, pair_key
+from corpora.schemas.pairs import PairLengths, open_pairs, pair_key
 from corpora.schemas.predictions import open_predictions
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch, bytes_array, corpus_schema, fixed_bytes, token_list
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vector_column, vector_rows, vectors_schema

@@ -17,12 +17,11 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage import files
 from corpora.storage import shards as module
-from corpora.storage.files import CountingHash, read_bytes, write_bytes
+from corpora.storage.files import CountingHash, read_bytes, read_user_file, read_user_json, read_user_toml, write_bytes
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import map_shard, stored_shards, write_shard
 from corpora.storage.stores.local_disk import temporary_name
-from corpora.storage.user_files import read_user_file, read_user_json, read_user_toml
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors

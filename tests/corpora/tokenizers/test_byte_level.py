@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import decoders
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import byte_level, gigatoken_engine, huggingface
-from corpora.tokenizers.byte_level import byte_of_character, bytes_of_tokens, decode_utf8, token_bytes
-from corpora.tokenizers.decoding import piece_tables
+from corpora.tokenizers import decoding, gigatoken_engine, huggingface
+from corpora.tokenizers.decoding import byte_of_character, bytes_of_tokens, decode_utf8, piece_tables, token_bytes
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
 _ALPHABET = sorted(byte_of_character(), key=byte_of_character().__getitem__)
@@ -53,7 +52,7 @@ def test_bytes_of_tokens(tokens):
 
 def test_engine_is_chosen_by_the_rules():
     assert _engine([["a", "b"], ["ab", "c"]]) == "gigatoken"
-    assert _engine([["a", "b"]], _split(byte_level._GPT4)) == "gigatoken"
+    assert _engine([["a", "b"]], _split(decoding._GPT4)) == "gigatoken"
     assert _engine([["a", "b"]], ignore_merges=True) == "huggingface"
     assert _engine([["a", "b"]], _split(r"\w+")) == "huggingface"
 
@@ -266,7 +265,7 @@ def agree(pre_tokenizer, codes):
         assert engine.encode(text).tolist() == reference.encode(text).ids
 
 
-ENGINES = [_BYTE_LEVEL, _BYTE_LEVEL | {"add_prefix_space": True}, _split(byte_level._GPT4)]
+ENGINES = [_BYTE_LEVEL, _BYTE_LEVEL | {"add_prefix_space": True}, _split(decoding._GPT4)]
 
 
 @pytest.mark.parametrize("pre_tokenizer", ENGINES)

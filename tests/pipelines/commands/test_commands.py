@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from corpora.options import Flag, Option, examples, options_of, utf8
 from corpora.reporting import Reporting
 from corpora.settings import make
-from corpora.storage.user_files import read_user_toml
+from corpora.storage.files import read_user_toml
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, Parser, load
 from pipelines.commands.table import COMMANDS

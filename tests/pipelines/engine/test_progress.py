@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from corpora.estimates import format_interval
+from corpora.printing import format_interval
 from corpora.reporting import Reporting, reporting
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt

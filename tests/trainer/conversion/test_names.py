@@ -17,7 +17,7 @@ from transformers import (
 from transformers.activations import ACT2FN
 
 from corpora.errors import FarspanError
-from corpora.flags import add_flags
+from corpora.options import add_flags
 from corpora.settings import make
 from objectives.api.protocol import CorpusFacts, load_objective
 from objectives.api.special_tokens import SpecialTokens
