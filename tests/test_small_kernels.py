@@ -22,7 +22,6 @@ from corpora.text import sentences, utf8, word_ngrams
 from objectives.draws import compositions
 from objectives.rendering import kernels as rendering
 from objectives.rendering import stream
-from pipelines.export import items as export_items
 
 ROOT = Path(__file__).parent.parent
 INT32, INT64, UINT64 = (np.iinfo(kind).max for kind in (np.int32, np.int64, np.uint64))
@@ -393,16 +392,6 @@ def _pieces(rng):
         values = rng.choice([0, 1, np.iinfo(kind).max], 500).astype(kind)
         ends = offsets_of(rng.integers(0, 5, 60))
         yield values, rng.integers(0, 490, 60), ends, np.zeros(ends[-1], kind)
-
-
-@cases_of(export_items._place)
-def _placed(rng):
-    for kind, out in ((np.uint16, np.uint16), (np.uint16, np.int32), (np.int32, np.uint32), (np.int32, np.int64)):
-        values = rng.choice([0, 1, min(np.iinfo(kind).max, np.iinfo(out).max)], 500).astype(kind)
-        sizes = rng.integers(0, 9, 40)
-        places = np.concatenate([[0], np.cumsum(sizes + 2)])
-        pieces = read_only(values, rng.integers(0, 490, 40), sizes, places[:-1])
-        yield *pieces, np.zeros(places[-1], out)
 
 
 LISTS = [np.array([0, 3, 3, 10]), np.array([0, 1, 0, 10]), np.array([-1, 1, 2, INT64])]  # offsets, the last two damaged

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from corpora.compiled import compiled
 from corpora.errors import FarspanError
-from corpora.storage.ragged import Ragged, read_only
+from corpora.storage.ragged import Ragged
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +109,15 @@ class Frame:
         if self.bos is not None:
             out.values[places] = self.bos
         out.values[(places + sizes - 1)[parts.ended]] = self.eos
-        values, begins, counted, places = read_only(parts.values, parts.starts, parts.sizes, places + begin)
-        _place(values, begins, counted, places, out.values)
+        # A copy for each part: a compiled loop would save less than numba takes to load.
+        firsts, counted = (places + begin).tolist(), parts.sizes.tolist()
+        for first, start, size in zip(firsts, parts.starts.tolist(), counted, strict=True):
+            out.values[first : first + size] = parts.values[start : start + size]
         shown = None
         if loss is not None or (widths > lengths).any():
-            shown = np.arange(len(out.values)) - np.repeat(out.offsets[:-1], widths) < np.repeat(lengths, widths)
+            shown = np.ones(len(out.values), bool)
+            if self.width is not None:
+                shown = (np.arange(self.width) < lengths[:, None]).reshape(-1)
             if loss is not None:
                 shown[shown] = loss
         starts = Ragged.from_lengths(inside, counts)
@@ -139,10 +142,3 @@ def _with_padding(starts: Ragged, lengths: np.ndarray, padded: np.ndarray) -> Ra
     """Add the beginning of padding to the starts of the ``padded`` items."""
     values = np.insert(starts.values, starts.offsets[1:][padded], lengths[padded])
     return Ragged.from_lengths(values, starts.lengths + padded)
-
-
-@compiled(small=True)
-def _place(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-    for i in range(len(starts)):
-        for j in range(sizes[i]):
-            out[places[i] + j] = values[starts[i] + j]
