@@ -30,8 +30,8 @@ from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import stored_shards
-from pipelines.engine.paths import WORK
-from pipelines.retrieval.cluster_shard import ClusterShard
+from pipelines.engine.job import WORK
+from pipelines.retrieval.neighbours import ClusterShard
 
 QUERIES = 200
 HEADINGS = (

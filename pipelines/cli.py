@@ -17,9 +17,9 @@ from corpora.options import add_flags
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, suggest, tell_error
 from corpora.settings import make
-from pipelines.arrow_alone import leave_pandas_out
 from pipelines.commands import WELCOME, build_parser
 from pipelines.commands.command import Command
+from pipelines.environment import leave_pandas_out
 from pipelines.execute import run
 from pipelines.interrupts import Terminated
 from trainer.parallel.reports import is_reporter

@@ -1,6 +1,6 @@
-"""Check that no other distribution installs packages under farspan's import names, which are plain words.
+"""The packages that a process imports: none of another distribution under farspan's names, and Arrow without pandas.
 
-Imports nothing of farspan, because any of these packages may belong to another distribution, and not
+Imports nothing of farspan, whose names are plain words and may belong to another distribution, and not
 ``importlib.metadata``, because its import takes longer than the check.
 """
 
@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 PACKAGES = ("corpora", "objectives", "trainer", "pipelines")
 _IN_RECORD = re.compile(rf"^({'|'.join(PACKAGES)})(?:/|\.py,)", re.MULTILINE)
@@ -59,3 +60,37 @@ def require_own_environment() -> None:
     if owners:
         what = ", ".join(f"{name!r} is also a package of {owner}" for name, owner in sorted(owners.items()))
         raise SystemExit(f"farspan: {what}; install farspan into a separate environment, or uninstall the other")
+
+
+def leave_pandas_out() -> None:
+    """Keep Arrow from importing pandas before anything else does, as that takes a third of a second.
+
+    Arrow imports pandas once, to tell whether an object is a Series. Here that import fails. When other code imports
+    pandas, Arrow looks for it again, so its conversions work as ever.
+    """
+    if "pandas" in sys.modules:
+        return
+    from pyarrow.lib import _pandas_api
+
+    sys.meta_path.insert(0, finder := _PandasLater(_pandas_api))
+    _pandas_api.is_series(None)
+    finder.hidden = False
+
+
+class _PandasLater:
+    """Hides pandas at first, and makes Arrow look again when it is imported later.
+
+    Attributes:
+        hidden: True while an import of pandas fails.
+    """
+
+    def __init__(self, api: Any) -> None:
+        self._api, self.hidden = api, True
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name != "pandas":
+            return
+        if self.hidden:
+            raise ModuleNotFoundError("hidden from Arrow", name=name)
+        sys.meta_path.remove(self)
+        self._api.__init__()

@@ -1,10 +1,12 @@
-"""The subcommands: their arguments and the jobs that they start. Heavy imports are delayed until a command runs."""
+"""The parser of all commands, and its completion in a shell. Heavy imports are delayed until a command runs."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+from corpora.options import Flag
 from pipelines.commands.command import Parser
 from pipelines.commands.table import COMMANDS
 
@@ -66,3 +68,35 @@ class _Version(argparse.Action):
 
         print(f"farspan {farspan_version()}")
         parser.exit()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Options of ``farspan completion``.
+
+    Attributes:
+        shell: shell to print the script for.
+
+    Examples:
+        farspan completion bash > ~/.local/share/bash-completion/completions/farspan
+        farspan completion zsh > ~/.zfunc/_farspan
+        farspan completion fish > ~/.config/fish/completions/farspan.fish
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], Flag(positional=True)]
+
+
+def complete(options: Completion) -> None:
+    """Print the script that completes commands, flags and their choices."""
+    import shtab
+
+    parser = build_parser()
+    _declare_all(parser)
+    print(shtab.complete(parser, options.shell))
+
+
+def _declare_all(parser: Parser) -> None:
+    parser.declare()
+    for action in parser._actions:
+        for inner in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
+            _declare_all(inner)

@@ -55,7 +55,7 @@ COMMANDS = (
     _job(
         "corpus linked",
         "Put similar documents into one sequence.",
-        ".corpus.linked_stages:jobs",
+        ".corpus.linked:jobs",
         "LinkedCorpus",
         next=_MASK,
     ),
@@ -175,7 +175,7 @@ COMMANDS = (
     _command(
         "generate",
         "Generate a text for each pair of a split.",
-        ".generation.generate:command",
+        ".generate:command",
         "Generating",
         next="farspan evaluate {output} --metrics METRICS",
     ),
@@ -200,7 +200,7 @@ COMMANDS = (
     _command(
         "completion",
         "Print a script that completes farspan's commands and flags in a shell.",
-        ".commands.completion:command",
-        ".commands.completion:Completion",
+        ".commands:complete",
+        ".commands:Completion",
     ),
 )

@@ -1,5 +1,7 @@
 """``farspan corpus linked``: sequences of related documents, from the neighbours of each cluster's documents.
 
+The jobs before it (vectors, clusters, neighbours) run first, unless neighbours are given.
+
 Stage *link* plans the sequences of one shard of neighbours and writes the placement of each document; *spill* and
 *pack* move the tokens. Sequences are kept whole; a bucket of them, in keyed order, is a shard.
 """
@@ -8,11 +10,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking.graph import clusters_of_shard
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, edge_graph, near_duplicates
@@ -28,7 +32,9 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours
+from pipelines.engine.folder import check_output
 from pipelines.engine.job import Job, Report, Task
+from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import (
     Placed,
@@ -39,6 +45,38 @@ from pipelines.shuffle.placements import (
     write_placements,
 )
 from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_stages
+
+
+def jobs(options: LinkedCorpus) -> Iterator[Job]:
+    """Yield the jobs in order; each is planned when it is requested, after the one before it has run."""
+    check_output(absolute(options.output))
+    if options.neighbours is None:
+        yield from _earlier(options)
+    yield plan(options)
+
+
+def _earlier(options: LinkedCorpus) -> Iterator[Job]:
+    from pipelines.retrieval import cluster, embed, neighbours  # bring torch, which linking does not need
+
+    vectors, clusters = (f"{options.stages}/{name}" for name in ("vectors", "clusters"))
+    earlier = options.earlier
+    embedding = Embed(documents=options.documents, output=vectors, **vars(earlier.embedding))
+    clustering = Clustering(vectors=vectors, output=clusters, **vars(earlier.clustering))
+    search = NeighbourSearch(clusters=clusters, output=options.neighbours_folder, **vars(earlier.search))
+    job = embed.plan(embedding)
+    count = embed.count_vectors(embedding)
+    if not count:
+        raise FarspanError(
+            f"--min-document-tokens {embedding.min_document_tokens}: no document of split {embedding.split} in "
+            f"{options.documents} has as many; give less"
+        )
+    # what clustering and search will check, before hours of embedding
+    largest = -(-count // cluster.first_level(clustering, count))  # at least so many are in the largest cluster
+    if largest <= clustering.max_documents:
+        neighbours.check_memory(search, largest, job.head.config["dimension"])
+    yield job
+    yield cluster.plan(clustering)
+    yield neighbours.plan(search)
 
 
 def plan(options: LinkedCorpus) -> Job:

@@ -33,8 +33,7 @@ from pipelines.documents.ranges import CutFile, cut_files, group_ranges, list_in
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
-from pipelines.engine.job import Job, Stage, sharded_stage
-from pipelines.engine.paths import shard_paths, work_paths
+from pipelines.engine.job import Job, Stage, shard_paths, sharded_stage, work_paths
 
 
 def plan_raw(raw: RawText, options: Documents) -> Job:

@@ -19,7 +19,7 @@ from corpora.storage.ragged import Ragged
 from corpora.text.sentences import SentenceSplitter, load_splitter
 from pipelines.documents import unique_ids
 from pipelines.documents.options import Documents
-from pipelines.documents.read_ranges import ReadRanges, plain
+from pipelines.documents.ranges import ReadRanges, plain
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task

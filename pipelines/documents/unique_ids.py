@@ -21,8 +21,7 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
-from pipelines.engine.job import Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
 from pipelines.shuffle.intermediate import read_array, write_array
 
 _KEY = make_key(0, "duplicates")

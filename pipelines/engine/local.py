@@ -222,8 +222,8 @@ def main() -> None:
     """``python -m pipelines.engine.local HANDLE PID``: a worker, with its pipe and the PID of its driver."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    from pipelines.arrow_alone import leave_pandas_out
     from pipelines.engine import local
+    from pipelines.environment import leave_pandas_out
 
     leave_pandas_out()
     with Connection(int(sys.argv[1])) as pipe:

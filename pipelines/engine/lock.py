@@ -19,9 +19,9 @@ from corpora.storage.files import is_local
 from corpora.storage.manifest_file import manifest_path
 from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import Claims, next_generation
+from pipelines.engine.job import claims_folder
 from pipelines.engine.members import DRIVER, LAUNCHER, Identity, Member
 from pipelines.engine.options import LEASE
-from pipelines.engine.paths import claims_folder
 
 _LOCK = "lock"
 _LOOKS = 1.0  # seconds between two checks of a process that may be dead

@@ -25,7 +25,7 @@ from types import TracebackType
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders
+from pipelines.engine.job import claims_folder, processes_folder, remove_empty_folders
 
 BEATS = 4
 """Signs of life within a lease."""

@@ -31,11 +31,10 @@ from pipelines.engine.claims import (
     shuffle,
 )
 from pipelines.engine.folder import FolderGone, begin, fold_receipts, require_begun
-from pipelines.engine.job import Job, Task
+from pipelines.engine.job import WORK, Job, Task, claims_folder
 from pipelines.engine.lock import opened, refuse_drivers
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
-from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import FAILURES, RunTask, TaskFailed, message_bytes, note_retry
 from pipelines.interrupts import Interrupts, TaskDoneElsewhere

@@ -18,8 +18,7 @@ from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from pipelines.engine.folder import FolderGone, require_begun
-from pipelines.engine.job import REPEAT, Report, Task
-from pipelines.engine.paths import WORK
+from pipelines.engine.job import REPEAT, WORK, Report, Task
 
 FAILURES = 3
 """Processes that may fail with a task before the job ends."""

@@ -26,8 +26,7 @@ from corpora.storage.shards import stored_shards
 from objectives.api.plugins import plugin_errors
 from objectives.api.special_tokens import BEGIN, END, PAD
 from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import work_paths
+from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage, work_paths
 from pipelines.export.format import Format, Part
 from pipelines.export.formats import FORMATS
 from pipelines.export.items import Frame, Items

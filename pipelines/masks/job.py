@@ -19,8 +19,7 @@ from objectives.api.masks import TOTALS, add_mask_totals, mask_schema
 from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job
-from pipelines.engine.job import Job, Report, Task, sharded_stage
-from pipelines.engine.paths import shard_paths
+from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
 from pipelines.masks.options import Masking
 
 # an objective with a model is about this many times slower than one without

@@ -14,7 +14,7 @@ from corpora.printing import printable
 from corpora.storage import origins
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, manifest_sha256, read_manifest
-from pipelines.engine.paths import WORK
+from pipelines.engine.job import WORK
 from pipelines.runs.table import in_use
 from pipelines.study.report import is_study
 from trainer.checkpoint.run_files import RECIPE, SUMMARY

@@ -18,7 +18,7 @@ from corpora.storage.origins import find_origin
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
-from pipelines.engine.paths import numbered
+from pipelines.engine.job import numbered
 from pipelines.pages.page import Link
 from pipelines.pages.row import Part
 

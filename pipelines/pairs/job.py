@@ -25,8 +25,7 @@ from pipelines.documents.inputs import (
 )
 from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, list_versions, work_bytes
 from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Stage, sharded_stage
-from pipelines.engine.paths import shard_paths, work_paths
+from pipelines.engine.job import Job, Stage, shard_paths, sharded_stage, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs

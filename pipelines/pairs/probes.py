@@ -33,10 +33,9 @@ from objectives.probes.questions import fitting_questions
 from pipelines.documents.shard import DocumentsShard
 from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.folder import check_output
-from pipelines.engine.job import Job, Report, Task, sharded_stage
-from pipelines.engine.paths import shard_paths
-from pipelines.pairs.grouping import draw_splits
+from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
 from pipelines.pairs.job import plan_raw
+from pipelines.pairs.merge import draw_splits
 from pipelines.pairs.options import Pairs, Probing, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, ReadPair, tokenize_pairs
 

@@ -26,7 +26,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, write_shard
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.documents.read_ranges import ReadRanges, plain
+from pipelines.documents.ranges import ReadRanges, plain
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task

@@ -33,8 +33,7 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
 from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import WORK, shard_paths, work_paths
+from pipelines.engine.job import WORK, Job, Report, Stage, Task, shard_paths, sharded_stage, work_paths
 from pipelines.retrieval.options import Clustering
 from pipelines.shuffle.intermediate import npy_bytes, partition, read_array, read_batch, write_array, write_batches
 

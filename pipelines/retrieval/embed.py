@@ -7,7 +7,7 @@ model's batches, and so the bytes on one machine, do not depend on the number of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.options import record_options
 from corpora.printing import format_count
@@ -24,11 +25,12 @@ from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard, write_shard
+from corpora.text.utf8 import byte_offsets
 from corpora.text.word_ngrams import ngram_hashes, sketch
+from corpora.tokenizers.protocol import Tokenizer
+from objectives.rouge import sentence_scores, split_words
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job, some_tokens
-from pipelines.engine.job import Job, Report, Task, sharded_stage
-from pipelines.engine.paths import shard_paths
-from pipelines.retrieval.condensing import condense
+from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder import find_encoder
@@ -240,3 +242,47 @@ def _half(vectors: np.ndarray, document_ids: pa.Array, encoder: Encoder) -> np.n
                 f"{value}, which {why}"
             )
     return half
+
+
+def condense(
+    texts: Sequence[str], sentence_starts: Ragged, tokenizer: Tokenizer, max_tokens: int, long_documents: str
+) -> tuple[Ragged, np.ndarray]:
+    """Encode n texts as n rows of int32, at most ``max_tokens`` >= 1 ids each, and mark longer ones: ``(n,)`` bool.
+
+    ``first`` keeps the first ``max_tokens`` tokens of a longer text. ``principal`` keeps its principal sentences, in
+    the order of the text: they are chosen by descending score, the earlier of equal ones first, as long as they fit. If
+    not even one fits, the best is cut. ``sentence_starts`` has n rows, the characters at which sentences begin,
+    ascending from 0; tokens are counted, and sentences cut out, in the encoder's ids of the whole text.
+    """
+    ids = tokenizer.encode(texts)
+    longer = ids.lengths > max_tokens
+    rows = [ids[row][:max_tokens] for row in range(len(ids))]
+    chosen = np.flatnonzero(longer).tolist() if long_documents == "principal" else []
+    if chosen:
+        long_texts = [texts[row] for row in chosen]
+        scores = sentence_scores(split_words(long_texts, sentence_starts.take(chosen)))
+        whole, starts = tokenizer.encode_with_starts(long_texts)
+        for i, row in enumerate(chosen):
+            sentences = byte_offsets(long_texts[i], sentence_starts[row])
+            # edges: (sentences + 1,) tokens; a token belongs to the sentence in which it begins
+            edges = np.append(np.searchsorted(starts[i], sentences), len(whole[i]))
+            kept = _choose(np.argsort(-scores[i], kind="stable"), np.diff(edges), max_tokens)
+            rows[row] = whole[i][np.repeat(kept, np.diff(edges))][:max_tokens]
+    return Ragged.from_rows(rows, np.int32), longer
+
+
+@compiled
+def _choose(order: np.ndarray, sizes: np.ndarray, max_tokens: int) -> np.ndarray:
+    """``(sentences,)`` bool: sentences that fit into ``max_tokens``, taken in ``order``; else the first with tokens."""
+    kept = np.zeros(len(sizes), np.bool_)
+    left = max_tokens
+    for sentence in order:
+        if sizes[sentence] <= left:
+            kept[sentence] = True
+            left -= sizes[sentence]
+    if left == max_tokens:
+        for sentence in order:
+            if sizes[sentence]:
+                kept[sentence] = True
+                break
+    return kept

@@ -14,8 +14,7 @@ from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
 from pipelines.engine.artefacts import Parent, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import shard_paths
+from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage
 from pipelines.shuffle.spill import Bucket
 
 ROWS_PER_BATCH = 64

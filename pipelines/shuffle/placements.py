@@ -18,8 +18,7 @@ from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
 from pipelines.shuffle.intermediate import partition, read_batch, write_batches
 from pipelines.shuffle.spill import Pieces, bucket_of
 

@@ -23,8 +23,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Report, Stage, Task, sharded_stage
-from pipelines.engine.paths import work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
 from pipelines.options import FAN_IN
 from pipelines.shuffle.intermediate import checked_batch, partition, read_batch, write_batches
 

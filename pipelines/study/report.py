@@ -11,7 +11,7 @@ from typing import Any
 
 from corpora.printing import format_count
 from corpora.storage.files import write_bytes
-from pipelines.engine.paths import WORK
+from pipelines.engine.job import WORK
 from pipelines.figures.style import grid, save, use_style
 
 STAGES, TABLE = "stages", "table.json"

@@ -18,12 +18,11 @@ from corpora.reporting import current, note, result
 from corpora.storage import files
 from corpora.storage.manifest import Receipt
 from pipelines.engine.folder import check_output, describe_changes
-from pipelines.engine.job import Stage, Task
+from pipelines.engine.job import WORK, Stage, Task, claims_folder
 from pipelines.engine.lock import opened
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
 from pipelines.engine.participant import JobGone, SharedStage
-from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import message_bytes
 from pipelines.figures.style import check_figure

@@ -12,7 +12,7 @@ from typing import Any
 from corpora.errors import FarspanError, nearest
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME
-from pipelines.engine.paths import WORK
+from pipelines.engine.job import WORK
 from pipelines.pages.catalog import VIEWED, Entry, find_entries
 from pipelines.pages.options import Selection
 from pipelines.pages.page import Subject

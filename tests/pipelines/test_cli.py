@@ -461,7 +461,7 @@ def test_start_up_says_which_and_imports_nothing_of_it(tmp_path: Path):
 
 PROGRAM = """
 import sys
-from pipelines.arrow_alone import leave_pandas_out
+from pipelines.environment import leave_pandas_out
 leave_pandas_out()
 import pyarrow as pa, numpy as np
 assert pa.array(np.arange(3)).to_pylist() == [0, 1, 2]

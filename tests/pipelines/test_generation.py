@@ -24,8 +24,8 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines import cli
-from pipelines.generation.generate import GenerateShard, generate
-from pipelines.generation.options import Generating
+from pipelines.generate import GenerateShard, generate
+from pipelines.options import Generating
 from tests.artefacts import digests, edit_sealed, make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts, paired_recipe, train_quietly
 from tests.pipelines.integration.test_damaged_parents import flip
@@ -102,7 +102,7 @@ def greedy(model, source, special):
 
 
 def predictor_of(made):
-    from pipelines.generation.generate import plan
+    from pipelines.generate import plan
 
     job = plan(options_of(made, "/nowhere"), open_model(Path(made[0])), lambda: None)
     (work,) = [stage.work for stage in job.stages if isinstance(stage.work, GenerateShard)]
@@ -336,7 +336,7 @@ def test_the_first_process_sums_up_the_predictions(run, monkeypatch, tmp_path, r
         totals = {"predictions": 3, "tokens": 9}
         return Manifest("farspan.predictions", {"split": "train"}, 0, 64, TOKENIZER, totals=totals)
 
-    monkeypatch.setattr("pipelines.generation.generate.generate", generate)
+    monkeypatch.setattr("pipelines.generate.generate", generate)
     if rank:
         monkeypatch.setenv("RANK", rank)
     status, out, err = run("generate", *LINE, "--output", tmp_path / "o")
@@ -359,8 +359,8 @@ def test_what_all_processes_refuse_is_one_line(capsys, monkeypatch, tmp_path, ra
 
 
 def test_the_function_raises_what_the_command_prints(tmp_path):
-    from pipelines.generation.generate import generate
-    from pipelines.generation.options import Generating
+    from pipelines.generate import generate
+    from pipelines.options import Generating
 
     with pytest.raises(FarspanError, match="none: does not exist; give a model folder"):
         generate(Generating(model=str(tmp_path / "none"), pairs="p", output="o"))

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.export.format import Entry, Format, Part
-from pipelines.export.items import Items
-from pipelines.export.split import split
+from pipelines.export.items import Items, split
 
 _CHUNK_BYTES = 64_000_000
 _CODES = {"uint16": 20, "int32": 16}  # of torch's types

@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pipelines.export.format import Entry, Format, Part
-from pipelines.export.items import Items
-from pipelines.export.split import split
+from pipelines.export.items import Items, split
 
 _SHARD_BYTES = 1 << 26
 

@@ -12,9 +12,9 @@ from pipelines.commands import build_parser
 from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
 from pipelines.engine.options import Finalize
 from pipelines.evaluation.options import Evaluate, Evaluation, Submission
-from pipelines.generation.options import Generating
 from pipelines.inspect.options import Check, Choice, Show, Stats, Verify
 from pipelines.masks.options import Masking
+from pipelines.options import Generating
 from pipelines.view.options import View
 from tests.pipelines.typed import typed
 

@@ -20,8 +20,7 @@ from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
 from corpora.verify.artefact import verify
-from pipelines.corpus.linked import plan
-from pipelines.corpus.linked_stages import jobs
+from pipelines.corpus.linked import jobs, plan
 from pipelines.corpus.options import EarlierStages, LinkedCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job

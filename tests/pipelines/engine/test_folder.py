@@ -21,12 +21,12 @@ from pipelines.engine.artefacts import (
     tokenizer_folder,
 )
 from pipelines.engine.folder import begin, check_output, finalize, read_start, require_begun
-from pipelines.engine.job import sharded_stage
-from pipelines.engine.paths import (
+from pipelines.engine.job import (
     claims_folder,
     processes_folder,
     remove_empty_folders,
     shard_paths,
+    sharded_stage,
     shows_presence,
     work_paths,
 )

@@ -29,10 +29,9 @@ from pipelines.engine.claims import (
     shuffle,
 )
 from pipelines.engine.folder import finalize
-from pipelines.engine.job import Task
+from pipelines.engine.job import Task, claims_folder, processes_folder
 from pipelines.engine.lock import locked, opened
 from pipelines.engine.members import DRIVER, Identity, Member
-from pipelines.engine.paths import claims_folder, processes_folder
 from tests.pipelines.engine.test_run import finished
 
 

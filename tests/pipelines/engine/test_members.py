@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.storage import files
+from pipelines.engine.job import processes_folder
 from pipelines.engine.members import DRIVER, LAUNCHER, Identity, Member, _start_of
-from pipelines.engine.paths import processes_folder
 
 LEASE = 3600.0  # no beat comes by itself during a test
 

@@ -148,7 +148,7 @@ def test_no_job_is_forgotten():
     tested = {
         module.__name__ for module in (random_corpus, long, linked, related, masks, embed, cluster, neighbours, export)
     }
-    beside = {"pipelines.pairs.job", "pipelines.generation.generate"}  # tested beside their own tests
+    beside = {"pipelines.pairs.job", "pipelines.generate"}  # tested beside their own tests
     assert planning - {"pipelines.documents.job"} == tested | beside  # documents reads raw text
     assert len({name.split()[0] for name in JOBS}) == len(tested)
 

@@ -17,8 +17,8 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.evaluation.evaluate import command as evaluate
 from pipelines.evaluation.options import Evaluate, Evaluation
-from pipelines.generation.generate import generate
-from pipelines.generation.options import Generating
+from pipelines.generate import generate
+from pipelines.options import Generating
 from pipelines.pairs.options import Pairs, Probing, RawPairs
 from pipelines.pairs.probes import jobs
 from tests.artefacts import all_rows, digests

@@ -21,8 +21,7 @@ from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.retrieval.condensing import condense
-from pipelines.retrieval.embed import plan
+from pipelines.retrieval.embed import condense, plan
 from pipelines.retrieval.encoder import load_encoder
 from pipelines.retrieval.options import Embed, EncoderOptions
 from tests.artefacts import digests, finish_artefact, make_documents, small_tokenizer, write_part

@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from pipelines.retrieval.condensing import condense
+from pipelines.retrieval.embed import condense
 from pipelines.retrieval.encoder import Encoder, resolve
 from pipelines.retrieval.options import EncoderOptions
 from tests.artefacts import small_tokenizer

@@ -14,8 +14,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
 from objectives.metrics.load import load_metric
-from pipelines.generation.generate import generate
-from pipelines.generation.options import Generating
+from pipelines.generate import generate
+from pipelines.options import Generating
 from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks

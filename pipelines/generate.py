@@ -30,11 +30,10 @@ from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
 from objectives.tasks.questions import split_groups
 from pipelines.cards.summary import summary
 from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage
 from pipelines.engine.options import Engine
-from pipelines.engine.paths import shard_paths
 from pipelines.engine.run import run_job
-from pipelines.generation.options import Generating
+from pipelines.options import Generating
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank
 from trainer.parallel.reports import raised_alike

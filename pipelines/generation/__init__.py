@@ -1,1 +1,0 @@
-"""``farspan generate``: texts that a model generates for pairs."""
