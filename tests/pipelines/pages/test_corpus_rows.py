@@ -338,6 +338,26 @@ def test_a_row_cut_in_the_middle_shows_its_sentinels(folders):
         assert all(sentinel in text.split("\nstream, ")[1] for sentinel in FIM)
 
 
+def test_a_row_that_is_not_cut_is_all_target(folders):
+    """Its source is empty, and as a stream it has labels on all ids but the first."""
+    masks = MaskSet(folders["fill_in_the_middle"]).take(range(12))
+    plain = np.flatnonzero(masks.source_lengths == 0).tolist()
+    assert 0 < len(plain) < 12
+    for row in plain:
+        (subject,) = open_subjects(Selection(artefact=(folders["fill_in_the_middle"],), layout="stream"))
+        ((column,),) = subject.page(row, PageOptions()).bands
+        (block,) = column.seen
+        first, *others = block.pieces
+        assert not first.marked
+        assert all(piece.marked for piece in others)
+        assert (first.tokens, len(block.ids)) == (1, int(masks.target_lengths[row]))
+        apart = printed_stream(folders["fill_in_the_middle"], row)
+        hidden, target = apart.split("⟦hidden⟧\n")[1].split("\nsource, 0 positions\n")
+        assert hidden.startswith("⟦")
+        assert hidden.rstrip().endswith("⟧")
+        assert target.endswith("<eos>\n")
+
+
 def test_an_encoder_has_no_stream(folders):
     """Refused when it is opened, before a page is served."""
     message = "^--layout stream: cross_document: the objective predicts tokens in their places .* a target$"
