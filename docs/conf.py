@@ -18,6 +18,7 @@ extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.
 exclude_patterns = ["_build"]
 highlight_language = "none"  # a block without a language is no Python
 html_theme = "furo"
+html_logo = html_favicon = "_static/logo.svg"
 html_title = f"farspan {version}"
 # links to edit a page need the address of the repository, which a checkout does not know
 html_theme_options = {
