@@ -139,7 +139,7 @@ class Explain(argparse.Action):
         try:
             check_address_space()
             from objectives.api.protocol import OBJECTIVES
-            from pipelines.inspect.explain import explain
+            from pipelines.inspect.plugins import explain
 
             print(explain(OBJECTIVES, name) if name else "name the objective first: farspan mask span --options")
         except FarspanError as error:

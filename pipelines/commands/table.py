@@ -112,7 +112,7 @@ COMMANDS = (
     _command(
         "check-objective",
         "Test the properties of an objective that training and resuming rely on.",
-        ".inspect.check_objective:command",
+        ".inspect.plugins:check",
         "Check",
     ),
     _command(
@@ -169,7 +169,7 @@ COMMANDS = (
     _command(
         "tasks",
         "List the tasks, which render pairs for fine-tuning, or explain one.",
-        ".inspect.explain:print_tasks",
+        ".inspect.plugins:print_tasks",
         "Tasks",
     ),
     _command(

@@ -12,11 +12,9 @@ from corpora.printing import format_count, row_numbers
 from objectives.api.plugins import plugin_errors
 from pipelines.pages.filters import Filter, whole_number
 from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
-from pipelines.pages.table import SHOWN
-from pipelines.view.graph import HEIGHT, WIDTH, draw_graph
+from pipelines.pages.table import SHOWN, search
+from pipelines.view.overview import HEIGHT, WIDTH, draw_graph, read_tables
 from pipelines.view.run_pages import describe_runs
-from pipelines.view.search import search
-from pipelines.view.study_tables import read_tables
 from pipelines.view.workspace import Workspace
 
 with from_extra("view", "viewing artefacts"):

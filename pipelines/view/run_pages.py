@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pipelines.figures.style import thousands
 from pipelines.pages.shared_words import nearest_reference, shared_words
-from pipelines.runs import panels
+from pipelines.runs.logs import Logs, average
+from pipelines.runs.plot import PANELS, curves
 from pipelines.runs.table import run_facts
 from pipelines.view.workspace import Workspace
 from trainer.checkpoint.run_files import VALIDATION, DamagedError, read_sealed
 
+WIDTH, HEIGHT = 560, 240  # of a panel
+LEFT, RIGHT, TOP, BOTTOM = 52, 16, 10, 24  # room for ticks
+SIZES = {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LEFT": LEFT, "TOP": TOP, "BOTTOM": BOTTOM}
+_POINTS = 400  # maximum points of a line
+_SMOOTH = 25  # updates that a smoothed line averages
+_TICKS = 4
+_Scale = Callable[[np.ndarray], np.ndarray]
 _COMPARED = 20_000  # maximum characters of a text whose words are compared
 
 
@@ -36,8 +49,7 @@ def describe_runs(workspace: Workspace, names: Sequence[str]) -> dict[str, Any]:
     seen = ".".join(
         f"{len(logs[run['number']].records)}-{run['state']}-{(run['validation'] or {}).get('step')}" for run in runs
     )
-    sizes = {name: getattr(panels, name) for name in ("WIDTH", "HEIGHT", "LEFT", "TOP", "BOTTOM")}
-    return {"runs": runs, "panels": panels.draw_panels(logs), "seen": seen, **sizes}
+    return {"runs": runs, "panels": draw_panels(logs), "seen": seen, **SIZES}
 
 
 def _validation(folder: Path) -> dict[str, Any] | None:
@@ -52,3 +64,113 @@ def _validation(folder: Path) -> dict[str, Any] | None:
         text["reference"] = references[nearest] if nearest >= 0 else ""
         text["pieces"] = shared_words(text["text"][:_COMPARED], text["reference"])
     return values
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve of run number ``run``: points ``x,y x,y``, a faint line of single updates, and the last value."""
+
+    run: int
+    label: str
+    points: str
+    faint: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Spike:
+    """An update at which the loss of run number ``run`` rose, with its place in the panel."""
+
+    run: int
+    step: int
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A metric of several runs. Ticks are ``(place, label)``, restarts ``(run, place)``."""
+
+    title: str
+    lines: tuple[Line, ...]
+    across: tuple[tuple[float, str], ...]
+    up: tuple[tuple[float, str], ...]
+    restarts: tuple[tuple[int, float], ...] = ()
+    spikes: tuple[Spike, ...] = ()
+
+
+def draw_panels(runs: Mapping[int, Logs]) -> list[Panel]:
+    """Draw a panel for each metric that any run has; ``runs`` are numbered by their colours."""
+    last = max((int(logs.records[-1]["step"]) for logs in runs.values() if logs.records), default=1)
+    return [
+        _panel(key, title, runs, last)
+        for key, title in PANELS.items()
+        if any(curves(logs, key) for logs in runs.values())
+    ]
+
+
+def _panel(key: str, title: str, runs: Mapping[int, Logs], last: int) -> Panel:
+    known = [(run, *curve) for run, logs in runs.items() for curve in curves(logs, key)]
+    low, high = _range([values for *_, values in known], cut=key in ("loss", "grad_norm"))
+    if key == "source_tokens_per_second":
+        low = 0.0
+
+    def x(steps: np.ndarray) -> np.ndarray:
+        return LEFT + (WIDTH - LEFT - RIGHT) * steps / max(last, 1)
+
+    def y(values: np.ndarray) -> np.ndarray:
+        place = TOP + (HEIGHT - TOP - BOTTOM) * (high - values) / (high - low)
+        return np.clip(place, 0, HEIGHT - BOTTOM)
+
+    lines = []
+    for run, label, steps, values in known:
+        smooth = len(values) > 2 * _SMOOTH and key not in ("learning_rate", "held_out_loss")
+        shown = average(values, _SMOOTH, outliers=key == "grad_norm") if smooth else values
+        faint = _points(x(steps), y(values)) if smooth else ""
+        lines.append(Line(run, label, _points(x(steps), y(shown)), faint, _number(float(shown[-1]))))
+    restarts = [(run, float(x(np.array(step)))) for run, logs in runs.items() for step in logs.restarts]
+    spikes = _spikes(runs, x, y) if key == "loss" else ()
+    across = tuple((float(x(np.array(step))), thousands(step)) for step in _ticks(0, last) if step == int(step))
+    up = tuple((float(y(np.array(value))), _number(value)) for value in _ticks(low, high))
+    return Panel(title, tuple(lines), across, up, tuple(restarts), spikes)
+
+
+def _spikes(runs: Mapping[int, Logs], x: _Scale, y: _Scale) -> tuple[Spike, ...]:
+    spikes = []
+    for run, logs in runs.items():
+        steps, losses = logs.curve("loss")
+        for step in logs.spikes:
+            loss = losses[np.searchsorted(steps, step)]
+            spikes.append(Spike(run, step, float(x(np.array(step))), max(float(y(loss)), 8.0)))
+    return tuple(spikes)
+
+
+def _range(curves: Sequence[np.ndarray], cut: bool) -> tuple[float, float]:
+    """Lowest and highest value to show; with ``cut``, a few high ones are left out."""
+    values = np.concatenate(curves)
+    low, high = np.percentile(values, [0, 99.5 if cut else 100]).tolist()
+    room = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from ``low`` to ``high``, about ``_TICKS``."""
+    raw = (high - low) / _TICKS
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> str:
+    """Points of a polyline; of many, the highest and lowest in equal parts."""
+    if len(x) > _POINTS:
+        cuts = np.linspace(0, len(x), _POINTS // 2, dtype=np.int64)[:-1]
+        places = np.column_stack([cuts, cuts]).ravel()
+        edges = np.append(cuts[1:], len(x))
+        y = np.array([extreme(y[a:b]) for a, b in zip(cuts, edges, strict=True) for extreme in (np.min, np.max)])
+        x = x[places]
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _number(value: float) -> str:
+    return thousands(value) if abs(value) >= 1000 else f"{value:.3g}"

@@ -16,8 +16,7 @@ from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.summary import padding_share
 from pipelines.inspect import histograms
-from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.distributions import Distribution, distributions
+from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
 from pipelines.inspect.histograms import describe, draw, share_beyond
 from pipelines.inspect.stats import cuts, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs

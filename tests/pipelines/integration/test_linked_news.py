@@ -24,7 +24,7 @@ from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from pipelines.inspect.coherence import similarity_of
+from pipelines.inspect.distributions import similarity_of
 from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours

@@ -39,7 +39,7 @@ from pipelines.pages.pair_rows import PairRows, System
 from pipelines.pages.row import Part, cluster_of, parts_of
 from pipelines.pages.table import Table
 from pipelines.pages.titles import find_titles, shorten, title_and_id
-from pipelines.view.graph import HEIGHT, draw_graph
+from pipelines.view.overview import HEIGHT, draw_graph
 from tests.artefacts import all_rows, make_corpus, make_documents
 from tests.neighbours import make_neighbours
 from tests.pipelines.pages.invented import make_run

@@ -20,7 +20,7 @@ from pipelines.pages.page import FIRST, PageOptions
 from pipelines.pages.pair_rows import PairRows, System, check_answers
 from pipelines.pages.rendering import load_rendering
 from pipelines.pages.shared_words import nearest_reference, shared_words
-from pipelines.view.search import search
+from pipelines.pages.table import search
 from tests.artefacts import make_documents, make_predictions, small_tokenizer
 
 

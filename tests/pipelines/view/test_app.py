@@ -16,15 +16,14 @@ from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.storage.sharded_rows import ShardedRows
+from pipelines.pages import table as tables
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter, within
 from pipelines.pages.page import PageOptions
 from pipelines.pages.pair_rows import PairRows, System
-from pipelines.pages.table import Table
-from pipelines.view import search as searches
+from pipelines.pages.table import Match, Table, search
 from pipelines.view.app import build_app
 from pipelines.view.options import View
-from pipelines.view.search import Match, search
 from pipelines.view.workspace import Workspace, spans_folders
 from tests.pipelines.pages.invented import make_run
 from tests.pipelines.test_runs import make_run as make_losses
@@ -152,7 +151,7 @@ def test_next_and_previous_keep_to_the_filter(client):
 
 
 def test_a_search_shows_how_far_it_came(client, monkeypatch):
-    monkeypatch.setattr(searches, "ROWS", 20)
+    monkeypatch.setattr(tables, "ROWS", 20)
     first = json.loads(client.get("/secret/documents/seek?format=json&source=nobody").text)
     assert first == {"address": None, "next": 32, "looked_at": 32, "left": 88}
     page = client.get("/secret/documents/seek?source=nobody").text
@@ -331,18 +330,18 @@ def search_to_the_end(subject, wanted: Filter, start: int, step: int) -> Match:
 @pytest.mark.parametrize("bounded", [False, True])
 def test_a_search_looks_at_each_row_once(monkeypatch, wanted, start, step, row, looked, bounded):
     if bounded:
-        monkeypatch.setattr(searches, "ROWS", 10)
-        monkeypatch.setattr(searches, "TOKENS", 6)
+        monkeypatch.setattr(tables, "ROWS", 10)
+        monkeypatch.setattr(tables, "TOKENS", 6)
     match = search_to_the_end(Numbers(100), wanted, start, step)
     assert (match.row, match.looked_at) == (row, looked)
 
 
 def test_one_search_reads_no_more_than_it_may(monkeypatch):
-    monkeypatch.setattr(searches, "ROWS", 30)
+    monkeypatch.setattr(tables, "ROWS", 30)
     subject = Numbers(10**9)
     assert search(subject, Filter(least=10**8), 5, 1) == Match(None, 30 + 10, 35)
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
-    monkeypatch.setattr(searches, "TOKENS", 8)
+    monkeypatch.setattr(tables, "TOKENS", 8)
     assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 4)
 
 

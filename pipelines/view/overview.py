@@ -1,14 +1,19 @@
-"""The ancestry of artefacts and runs as a picture: parents to the left of what was made from them."""
+"""The overview of a folder: the ancestry of what it holds as a picture, and the tables of studies."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from corpora.storage.files import read_user_json
 from pipelines.pages.catalog import Entry
+from pipelines.study.report import TABLE, is_study
 
 WIDTH, HEIGHT = 176, 44  # of a box
 _ACROSS, _DOWN = 56, 12  # between two boxes
+_PICTURE, _MARGIN = 240, 5  # pixels of the picture of a difference, whose middle is none
 
 
 @dataclass(frozen=True)
@@ -68,3 +73,39 @@ def _edge(parent: tuple[int, int], child: tuple[int, int]) -> str:
     end, height = child[0], child[1] + HEIGHT // 2
     middle = (x + end) // 2
     return f"M{x} {y}C{middle} {y} {middle} {height} {end} {height}"
+
+
+def read_tables(folders: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the tables of the studies among ``folders``, as ``farspan study`` writes them, with ``places`` of each row.
+
+    ``places`` are pixels from the left: of the interval as ``(low, high)``, or None, and of the seeds' ``dots``.
+    """
+    tables: list[dict[str, Any]] = []
+    for folder in folders:
+        if is_study(folder) and os.path.exists(path := os.path.join(folder, TABLE)):
+            tables += read_user_json(path)
+    for table in tables:
+        rows = table["rows"]
+        (base,) = (row["value"] for row in rows if row["arm"] == table["baseline"])
+        table["width"] = _PICTURE
+        scale = max([abs(value) for row in rows for value in _values(row, base)], default=0) or 1.0
+        for row in rows:
+            row["places"] = {
+                "dots": [_place(value, scale) for value in _dots(row, base)],
+                "interval": None if row["low"] is None else [_place(row[end], scale) for end in ("low", "high")],
+            }
+    return tables
+
+
+def _dots(row: Mapping[str, Any], base: float) -> list[float]:
+    """The difference of each seed; of the baseline, and without pairs, to the baseline's mean."""
+    return row["differences"] or [value - base for value in row["values"]]
+
+
+def _values(row: Mapping[str, Any], base: float) -> list[float]:
+    return [*_dots(row, base), *(row[end] for end in ("low", "high") if row[end] is not None)]
+
+
+def _place(value: float, scale: float) -> float:
+    half = _PICTURE / 2
+    return round(half + value / scale * (half - _MARGIN), 1)

@@ -1,4 +1,4 @@
-"""``farspan check-objective NAME``: test on the rows of a corpus that an objective obeys the laws of objectives."""
+"""``farspan tasks`` and ``farspan check-objective``: objectives and tasks explained, and tested against the laws."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.printing import option_text
 from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.settings import format_assignment
 from objectives.api.laws import LAWS, broken
-from objectives.api.plugins import OWN_ERRORS
+from objectives.api.plugins import OWN_ERRORS, Plugins
 from objectives.api.protocol import CorpusFacts, Objective, objective_factory
 from objectives.api.trial import Trial, digest
-from pipelines.inspect.options import Check
+from objectives.tasks.protocol import TASKS
+from pipelines.inspect.options import Check, Tasks
 from pipelines.masks.job import equip_objective
 
 _SHOWN = 3  # problems printed per law
 _ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."
 
 
-def command(check: Check) -> None:
+def check(options: Check) -> None:
     """Run ``farspan check-objective``."""
-    if check.digest:
-        print(digest(trial(check)))
+    if options.digest:
+        print(digest(trial(options)))
         return
     failed = []
-    for law, problems in check_laws(check):
+    for law, problems in check_laws(options):
         lines = [f"{'BROKEN' if problems else 'holds '}  {law}", *(f"        {one}" for one in problems[:_SHOWN])]
         if len(problems) > _SHOWN:
             lines.append(f"        ... and {len(problems) - _SHOWN} more")
         result("\n".join(lines), law=law, holds=not problems, problems=problems)
         failed.append(bool(problems))
     if any(failed):
-        raise FarspanError(f"objective {check.objective} breaks {sum(failed)} of {len(failed)} laws")
+        raise FarspanError(f"objective {options.objective} breaks {sum(failed)} of {len(failed)} laws")
 
 
 def trial(check: Check) -> Trial:
@@ -96,3 +98,40 @@ def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
         return
     if other.stdout.split()[-1:] != [here]:
         yield "other masks; they may depend on the order of a set, on hash() or on a global random generator"
+
+
+def explain(plugins: Plugins, name: str) -> str:
+    """Describe a plug-in or preset: its options with their defaults or the preset's values, and its presets."""
+    owner, preset = plugins.resolve(name)
+    factory = plugins.factory(owner)
+    presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
+    description = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
+    chosen = presets[preset] if preset else {}
+    lines = [description.replace("``", "").replace("Attributes:", "options:"), ""]
+    lines.append(f"values with preset {preset}:" if preset else "defaults:")
+    for option, parameter in inspect.signature(factory).parameters.items():
+        if option in chosen or parameter.default is not parameter.empty:
+            lines.append(f"  {option} = {option_text(chosen.get(option, parameter.default))}")
+    return "\n".join([*lines, "", "presets:", *list_presets(presets)])
+
+
+def list_presets(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each preset: its name and its options."""
+    return [
+        f"  {name}: {', '.join(f'{key}={option_text(value)}' for key, value in options.items())}"
+        for name, options in presets.items()
+    ]
+
+
+def summary(plugins: Plugins, name: str) -> str:
+    """The first sentence of a plug-in's description, after its name."""
+    return inspect.cleandoc(plugins.factory(name).__doc__ or "").partition("\n")[0].partition(": ")[2]
+
+
+def print_tasks(options: Tasks) -> None:
+    """Run ``farspan tasks``."""
+    if options.task is not None:
+        print(explain(TASKS, options.task))
+        return
+    for name, presets in TASKS.presets().items():
+        print(f"{name}: {summary(TASKS, name)}", *list_presets(presets), sep="\n")
