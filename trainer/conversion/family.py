@@ -26,7 +26,8 @@ class Family(Protocol):
         PATTERNS: names of the attention patterns that are exported to this family, each to one; may be empty. With a
             pattern, the module is an ``ExportableFamily``.
 
-    A module may also be a ``NestedFamily``.
+    A module may also be a ``NestedFamily``. One with ``ENCODERS``, names of patterns, is one that encoders with these
+    patterns are exported to, each to one.
     """
 
     MODEL_TYPES: tuple[str, ...]
@@ -77,20 +78,29 @@ def nested(family: Family) -> NestedFamily | None:
 FAMILIES = tuple(
     cast(Family, import_module(f"{families.__name__}.{module.name}")) for module in iter_modules(families.__path__)
 )
-_BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in FAMILIES for pattern in family.PATTERNS})
+_EXPORTABLE = cast(
+    dict[bool, dict[str, ExportableFamily]],
+    {
+        has_decoder: {pattern: family for family in FAMILIES for pattern in getattr(family, attribute, ())}
+        for has_decoder, attribute in ((True, "PATTERNS"), (False, "ENCODERS"))
+    },
+)
 
 
-_REFUSED = {
-    kind: f"{kind} caps attention scores and logits (attn_logit_softcapping), which the fast kernels do not support; "
-    "convert a T5Gemma 2 or Gemma 3"
-    for kind in ("t5gemma", "gemma2")
+_REFUSED = dict.fromkeys(
+    ("t5gemma", "gemma2"),
+    "caps attention scores and logits (attn_logit_softcapping), which the fast kernels do not support; "
+    "convert a T5Gemma 2 or Gemma 3",
+) | {
+    "modernbert-decoder": "has a prediction head and an output bias, and another token table than Ettin's encoders, "
+    "for which an encoder-decoder here has no place; convert Ettin's encoder or a Gemma 3",
 }
 
 
 def family_of(model_type: str) -> Family:
     """Return the family of a ``model_type``."""
     if model_type in _REFUSED:
-        raise FarspanError(f"config.json: {_REFUSED[model_type]}")
+        raise FarspanError(f"config.json: {model_type} {_REFUSED[model_type]}")
     for family in FAMILIES:
         if model_type in family.MODEL_TYPES:
             return family
@@ -100,14 +110,14 @@ def family_of(model_type: str) -> Family:
 
 def exportable_family(config: ModelConfig) -> ExportableFamily:
     """Return the family whose encoder has the pattern of ``config``."""
-    pattern = config.encoder.attention.pattern
-    if config.decoder is None or pattern not in _BY_PATTERN:
-        what = "no decoder" if config.decoder is None else f"the attention pattern {pattern!r}"
+    pattern, families = config.encoder.attention.pattern, _EXPORTABLE[config.decoder is not None]
+    if pattern not in families:
+        what = "an encoder without a decoder" if config.decoder is None else "an encoder-decoder"
         raise FarspanError(
-            f"the model has {what}; only encoder-decoders with one of the patterns {', '.join(_BY_PATTERN)} can be "
-            "exported to Hugging Face; keep it in farspan's format"
+            f"the model is {what} with the attention pattern {pattern!r}; such a model can be exported to Hugging Face "
+            f"with one of the patterns {', '.join(families)}; keep it in farspan's format"
         )
-    return _BY_PATTERN[pattern]
+    return families[pattern]
 
 
 def config_class(model_type: str) -> Any:

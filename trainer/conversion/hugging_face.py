@@ -94,13 +94,15 @@ def read_hugging_face_config(path: Path) -> ModelConfig:
 
 
 def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
-    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically."""
+    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically; an encoder's for ``AutoModelForMaskedLM``."""
     if path.exists():
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
     vocabulary, special = model.vocabulary, model.vocabulary.special
     family = exportable_family(model.config)
     values = export_config(family, model.config, vocabulary.size, special.ids)
-    values |= {"dtype": "float32", "decoder_start_token_id": special.ids[vocabulary.decoder_start]}
+    values["dtype"] = "float32"
+    if model.config.decoder:
+        values["decoder_start_token_id"] = special.ids[vocabulary.decoder_start]
     values.pop("forced_eos_token_id", None)  # a setting of generation
     if model.carried:
         values = _merge(values, model.parent.get("carried", {}))
@@ -108,7 +110,8 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     temporary = Path(temporary_name(str(path)))
     temporary.mkdir(parents=True)
     _write_json(temporary / "config.json", values | ids)
-    _write_json(temporary / "generation_config.json", generation_settings(model, ids))
+    if model.config.decoder:
+        _write_json(temporary / "generation_config.json", generation_settings(model, ids))
     code = exported_code(values)
     card = model_card(model, values["architectures"][0], code)
     (temporary / "README.md").write_text("\n".join(filter(None, [card, training])), "utf-8")

@@ -21,12 +21,14 @@ ZEROS = ("*final_logits_bias",)
 
 @dataclass(frozen=True)
 class Tensors:
-    """Stored tensors that make one of farspan's: concatenated, without their first rows, plus a row of another one.
+    """Stored tensors that make one of farspan's: parts concatenated, without first rows, plus a row of another one.
 
     Attributes:
         names: stored tensors, concatenated along dimension 0.
         skip_rows: number of first rows to leave out (BART's positions begin after two unused rows).
         add_row: stored tensor whose row 0 is added to every row (the token type of all tokens).
+        part: the 0-based number of an equal part of the stored tensors' rows, and the number of these parts; the others
+            make tensors of their own (ModernBERT stores two projections as one).
         factor, shift: farspan's numbers are the stored ones times ``factor`` plus ``shift`` (Gemma's norms multiply by
             1 + weight).
     """
@@ -36,6 +38,7 @@ class Tensors:
     add_row: str | None = None
     factor: float = 1.0
     shift: float = 0.0
+    part: tuple[int, int] = (0, 1)
 
 
 def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -> dict[str, Tensors]:
@@ -102,20 +105,25 @@ def _faults_of_names(
 
 def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Make the state dictionary of the other format; skipped and added rows become zeros."""
-    stored: dict[str, Tensor] = {}
+    parts: dict[str, dict[int, Tensor]] = {}
     for ours, tensors in name_map.items():
         whole = state[ours] if not tensors.shift else state[ours] - tensors.shift
         whole = whole if tensors.factor == 1 else whole / tensors.factor
         for name, part in zip(tensors.names, whole.chunk(len(tensors.names)), strict=True):
             skipped = part.new_zeros(tensors.skip_rows, *part.shape[1:])
-            stored[name] = torch.cat([skipped, part]) if tensors.skip_rows else part.contiguous()
+            part = torch.cat([skipped, part]) if tensors.skip_rows else part.contiguous()
+            parts.setdefault(name, {})[tensors.part[0]] = part
         if tensors.add_row is not None:
-            stored[tensors.add_row] = torch.zeros_like(state[ours][:1])
-    return stored
+            parts[tensors.add_row] = {0: torch.zeros_like(state[ours][:1])}
+    return {
+        name: rows[0] if len(rows) == 1 else torch.cat([rows[number] for number in sorted(rows)])
+        for name, rows in parts.items()
+    }
 
 
 def _join(tensors: Tensors, stored: Mapping[str, Tensor]) -> Tensor:
-    rows = torch.cat([stored[name].float()[tensors.skip_rows :] for name in tensors.names])
+    number, count = tensors.part
+    rows = torch.cat([stored[name].chunk(count)[number].float()[tensors.skip_rows :] for name in tensors.names])
     rows = rows if tensors.factor == 1 else rows * tensors.factor
     rows = rows + tensors.shift if tensors.shift else rows
     return rows if tensors.add_row is None else rows + stored[tensors.add_row][0].float()

@@ -68,7 +68,7 @@ class DecoderLayer(nn.Module):
         self.attention = SelfAttention(
             width, heads, Merged(pattern) if self.merged else pattern, config.attention_dropout
         )
-        self.attention_residual = Residual(width, norm, dropout)
+        self.attention_residual = Residual(width, norm, dropout, first=index == 0)
         self.global_cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses_extra else None
         self.global_cross_attention_residual = Residual(width, norm, dropout) if crosses_extra else None
         self.cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses else None

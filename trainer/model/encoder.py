@@ -27,7 +27,7 @@ class EncoderLayer(nn.Module):
             else None
         )
         self.split = pattern.extra_tokens > 0
-        self.attention_residual = Residual(width, config.norm, config.dropout, self.split)
+        self.attention_residual = Residual(width, config.norm, config.dropout, self.split, index == 0)
         self.feed_forward = FeedForward(width, config.feed_forward, config.activation_dropout)
         self.feed_forward_residual = Residual(width, config.norm, config.dropout)
 

@@ -13,7 +13,7 @@ from objectives.api.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context, on_host, send
 from trainer.model.encoder import Encoder
-from trainer.model.layers.sublayers import TokenTable
+from trainer.model.layers.sublayers import TokenTable, make_norm
 from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses, sum_cross_entropy
 from trainer.model.seq2seq import Seq2Seq
 
@@ -30,8 +30,9 @@ class MaskedLM(nn.Module):
         self.config = config
         self.tokens = TokenTable(vocab_size, config.width, config.embedding)
         self.encoder = Encoder(config)
+        bias = config.feed_forward.bias
         self.head = nn.Sequential(
-            nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width, config.norm.eps)
+            nn.Linear(config.width, config.width, bias=bias), nn.GELU(), make_norm(config.width, config.norm)
         )
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, ModernBertConfig, ModernBertModel
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
@@ -66,6 +66,18 @@ def plain(folder, texts, max_length=512, pooling="mean"):
             states = model(**inputs).last_hidden_state[0]
         vectors.append((states.mean(0) if pooling == "mean" else states[0]).numpy())
     return np.array(vectors)
+
+
+def test_modernbert_gives_its_own_vectors_beyond_its_windows(tmp_path):
+    folder = make_encoder(str(tmp_path / "tiny"))
+    sizes = {"hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 4, "num_attention_heads": 2}
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    torch.manual_seed(0)
+    model = ModernBertModel(ModernBertConfig(vocab_size=200, local_attention=8, **sizes, **special))
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    model.save_pretrained(folder)
+    np.testing.assert_allclose(encoder(folder).encode(TEXTS), plain(folder, TEXTS), atol=1e-5)
 
 
 @pytest.fixture(scope="module")

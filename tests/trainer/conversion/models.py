@@ -109,7 +109,8 @@ def assert_same_gradients(family, theirs, model, tolerance=1e-5):
         for name, parameter in theirs.named_parameters(remove_duplicate=False)
     }
     for name, tensors in family.name_map(config).items():
-        expected = torch.cat([stored[part][tensors.skip_rows :] for part in tensors.names])
+        number, count = tensors.part
+        expected = torch.cat([stored[part].chunk(count)[number][tensors.skip_rows :] for part in tensors.names])
         found = model.get_parameter(name).grad
         found = torch.zeros_like(expected) if found is None else found
         difference = (found - expected).abs().max().item()

@@ -117,11 +117,11 @@ def model_card(model: Model, architecture: str, code: Mapping[str, bytes]) -> st
         if frame is None
         else f"The tokenizer puts {_spoken(frame)}, as every source had in training."
     )
-    longest = longest_source(model)
+    longest, kind = longest_source(model), "encoder-decoder" if model.config.decoder else "encoder"
     parts = [
         "---\nlibrary_name: transformers\n---\n",
         f"# {architecture}\n",
-        f"An encoder-decoder written by `farspan convert`, of {sum(x.numel() for x in model.state.values()):,} "
+        f"An {kind} written by `farspan convert`, of {sum(x.numel() for x in model.state.values()):,} "
         f"parameters{f', for sources of up to {longest:,} tokens' if longest else ''}.\n",
         _usage(model, bool(code)),
         f"{framing}\n",
@@ -151,6 +151,11 @@ def _spoken(frame: tuple[str, ...]) -> str:
 
 
 def _usage(model: Model, with_code: bool) -> str:
+    if model.config.decoder is None:
+        return "```python\nfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n" + (
+            'tokenizer = AutoTokenizer.from_pretrained(".")\nmodel = AutoModelForMaskedLM.from_pretrained(".")\n'
+            'logits = model(**tokenizer(text, return_tensors="pt")).logits\n```\n'
+        )
     trust = ", trust_remote_code=True" if with_code else ""
     lines = [
         "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",

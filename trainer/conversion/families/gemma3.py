@@ -98,13 +98,13 @@ def read_stacks(
         embedding=EmbeddingConfig(scaled=True, norm=False, own_id=own_id),
         encoder=EncoderConfig(
             layers=encoder["num_hidden_layers"],
-            positions=_read_rotary(encoder["rope_parameters"]),
-            attention=_read_layers(encoder["layer_types"], (source_window + 1) // 2 - 1, source_window // 2, False),
+            positions=read_rotary(encoder["rope_parameters"]),
+            attention=read_layers(encoder["layer_types"], (source_window + 1) // 2 - 1, source_window // 2, False),
         ),
         decoder=DecoderConfig(
             layers=decoder["num_hidden_layers"],
-            positions=_read_rotary(decoder["rope_parameters"]),
-            attention=_read_layers(decoder["layer_types"], window - 1, 0, True),
+            positions=read_rotary(decoder["rope_parameters"]),
+            attention=read_layers(decoder["layer_types"], window - 1, 0, True),
             cross="merged",
         ),
         dropout=dropout,
@@ -146,7 +146,8 @@ def stack_names(config: ModelConfig, side: str, prefix: str, norms: tuple[str, s
     return names
 
 
-def _read_rotary(values: Mapping[str, Mapping[str, Any]]) -> Rotary:
+def read_rotary(values: Mapping[str, Mapping[str, Any]]) -> Rotary:
+    """Read ``rope_parameters``, which has an entry for each type of layer."""
     full, local = values["full_attention"], values["sliding_attention"]
     kind, known = full["rope_type"], {"rope_type", "rope_theta", "factor", "original_max_position_embeddings"}
     if kind not in ("default", "linear", "yarn") or full.keys() - known or local["rope_type"] != "default":
@@ -161,7 +162,7 @@ def _read_rotary(values: Mapping[str, Mapping[str, Any]]) -> Rotary:
     return Rotary(theta, None if same else local_theta, trained_length=trained, **extended)
 
 
-def _read_layers(types: list[str], left: int, right: int, causal: bool) -> Layered:
+def read_layers(types: list[str], left: int, right: int, causal: bool) -> Layered:
     """Find the rule by which the types of layers repeat."""
     full = [index for index, kind in enumerate(types) if kind == "full_attention"]
     first = full[0] if full else len(types)
@@ -169,13 +170,32 @@ def _read_layers(types: list[str], left: int, right: int, causal: bool) -> Layer
     pattern = Layered(left, right, every, -1 if first == every - 1 else first % every, causal)
     if not full:  # windows alone
         pattern = Layered(left, right, len(types) + 1, -1, causal)
-    found = ["sliding_attention" if pattern.at(layer).local else "full_attention" for layer in range(len(types))]
-    if found != types:
+    if [_kind(pattern, layer) for layer in range(len(types))] != types:
         raise FarspanError(
             f"config.json: layer_types is {types!r}; farspan supports 'full_attention' in every n-th layer and "
             "'sliding_attention' in the others; convert another model"
         )
     return pattern
+
+
+def write_layers(pattern: Layered, layers: int, positions: object) -> dict[str, Any]:
+    """Make the fields that ``read_layers`` and ``read_rotary`` read."""
+    if not isinstance(positions, Rotary):
+        raise FarspanError(f"the model has {positions}, not rotary positions; keep the model in farspan's format")
+    full: dict[str, Any] = {"rope_type": "default", "rope_theta": positions.theta}
+    if positions.factor > 1:
+        full |= {"rope_type": positions.scaling, "factor": positions.factor}
+        if positions.scaling == "yarn":
+            full["original_max_position_embeddings"] = positions.trained_length
+    local = {"rope_type": "default", "rope_theta": positions.local_theta or positions.theta}
+    return {
+        "layer_types": [_kind(pattern, layer) for layer in range(layers)],
+        "rope_parameters": {"full_attention": full, "sliding_attention": local},
+    }
+
+
+def _kind(pattern: Layered, layer: int) -> str:
+    return "sliding_attention" if pattern.at(layer).local else "full_attention"
 
 
 def _first(number: Any) -> Any:

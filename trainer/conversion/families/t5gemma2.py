@@ -11,12 +11,11 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from objectives.api.special_tokens import BEGIN, END, PAD
 from trainer.conversion.families import gemma3
-from trainer.conversion.families.gemma3 import read_stacks, stack_names
+from trainer.conversion.families.gemma3 import read_stacks, stack_names, write_layers
 from trainer.conversion.names import Tensors, require
 from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
 from trainer.model.patterns.layered import Layered
-from trainer.model.positions import Rotary
 
 MODEL_TYPES = ("t5gemma2",)
 PATTERNS = ("layered",)
@@ -129,21 +128,12 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
 
 
 def _write_stack(layers: int, attention: Pattern | None, positions: object) -> dict[str, Any]:
-    if not isinstance(attention, Layered) or not isinstance(positions, Rotary):
+    if not isinstance(attention, Layered):
         raise FarspanError(
-            "T5Gemma 2 has the attention pattern 'layered' and rotary positions in both stacks; keep the model in "
-            "farspan's format"
+            "T5Gemma 2 has the attention pattern 'layered' in both stacks; keep the model in farspan's format"
         )
-    full: dict[str, Any] = {"rope_type": "default", "rope_theta": positions.theta}
-    if positions.factor > 1:
-        full |= {"rope_type": positions.scaling, "factor": positions.factor}
-        if positions.scaling == "yarn":
-            full["original_max_position_embeddings"] = positions.trained_length
-    local = {"rope_type": "default", "rope_theta": positions.local_theta or positions.theta}
-    kinds = ["sliding_attention" if attention.at(layer).local else "full_attention" for layer in range(layers)]
     return {
         "num_hidden_layers": layers,
         "sliding_window": attention.left + attention.right + 1,
-        "layer_types": kinds,
-        "rope_parameters": {"full_attention": full, "sliding_attention": local},
+        **write_layers(attention, layers, positions),
     }

@@ -33,16 +33,21 @@ class NormConfig:
         kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
         eps: number added to the variance.
         bias: True if LayerNorms have a bias.
+        first: True if the first layer has a norm before its self-attention; ModernBERT, whose embeddings are
+            normalised, has none there.
     """
 
     placement: Literal["post", "pre", "both"] = "post"
     kind: Literal["layer", "rms"] = "layer"
     eps: float = 1e-5
     bias: bool = True
+    first: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.eps < math.inf:
             raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 and finite (BART's is 1e-5)")
+        if self.placement == "post" and not self.first:
+            raise FarspanError("model.norm.first is false, but model.norm.placement is post; set first to true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +111,25 @@ class SplitNorm(nn.Module):
         return torch.cat([self.extra(x[:, :extra]), self.tokens(x[:, extra:])], 1)
 
 
+class Unchanged(nn.Identity):
+    """The norm of a first sublayer that has none."""
+
+    def forward(self, x: Tensor, *norm_arguments: int) -> Tensor:
+        return x
+
+
 class Residual(nn.Module):
     """Residual sum around a sublayer f.
 
-    ``norm(x + drop(f(x)))`` (post), ``x + drop(f(norm(x)))`` (pre) or ``x + drop(norm_after(f(norm(x))))`` (both).
+    ``norm(x + drop(f(x)))`` (post), ``x + drop(f(norm(x)))`` (pre) or ``x + drop(norm_after(f(norm(x))))`` (both);
+    ``first`` is True for the first of a stack.
     """
 
-    def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False) -> None:
+    def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False, first: bool = False) -> None:
         super().__init__()
         self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
+        if first and not norm.first:
+            self.norm = Unchanged()
         self.norm_after = None
         if norm.placement == "both":
             self.norm_after = SplitNorm(width, norm) if split else make_norm(width, norm)

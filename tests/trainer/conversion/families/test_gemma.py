@@ -248,12 +248,12 @@ def test_capped_scores_are_refused(kind):
 def test_rules_of_layers_are_found(layers, every, full):
     pattern = Layered(3, 4, every, full)
     types = ["sliding_attention" if pattern.at(layer).local else "full_attention" for layer in range(layers)]
-    assert gemma3._read_layers(types, 3, 4, False) == pattern
+    assert gemma3.read_layers(types, 3, 4, False) == pattern
 
 
 def test_equal_bases_are_one():
     values = {"full_attention": {"rope_type": "default", "rope_theta": 9.0}}
-    assert gemma3._read_rotary(values | {"sliding_attention": values["full_attention"]}) == Rotary(9.0)
+    assert gemma3.read_rotary(values | {"sliding_attention": values["full_attention"]}) == Rotary(9.0)
     assert not differences(model_config(gemma3, gemma()), model_config(gemma3, gemma(nested=True)))
 
 
