@@ -28,7 +28,7 @@ from trainer.model.build import build_model
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 GOAL = 0.01
 MODES = {"none": None, "asynchronous": True, "synchronous": False}

@@ -32,19 +32,19 @@ from attention_models import CASES, Case
 from in_memory import random_batches
 from report import machine, publish
 
-from trainer.choices import Checkpointing
 from trainer.data.batch import Batch
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.build import build_model
 from trainer.model.seq2seq import Seq2Seq
+from trainer.options import Checkpointing
 from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.memory import Setting, step_memory
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 ROOT = Path(__file__).parents[1]
 KERNEL_TESTS = "tests/trainer/model/kernels/test_kernels_cuda.py"

@@ -21,8 +21,7 @@ from made_corpus import make_corpus, make_masks
 from report import arguments, machine, publish
 
 from objectives.api.protocol import load_objective
-from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetch
+from trainer.data.loader import Loader, LoadingConfig, prefetch
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.sources import open_stages
 

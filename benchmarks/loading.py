@@ -31,8 +31,7 @@ from corpora.storage.shard_cache import ShardCache
 from corpora.storage.stores import connect
 from corpora.storage.stores.object_store import ObjectStore
 from objectives.api.protocol import load_objective
-from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetch
+from trainer.data.loader import Loader, LoadingConfig, prefetch
 from trainer.data.remote_shards import ShardsAhead
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.sources import open_stages

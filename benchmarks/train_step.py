@@ -42,7 +42,7 @@ from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import RunConfig
 
 LED = CASES[0]

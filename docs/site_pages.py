@@ -119,7 +119,7 @@ def _prose(text: str) -> str:
 
 def recipe_keys_page() -> str:
     """The reference of the keys of recipes, section by section, from the dataclasses and the packaged recipes."""
-    from trainer.recipe_keys import recipe_keys
+    from trainer.recipe_reference import recipe_keys
 
     lines = [
         "# Keys of recipes",
@@ -144,7 +144,7 @@ def recipe_keys_page() -> str:
 
 def _recipe_table() -> Iterator[str]:
     """The rows of ``farspan recipes``."""
-    from trainer.recipe_table import recipes
+    from trainer.recipe_reference import recipes
 
     yield "Parameters are counted without the rows of tokens."
     yield ""

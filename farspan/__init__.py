@@ -43,7 +43,7 @@ _NAMES = {
     "trainer.command": "train",
     "trainer.dataset": "Dataset",
     "trainer.recipe": "load_recipe",
-    "trainer.recipe_table": "recipes",
+    "trainer.recipe_reference": "recipes",
 }
 """Module -> its public names; ``make stub`` writes the types of a new one into ``__init__.pyi``."""
 _ORIGINS = {name: module for module, names in _NAMES.items() for name in names.split()}

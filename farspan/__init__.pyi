@@ -31,7 +31,7 @@ from pipelines.view.cell import view as view
 from trainer.command import train as train
 from trainer.dataset import Dataset as Dataset
 from trainer.recipe import load_recipe as load_recipe
-from trainer.recipe_table import recipes as recipes
+from trainer.recipe_reference import recipes as recipes
 
 __version__: str
 

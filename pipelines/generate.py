@@ -37,9 +37,8 @@ from pipelines.options import Generating
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank
 from trainer.parallel.reports import raised_alike
-from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
-from trainer.prediction.setup import check_prompts, choose_config, choose_task, make_predictor
+from trainer.prediction.setup import OpenedModel, check_prompts, choose_config, choose_task, make_predictor, open_model
 from trainer.scorer.inference import pin_threads
 
 _ROWS_PER_BATCH = 64

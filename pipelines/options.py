@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from corpora.options import NO_FLAG, UNRECORDED, Flag
-from trainer.choices import Device, Precision
+from trainer.options import Device, Precision
 
 SplitName = Literal["train", "held-out"]
 

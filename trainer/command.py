@@ -117,7 +117,7 @@ def print_recipes(options: Recipes) -> None:
 
 def _list_recipes(options: Recipes) -> None:
     note("counts the parameters of all models")
-    from trainer.recipe_table import recipes
+    from trainer.recipe_reference import recipes
 
     facts = recipes()
     if options.print_rows("recipes", "packaged recipes", facts):

@@ -1,4 +1,4 @@
-"""Options of the commands about recipes and models."""
+"""Options of the commands about recipes and models, and words that several settings and functions accept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Annotated, Literal
 
 from corpora.options import Flag
 from corpora.reporting import TableFormat
+
+Precision = Literal["fp32", "bf16"]
+Device = Literal["auto", "cpu", "cuda"]
+Checkpointing = Literal["none", "selective", "layer"]
+"""Activations that the backward pass recomputes."""
+ParallelMode = Literal["ddp", "fsdp", "hybrid"]
+Reduction = Literal["step", "micro_batch"]
+"""Times at which gradients are reduced over the ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,9 @@ from trainer.checkpoint.run_files import RECIPE, DamagedError, read_sealed
 from trainer.checkpoint.selection import CheckpointConfig
 from trainer.data.config import SOURCE_KEYS, DataConfig
 from trainer.data.curriculum import Stage, StageConfig
-from trainer.data.prefetch import LoadingConfig
-from trainer.generator_config import GeneratorConfig
+from trainer.data.loader import LoadingConfig
 from trainer.metrics import MetricsConfig
-from trainer.model.config import ModelConfig
+from trainer.model.config import GeneratorConfig, ModelConfig
 from trainer.model.loss import LossConfig
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
@@ -67,7 +66,8 @@ class Recipe:
         self._check_selection()
         curriculum = self.curriculum  # checks the attention of each stage
         if self.generator:
-            self.generator.check_use(self.model, [stage.data for stage in curriculum])
+            pairs = any(source.pairs for stage in curriculum for source in stage.data.sources)
+            self.generator.check_use(self.model, pairs)
         for stage in curriculum[len(self.stages) or 1 :]:
             if stage.learning_rate_at(stage.first_step) == 0:
                 raise FarspanError(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from corpora.errors import FarspanError
-from trainer.choices import Checkpointing, Device, Precision
 from trainer.data.config import SourceConfig, require_names
 from trainer.generation.config import GenerationConfig
+from trainer.options import Checkpointing, Device, Precision
 
 LENGTHS = ("steps", "epochs", "tokens")
 """Keys of the run section that give its length; a recipe has one of them."""

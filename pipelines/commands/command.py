@@ -156,7 +156,7 @@ class ExplainKeys(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         try:
-            from trainer.recipe_keys import describe_keys  # brings torch
+            from trainer.recipe_reference import describe_keys  # brings torch
 
             print(describe_keys(values))
         except FarspanError as error:

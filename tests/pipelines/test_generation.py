@@ -35,7 +35,7 @@ from trainer.conversion.convert import convert
 from trainer.model.patterns.full import Full
 from trainer.options import Conversion
 from trainer.parallel.distributed import World
-from trainer.prediction.opened import open_model
+from trainer.prediction.setup import open_model
 from trainer.run_config import EvaluationConfig
 
 

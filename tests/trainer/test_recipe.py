@@ -6,6 +6,7 @@ from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.run_files import RECIPE, keep_recipe
 from trainer.data.curriculum import stage_number
+from trainer.model.config import GeneratorConfig
 from trainer.model.loss import LossConfig
 from trainer.model.patterns.full import Full
 from trainer.recipe import load_recipe, read_recipe
@@ -29,6 +30,13 @@ def test_values_are_overridden():
     assert recipe.data.objective.options == {"density": 0.1, "separator": None}
     assert recipe.data.objective.preset is None
     assert recipe.evaluation.every == 5
+
+
+AT_LEAST_ONE = {
+    "run": ("steps", "tokens", "batch_size", "micro_batch_size", "max_skipped"),
+    "evaluation": ("every", "sequences", "patience"),
+    "generation": ("every", "limit", "batch_positions", "beams"),
+}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +90,22 @@ def test_values_are_overridden():
             r"evaluation.mixture: the names of the sources are 'a', 'a'; give each its own",
         ),
         ("data.mixture=[{name='', corpus='c'}]", r"data.mixture: the names of the sources are ''; give each"),
+        *((f"run.{name}=0", rf"run.{name} is 0; it must be at least 1") for name in AT_LEAST_ONE["run"]),
+        *((f"evaluation.{name}=0", rf"evaluation.{name} is 0; it must") for name in AT_LEAST_ONE["evaluation"]),
+        *(
+            (f"evaluation.generation={{metrics='f1', {name}=0}}", rf"generation.{name} is 0; it must be at least 1")
+            for name in AT_LEAST_ONE["generation"]
+        ),
+        ("run.micro_batch_size=-1", r"run.micro_batch_size is -1"),
+        ("run.epochs=inf", r"run.epochs is inf"),
+        ("run.epochs=nan", r"run.epochs is nan; a number is needed"),
+        ("evaluation={pairs='p', masks='m'}", r"evaluation.pairs conflicts with evaluation.corpus or masks; give one"),
+        (
+            "evaluation={pairs='p', mixture=[{name='a', corpus='c'}]}",
+            r"evaluation.mixture conflicts .* name the sources in one of the two ways",
+        ),
+        ("generator={weight=2.0}", r"generator: set either initial"),
+        ("generator={initial='x', weight=0.0}", r"generator.weight is 0.0"),
         ("run.steps.more=1", r"'steps' is 60, not a section"),
     ],
 )
@@ -210,9 +234,14 @@ def test_a_trained_generator_is_part_of_the_run():
     assert load_recipe("tiny", [*joint, "generator.weight=0.5"]).identity() != recipe.identity()
 
 
-def test_a_generator_without_a_decoder_is_refused():
+def test_a_generator_serves_a_decoder_and_has_none():
     with pytest.raises(FarspanError, match="the model has none"):
         load_recipe("tiny", [ASKING, "generator.initial=RUN", "model.decoder=none"])
+    model = toy_recipe("unused").model
+    with pytest.raises(FarspanError, match=r"generator.model has a decoder section; it must be an encoder alone"):
+        GeneratorConfig(model=model)
+    with pytest.raises(FarspanError, match="set either initial"):
+        GeneratorConfig(initial="run", model=replace(model, decoder=None))
 
 
 def test_a_compiled_run_is_another_run(tmp_path):

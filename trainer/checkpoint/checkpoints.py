@@ -102,10 +102,9 @@ class Checkpoints:
             self._release()
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> int | None:
-        """Lock the directory and load the newest undamaged checkpoint into model and optimizer, in place.
+        """Lock the directory and load the newest undamaged checkpoint, if any, into model and optimizer.
 
-        Returns:
-            The number of finished updates; None if there is no checkpoint, and then both are unchanged.
+        Returns its number of finished updates; None if there is none.
         """
         run_together(self._world, self._acquire)
         path = self._newest_undamaged()
@@ -135,9 +134,6 @@ class Checkpoints:
 
         Waits for a checkpoint that is still being written. If asynchronous, the state is copied, and written while
         training continues; the next ``save`` or ``finish`` raises the error of a failed write.
-
-        Returns:
-            The folder, which exists once it is written.
         """
         self._wait()
         states = {MODEL: model_tensors(model), OPTIMIZER: optimizer_tensors(model, optimizer)}

@@ -134,11 +134,7 @@ def command(options: Convert) -> None:
 
 
 def convert(source: Path, output: Path, conversion: Conversion) -> Model:
-    """Read ``source``, convert it by ``conversion``, write it to ``output``, and return it.
-
-    Raises:
-        FarspanError: a model that cannot be read, converted or written in this format, or an output that exists.
-    """
+    """Read ``source``, convert it by ``conversion``, write it to ``output``, and return it."""
     if output.exists():  # before any work
         raise FarspanError(f"{output} exists; name a folder that does not, or delete it")
     if conversion.masks is not None and conversion.vocab_size is not None:

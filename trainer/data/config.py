@@ -109,28 +109,53 @@ class TaskConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceConfig:
-    """One corpus with one objective, or pairs with one task, as a part of a mixture.
+class _SourceKeys:
+    """The keys that name a source, in the data section as in each source of its mixture.
 
     Attributes:
-        name: name in metrics, unique within the mixture.
-        corpus, row_positions, masks, objective, masks_options, pairs, documents, split, task, examples, examples_seed:
-            as in the data section.
-        weight: proportion of the samples, relative to the weights of the other sources.
+        corpus: folder of a corpus.
+        row_positions: least and most positions of the rows to train on, tokens and the room that the corpus reserves
+            for others; None for all rows. So the stages of a curriculum take rows of their own lengths from one corpus.
+        masks: folder of a mask set of the corpus; None if ``objective`` draws the masks.
+        masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
+        objective: objective that draws masks during training; None if ``masks`` has them.
+        pairs: folder of pairs to fine-tune on, instead of a corpus.
+        documents: folder of their documents; None for the folder that the pairs record.
+        split: split of the pairs to train on.
+        task: task that renders the pairs.
+        examples: number of pairs to train on, drawn from those of the split that have targets; None for all of them.
+            With the same seed, a smaller draw is a part of a larger one.
+        examples_seed: seed of this draw.
     """
 
-    name: str
     corpus: str = ""
     row_positions: tuple[int, int] | None = None
     masks: str | None = None
-    objective: ObjectiveConfig | None = None
     masks_options: dict[str, Any] = field(default_factory=dict)
+    objective: ObjectiveConfig | None = None
     pairs: str = ""
     documents: str | None = None
     split: str = "train"
     task: TaskConfig | None = None
     examples: int | None = None
     examples_seed: int = 0
+
+    @property
+    def names_rows(self) -> bool:
+        """True if a key about rows of a corpus is set."""
+        return bool(self.corpus or self.row_positions or self.masks or self.objective or self.masks_options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(_SourceKeys):
+    """One corpus with one objective, or pairs with one task, as a part of a mixture.
+
+    Attributes:
+        name: name in metrics, unique within the mixture.
+        weight: proportion of the samples, relative to the weights of the other sources.
+    """
+
+    name: str
     weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -138,7 +163,7 @@ class SourceConfig:
             raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
         if self.examples is not None and self.examples < 1:
             raise FarspanError(f"source {self.name!r}: examples is {self.examples}; it must be at least 1")
-        if self.pairs and (self.corpus or self.row_positions or self.masks or self.objective or self.masks_options):
+        if self.pairs and self.names_rows:
             raise FarspanError(
                 f"source {self.name!r}: pairs conflicts with corpus, masks, objective, masks_options or row_positions; "
                 "pretraining takes a corpus, fine-tuning takes pairs and a task"
@@ -150,8 +175,7 @@ class SourceConfig:
         return self.pairs or self.corpus
 
 
-SOURCE_KEYS = tuple(field.name for field in fields(SourceConfig) if field.name not in ("name", "weight"))
-"""Keys that name a source, in the data section as in each source of its mixture."""
+SOURCE_KEYS = tuple(field.name for field in fields(_SourceKeys))
 
 
 def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
@@ -164,24 +188,11 @@ def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(_SourceKeys):
     """The training data and the width of batches.
 
     Attributes:
-        corpus: folder of a corpus.
-        row_positions: least and most positions of the rows to train on, tokens and the room that the corpus reserves
-            for others; None for all rows. So the stages of a curriculum take rows of their own lengths from one corpus.
-        masks: folder of a mask set of the corpus; None if ``objective`` draws the masks.
-        objective: objective that draws masks during training; None if ``masks`` has them.
-        masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
-        pairs: folder of pairs to fine-tune on, instead of a corpus.
-        documents: folder of their documents; None for the folder that the pairs record.
-        split: split of the pairs to train on.
-        task: task that renders the pairs.
-        examples: number of pairs to train on, drawn from those of the split that have targets; None for all of them.
-            With the same seed, a smaller draw is a part of a larger one.
-        examples_seed: seed of this draw.
-        mixture: several sources with weights, instead of all of the above.
+        mixture: several sources with weights, instead of the keys of one source.
         source_length, target_length: maximum width of a batch; a longer example is an error and never truncated.
         source_multiple, target_multiple: widths are rounded up to a multiple of these. With the length itself, all
             batches have the same width; with the attention block size, no block is partly padding.
@@ -194,17 +205,6 @@ class DataConfig:
             encoded independently.
     """
 
-    corpus: str = ""
-    row_positions: tuple[int, int] | None = None
-    masks: str | None = None
-    masks_options: dict[str, Any] = field(default_factory=dict)
-    objective: ObjectiveConfig | None = None
-    pairs: str = ""
-    documents: str | None = None
-    split: str = "train"
-    task: TaskConfig | None = None
-    examples: int | None = None
-    examples_seed: int = 0
     mixture: tuple[SourceConfig, ...] = ()
     source_length: int
     target_length: int = 1024
@@ -223,8 +223,7 @@ class DataConfig:
                     f"data.{side}_length is {length} with data.{side}_multiple {multiple}; "
                     "the length must be a multiple of it, and both at least 1"
                 )
-        single = (self.corpus, self.row_positions, self.masks, self.objective, self.masks_options, self.pairs)
-        if self.mixture and any(single):
+        if self.mixture and (self.names_rows or self.pairs):
             raise FarspanError(
                 "data.mixture conflicts with data.corpus, masks, objective, masks_options, row_positions or pairs; "
                 "name the sources in one of the two ways"
@@ -236,7 +235,7 @@ class DataConfig:
             cure = "set it in each of its sources" if self.mixture else "it must be at least 1"
             beside = " with data.mixture" if self.mixture else ""
             raise FarspanError(f"data.examples is {self.examples}{beside}; {cure}")
-        if self.pairs and (self.corpus or self.row_positions or self.masks or self.objective or self.masks_options):
+        if self.pairs and self.names_rows:
             raise FarspanError(
                 "data.pairs conflicts with data.corpus, masks, objective, masks_options or row_positions; "
                 "pretraining takes a corpus, fine-tuning takes pairs and a task"

@@ -20,11 +20,7 @@ TRIED = 256  # rows that are rendered if the first few are inconclusive
 def check_examples(
     mixture: Mixture, data: DataConfig, pattern: Pattern, section: str, rows: int | None = None
 ) -> list[str]:
-    """Check that every part of a mixture has targets, fits the widths, and makes positions global if it should.
-
-    Returns:
-        Warnings.
-    """
+    """Check that each part of a mixture has targets, fits the widths, and has global positions; return warnings."""
     warnings: list[str] = []
     for part in mixture.parts:
         source = part.source
@@ -117,8 +113,8 @@ def _too_long(source: MaskedCorpus | PairedSource, data: DataConfig, section: st
     elif side == "target":
         options = "masks_options" if source.is_stored else "objective.options"
         place = options if data.mixture else f"{section}.{options}"
-        names = source.options
-        if "target_length" in names and (not source.is_stored or "target_length" in source.adjustable):
+        names, adjustable = source.objective.options, getattr(source.objective, "adjustable", ())
+        if "target_length" in names and (not source.is_stored or "target_length" in adjustable):
             fit = f" with {place}.fit=reduce" if "fit" in names else ""
             cures.append(f"{place}.target_length to {limit}{fit}, to hide less")
     else:

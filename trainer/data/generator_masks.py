@@ -7,14 +7,13 @@ generator's weights, the rows view is what a mask set made with it as ``--scorer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.shard_cache import ShardCache
-from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.special_tokens import SpecialTokens
@@ -69,57 +68,25 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         """The rows view without losses."""
         return self.choose(indices, None, epochs)
 
-    def with_special(self, special: SpecialTokens) -> GeneratorMaskedCorpus:
+    def with_special(self, special: SpecialTokens) -> Self:
         """The same rows with the encoder-decoder's ids of another table."""
         self._require_tokens(special)
-        return GeneratorMaskedCorpus(
-            self.corpus,
-            self._model_based,
-            special,
-            self._drawing,
-            self._generator_special,
-            bool(self._rendering),
-            self.chosen,
-        )
+        return type(self)(*self._arguments(special))
+
+    def view_candidates(self) -> Candidates:
+        """The candidates view as a source."""
+        return Candidates(*self._arguments(self.special))
+
+    def _arguments(self, special: SpecialTokens) -> tuple[Any, ...]:
+        tools = self.corpus, self._model_based, special, self._drawing, self._generator_special
+        return *tools, bool(self._rendering), self.chosen
 
 
-class Candidates:
-    """The candidates view as a source.
-
-    Attributes:
-        rows: the same rows for the encoder-decoder.
-        fingerprint, special, tokenizer_fingerprint, tokenizer_size: those of ``rows``.
-    """
-
-    def __init__(self, rows: GeneratorMaskedCorpus) -> None:
-        self.rows, self.fingerprint, self.special = rows, rows.fingerprint, rows.special
-        self.tokenizer_fingerprint, self.tokenizer_size = rows.tokenizer_fingerprint, rows.tokenizer_size
-
-    def __len__(self) -> int:
-        return len(self.rows)
+class Candidates(GeneratorMaskedCorpus):
+    """The candidates view as a source; ``choose`` gives the rows for the encoder-decoder."""
 
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
-        return self.rows.candidates(indices, epochs)
-
-    def with_special(self, special: SpecialTokens) -> Candidates:
-        return Candidates(self.rows.with_special(special))
-
-    @property
-    def shard_rows(self) -> tuple[int, ...]:
-        return self.rows.shard_rows
-
-    @property
-    def cached(self) -> list[ShardedRows]:
-        return self.rows.cached
-
-    def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
-        return self.rows.shards(indices, epochs)
-
-    def most_bytes(self, shards: int | None) -> int:
-        return self.rows.most_bytes(shards)
-
-    def origin(self, index: int) -> str:
-        return self.rows.origin(index)
+        return self.candidates(indices, epochs)
 
 
 def open_generator_masked(

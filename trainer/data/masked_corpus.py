@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -182,16 +182,6 @@ class MaskedCorpus(CorpusRows):
     def adjusted(self) -> bool:
         """True if other options select among the stored masks."""
         return isinstance(self._masks, MaskSet) and self._masks.adjusted
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """Options of the objective."""
-        return self.objective.options
-
-    @property
-    def adjustable(self) -> tuple[str, ...]:
-        """Options that select among stored masks."""
-        return getattr(self.objective, "adjustable", ())
 
     @property
     def described(self) -> str:

@@ -128,11 +128,7 @@ class CachedDecoder:
         return Positions(at, tuple(masks), tuple(rotations))
 
     def run(self, tokens: Tensor, where: Positions, cache: Tensor, cross: Cross) -> Tensor:
-        """Run the layers on ``(R, L, d)`` token vectors, and write keys and values into the cache.
-
-        Returns:
-            Hidden states, ``(R, L, d)``.
-        """
+        """Run the layers on ``(R, L, d)`` token vectors, and write keys and values into the cache; ``(R, L, d)``."""
         embedded = self.decoder.embedded
         x = tokens * embedded.scale if embedded.scale != 1.0 else tokens
         if self._vectors is not None:

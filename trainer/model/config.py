@@ -208,6 +208,52 @@ class ModelConfig:
         return self.heads.width or self.width // self.heads.count
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeneratorConfig:
+    """The generator, trained on all candidates beside the model (BART-LS, arXiv:2209.10052, section 2.3).
+
+    A generator that only scores is ``data.objective.scorer``.
+
+    Attributes:
+        initial: encoder-only run of ``farspan train`` with the generator's initial weights.
+        model: configuration of an encoder-only model with random weights, instead of ``initial``.
+        weight: weight of the generator's mean loss per candidate token against the model's mean loss per target token.
+            The paper does not state it, and the published code ignores its setting.
+    """
+
+    initial: str | None = None
+    model: ModelConfig | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.initial is None) == (self.model is None):
+            raise FarspanError(
+                "generator: set either initial, the run that trained it, or model, a section with its sizes, to begin "
+                "with random weights"
+            )
+        if self.model is not None and self.model.decoder is not None:
+            raise FarspanError("generator.model has a decoder section; it must be an encoder alone")
+        if not 0 < self.weight < math.inf:
+            raise FarspanError(f"generator.weight is {self.weight}; it must be above 0 and finite")
+
+    def identity(self) -> dict[str, Any]:
+        """Values that must not change when a run resumes."""
+        sections = asdict(self)
+        return {name: sections[name] for name in ("model", "weight")}
+
+    def check_use(self, model: ModelConfig, pairs: bool) -> None:
+        """Check that the model can use this generator, and the data, which may be ``pairs``."""
+        if not model.decoder:
+            raise FarspanError(
+                "generator chooses the targets of a decoder, but the model has none; add a model.decoder section, or "
+                "remove the generator's"
+            )
+        if pairs:
+            raise FarspanError(
+                "generator chooses what to hide in a corpus, but the data are pairs; remove the generator section"
+            )
+
+
 def as_table(section: Any) -> Any:
     """Convert a configuration's dictionary to a recipe's form: tuples as lists, without None values."""
     if isinstance(section, Mapping):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -87,36 +89,30 @@ class JointModel(Seq2Seq):
         self.output_scale, self.attends_extra = model.output_scale, model.attends_extra
         self.generator, self.weight = generator, weight
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
-        source_ids: Tensor,
-        decoder_ids: Tensor,
-        labels: Tensor,
-        source_padding_mask: Tensor | None = None,
-        segment_ids: Tensor | None = None,
-        global_positions: Tensor | None = None,
-        loss: LossConfig = CROSS_ENTROPY,
+        *,
         candidate_ids: Tensor | None = None,
         candidate_padding_mask: Tensor | None = None,
         candidate_labels: Tensor | None = None,
         target_counts: Tensor | None = None,
+        loss: LossConfig = CROSS_ENTROPY,
+        **inputs: Any,
     ) -> Losses:
         """Compute the summed cross-entropy of the encoder-decoder; ``minimised`` includes that of the generator.
 
         Args:
-            source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions: inputs of ``Seq2Seq``.
-            loss: loss that is minimised, for both models.
             candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``; None, as for
                 held-out data, leaves the generator out.
             target_counts: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
+            loss: loss that is minimised, for both models.
+            inputs: those of ``Seq2Seq``.
 
         Returns:
             Sums. ``minimised``, divided by the target tokens of the step, is the mean over target tokens plus
             ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's own.
         """
-        losses = super().forward(
-            source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions, loss
-        )
+        losses = super().forward(**inputs, loss=loss)
         if candidate_ids is None:
             return losses
         assert candidate_labels is not None

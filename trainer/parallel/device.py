@@ -8,12 +8,12 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from trainer.choices import Precision
+from trainer.options import Precision
 
 
 def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device, precision: Precision) -> float | None:
@@ -68,60 +68,39 @@ def memory_capacity(device: torch.device) -> int:
     return min([machine, *allowed])
 
 
-class Timing(Protocol):
+class Timing:
     """Timer of work on a device, which also copies a few results to the host.
 
     Created when the work begins; ``end`` is called when all of it is queued, ``read`` when the results are needed.
+
+    A CUDA device is timed by events in its stream. The first one passes when the work queued before it is done, so the
+    time of an update excludes an evaluation or a checkpoint before it, but includes the time in which the stream was
+    idle because batches came late.
     """
+
+    def __init__(self, device: torch.device) -> None:
+        self._begun, self._seconds, self._results = time.perf_counter(), 0.0, torch.empty(0)
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device.type == "cuda" else []
+        for event in self._events[:1]:
+            event.record()
 
     def end(self, *results: Tensor) -> None:
         """Mark the end of the work and start copying its results, ``()`` each, without waiting."""
+        together = torch.stack([result.double() for result in results])
+        if self._events:  # reading the tensors later would wait for all work queued until then
+            self._results = _pinned(len(results))
+            self._results.copy_(together, non_blocking=True)
+            self._events[1].record()
+        else:
+            self._results, self._seconds = together, time.perf_counter() - self._begun
 
     def read(self) -> tuple[float, list[float]]:
         """Seconds between both marks, and the results. Waits for this work, never for work queued after it."""
-
-
-class HostTiming:
-    """``Timing`` of a synchronous device, the CPU."""
-
-    def __init__(self) -> None:
-        self._begun, self._ended, self._results = time.perf_counter(), 0.0, list[float]()
-
-    def end(self, *results: Tensor) -> None:
-        self._results = [result.item() for result in results]
-        self._ended = time.perf_counter()
-
-    def read(self) -> tuple[float, list[float]]:
-        return self._ended - self._begun, self._results
-
-
-class StreamTiming:
-    """``Timing`` by events in a CUDA device's stream, with the results copied into pinned memory.
-
-    The first event passes when the work queued before it is done, so the time of an update excludes an evaluation or
-    a checkpoint before it, but includes the time in which the stream was idle because batches came late.
-    """
-
-    def __init__(self) -> None:
-        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._results: Tensor | None = None
-        self._begin.record()
-
-    def end(self, *results: Tensor) -> None:
-        # Reading the tensors later would wait for all work queued until then.
-        self._results = _pinned(len(results))
-        self._results.copy_(torch.stack([result.double() for result in results]), non_blocking=True)
-        self._end.record()
-
-    def read(self) -> tuple[float, list[float]]:
-        assert self._results is not None
-        self._end.synchronize()
-        return self._begin.elapsed_time(self._end) / 1e3, self._results.tolist()
-
-
-def start_timing(device: torch.device) -> Timing:
-    """Start timing the work queued on ``device``."""
-    return StreamTiming() if device.type == "cuda" else HostTiming()
+        if self._events:
+            begin, end = self._events
+            end.synchronize()
+            self._seconds = begin.elapsed_time(end) / 1e3
+        return self._seconds, self._results.tolist()
 
 
 def _pinned(count: int) -> Tensor:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType
@@ -23,14 +22,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
-from trainer.choices import Checkpointing, ParallelMode, Precision, Reduction
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.decoder import DecoderLayer
 from trainer.model.encoder import Encoder, EncoderLayer
-from trainer.model.kernels.saved_results import Results
+from trainer.model.kernels.flex import Results
 from trainer.model.layers.attention import SelfAttention
 from trainer.model.pattern import Pattern
+from trainer.options import Checkpointing, ParallelMode, Precision, Reduction
 from trainer.parallel.distributed import PATIENCE, World
 
 
@@ -89,7 +88,7 @@ EXPENSIVE = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.higher_order.flex_attention,  # if not compiled; else see trainer.model.kernels.saved_results
+    torch.ops.higher_order.flex_attention,  # if not compiled; else see trainer.model.kernels.flex
 }
 """Operators whose results are cheaper to save than to recompute; without batched products, the attention scores."""
 
@@ -106,13 +105,7 @@ def _save_expensive_and_results() -> tuple[AbstractContextManager[None], Abstrac
     """Return contexts for a layer's two runs; the second reuses results of ``EXPENSIVE`` and of ``saved_result``."""
     first, again = _SAVE_EXPENSIVE()
     results = Results()
-    return _both(first, results.first()), _both(again, results.again())
-
-
-@contextmanager
-def _both(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]) -> Iterator[None]:
-    with outer, inner:
-        yield
+    return results.run(False, first), results.run(True, again)
 
 
 def apply_compile(model: nn.Module, backend: str = "inductor") -> None:

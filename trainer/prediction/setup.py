@@ -1,30 +1,130 @@
-"""Setup of generation for pairs: task, options and predictor, checked before any work."""
+"""Opening of a model and checks of model, pairs, task and options, before any text is generated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.settings import parse
+from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.api.special_tokens import END
+from objectives.api.special_tokens import END, PAD, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, PairFacts
+from trainer.conversion.convert import read_model
+from trainer.conversion.model_folder import Model, is_model_folder, weights_sha256
 from trainer.data.config import DataConfig, Source, TaskConfig, naming_source
+from trainer.data.loader import LoadingConfig
 from trainer.data.paired import equip_task
-from trainer.data.prefetch import LoadingConfig
 from trainer.generation.config import GenerationConfig
 from trainer.generation.generate import check_first_tokens
+from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
-from trainer.prediction.opened import OpenedModel
+from trainer.model.seq2seq import Seq2Seq
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.validation import HeldOutPairs, Validation
+from trainer.recipe import Recipe, read_recipe
 from trainer.run_config import ValidationConfig
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model with its weights, and the recipe of its training if known.
+
+    Attributes:
+        path: path as given by the user.
+        model: configuration, vocabulary and weights.
+        recipe: recipe of the run; None for a folder, and for a run without a stored recipe.
+        entry: description of the model in a manifest of predictions.
+    """
+
+    path: Path
+    model: Model
+    recipe: Recipe | None
+    entry: Mapping[str, Any]
+
+    @property
+    def decoder_positions(self) -> int | None:
+        """Rows of the decoder's position table; None without one."""
+        assert self.model.config.decoder
+        return self.model.config.decoder.positions.limit
+
+    def build(self, device: torch.device, dtype: torch.dtype = torch.float32) -> Seq2Seq:
+        """Build the model in evaluation mode."""
+        with torch.device("meta"):  # without initial weights, which would be replaced
+            model = make_model(self.model.config, self.model.vocabulary.size)
+        assert isinstance(model, Seq2Seq)
+        model.load_state_dict(self.model.state, assign=True)
+        return model.to(device, dtype).eval().requires_grad_(False)
+
+    def check_pairs(self, pairs: Manifest, folder: str) -> None:
+        """Check that the model knows the ids of the pairs in ``folder``."""
+        known, theirs = self.model.vocabulary.tokenizer_fingerprint, pairs.tokenizer["fingerprint"]
+        if known not in (None, theirs):
+            raise FarspanError(
+                f"{folder}: was made with the tokenizer {theirs[:12]}, the model {self.path} with "
+                f"{str(known)[:12]}; make documents and pairs with the model's tokenizer"
+            )
+        if pairs.tokenizer["vocab_size"] > self.model.vocabulary.size:
+            raise FarspanError(
+                f"{folder}: its tokenizer has {pairs.tokenizer['vocab_size']:,} ids, the model {self.path} "
+                f"{self.model.vocabulary.size:,} rows; make documents and pairs with the model's tokenizer"
+            )
+
+    def special_for(self, needed: SpecialTokens, pairs: Manifest) -> SpecialTokens:
+        """Return the model's special tokens with those that a task may insert into ``pairs``.
+
+        Tokens that neither the model nor the tokenizer knows have ids beyond the model's vocabulary: a folder of
+        Hugging Face has no ``<doc-sep>``, and needs none for pairs about single documents.
+        """
+        special = self.model.vocabulary.special
+        always = dict.fromkeys((PAD, END, self.model.vocabulary.decoder_start))
+        if lacking := [name for name in always if name not in special.ids]:
+            raise FarspanError(f"{self.path}: the model has no special token {', '.join(lacking)}; give another model")
+        return SpecialTokens.merge([special, needed], pairs.tokenizer["vocab_size"])
+
+
+def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
+    """Read a model that can generate."""
+    model = read_model(path, checkpoint)
+    if model.config.decoder is None:
+        raise FarspanError(f"{path}: the model has no decoder, so it generates no text; give an encoder-decoder")
+    if model.parent.get("kind") == "farspan.checkpoint" and not is_model_folder(path):
+        entry = {
+            "run": _run_of(path).name,
+            "checkpoint": model.parent["name"],
+            "sha256": model.parent["weights_sha256"],
+        }
+        return OpenedModel(path, model, read_recipe(_run_of(path)), {**entry, "vocab_size": model.vocabulary.size})
+    digest = weights_sha256(path) if is_model_folder(path) else _digest(model.state)
+    entry = {"folder": path.resolve().name, "checkpoint": None, "sha256": digest}
+    return OpenedModel(path, model, None, {**entry, "vocab_size": model.vocabulary.size})
+
+
+def _run_of(path: Path) -> Path:
+    """Return the directory of the run that contains ``path``, or ``path`` itself."""
+    place = path.resolve()
+    while place.name == "checkpoints" or place.name.startswith("step-"):
+        place = place.parent
+    return place
+
+
+def _digest(state: Mapping[str, Tensor]) -> str:
+    """Hash of the names and values of all weights."""
+    digest = sha256()
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def make_predictor(

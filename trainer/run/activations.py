@@ -20,7 +20,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.choices import Checkpointing, Precision
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context, Globals
@@ -29,6 +28,7 @@ from trainer.model.layers.attention import CrossAttention, SelfAttention, attend
 from trainer.model.layers.pooled import PooledAttention
 from trainer.model.patterns.full import Full
 from trainer.model.seq2seq import Seq2Seq
+from trainer.options import Checkpointing, Precision
 from trainer.parallel.wrapping import EXPENSIVE, layers_of
 
 
@@ -106,11 +106,7 @@ class Activations:
 
 @cache
 def activations(config: ModelConfig, source: int, target: int, numbers: Numbers, batch: int = 2) -> Activations:
-    """Measure a forward pass without padding; patterns with global positions get one in each row.
-
-    Returns:
-        Bytes per sequence.
-    """
+    """Measure the bytes of a sequence in a forward pass without padding, with a global position if there can be any."""
     with FakeTensorMode():
         model = make_model(config, vocab_size=1).train()
         if numbers.sharded and numbers.narrow == 2:

@@ -111,11 +111,7 @@ class Measured:
 
 
 def measure(recipe: Recipe) -> Measured:
-    """Make updates of one micro-batch each in a temporary folder, until they have taken ``SECONDS``.
-
-    Raises:
-        FarspanError: as a run does.
-    """
+    """Make updates of one micro-batch each in a temporary folder, until they have taken ``SECONDS``."""
     stage, place = recipe.curriculum[0], Path(recipe.run.directory).absolute()
     run = replace(recipe.run, steps=_ENDLESS, epochs=None, tokens=None, extend=(), batch_size=stage.micro_batch_size)
     checkpoint = replace(recipe.checkpoint, best=None, every=_ENDLESS, keep=1)

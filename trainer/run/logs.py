@@ -188,12 +188,9 @@ def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: 
 
 
 def model_summary(config: ModelConfig, data: DataConfig, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:
-    """Count parameters by part, and floating-point operations per source token.
+    """Count parameters by part, and operations per source token of a training step with rows of maximum lengths.
 
-    Returns:
-        ``parameters`` (``total`` and an entry for each part of the model; shared weights count once, in the first part
-        that has them), ``flops_per_source_token`` of a training step with rows of the recipe's maximum lengths, 3 times
-        those of a forward pass, and the sizes that these numbers hold for.
+    Shared weights count once, in the first part that has them.
     """
     parts: dict[str, int] = {}
     seen: set[int] = set()

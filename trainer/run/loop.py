@@ -68,18 +68,7 @@ class Loop:
         display: Display,
         profile: Profile,
     ) -> None:
-        """
-        Args:
-            trainer: model and optimizer at the step that the run continues from.
-            batches: batches of this rank.
-            loader: names the origin of samples.
-            checkpoints: of the run; holds its evaluations so far.
-            held_out: data that the unit evaluates.
-            validation: generates texts and scores them; None if the recipe asks for none.
-            metrics: log of updates and evaluations.
-            display: progress on the console.
-            profile: profiles the updates that the recipe names.
-        """
+        """Continue from the step of ``trainer``; ``checkpoints`` hold the evaluations so far."""
         self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
         self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
         self._validation, self._profile = validation, profile
@@ -88,15 +77,7 @@ class Loop:
         self._saved, self._selected = trainer.step, checkpoints.selection
 
     def run(self, last: int, stop_requested: Callable[[], bool]) -> bool:
-        """Train until step ``last`` or an early end, with a checkpoint there.
-
-        Args:
-            last: finished updates to stop at.
-            stop_requested: returns True once this process was asked to stop.
-
-        Returns:
-            True if a rank was asked to stop.
-        """
+        """Train until step ``last`` or an early end, with a checkpoint there; return True if a rank asked to stop."""
         trainer = self._trainer
         self._evaluate(stop_requested)  # a stopped run may have left it out
         while trainer.step < last and not self._early():

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError, out_of_memory
-from trainer.choices import Checkpointing, ParallelMode
 from trainer.data.batch import Batch
 from trainer.data.curriculum import Stage
 from trainer.model.build import make_model
@@ -25,6 +24,7 @@ from trainer.model.layers.heads import projections_in
 from trainer.model.loss import CHUNK
 from trainer.optim.adafactor import Adafactor
 from trainer.optim.muon import hidden_matrices
+from trainer.options import Checkpointing, ParallelMode
 from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, layers_of

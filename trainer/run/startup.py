@@ -32,11 +32,7 @@ from trainer.run_config import RunConfig
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
-    """Check examples of all stages and of the held-out data for faults that would show late or never.
-
-    Returns:
-        Warnings.
-    """
+    """Check the examples of all stages and of the held-out data for faults that would show late; return warnings."""
     warnings: list[str] = []
     seen: list[tuple[DataConfig, Pattern]] = []
     for stage, mixture in zip(unit.curriculum, unit.mixtures, strict=True):

@@ -20,7 +20,7 @@ from trainer.data.curriculum import Stage
 from trainer.metrics import Counts, derive
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, R3FConfig
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.device import Timing, memory_in_use, start_timing
+from trainer.parallel.device import Timing, memory_in_use
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import (
     apply_activation_checkpointing,
@@ -79,13 +79,9 @@ class Trainer:
     """
 
     def __init__(self, unit: TrainUnit, model: Model, world: World, peak_tflops: float | None = None) -> None:
-        """Move ``model`` to this rank's device and wrap it as the recipe's run and parallel sections say.
+        """Move ``model`` of the unit to this rank's device and wrap it as the run and parallel sections say.
 
-        Args:
-            unit: unit of training.
-            model: model of the unit, the same on every rank.
-            world: all processes of the run.
-            peak_tflops: peak of one device, if known.
+        ``peak_tflops`` is the peak of one device, if known.
         """
         recipe = unit.recipe
         self.unit, self.recipe, self.world, self.peak_tflops = unit, recipe, world, peak_tflops
@@ -103,16 +99,10 @@ class Trainer:
 
         Gradients are divided by the number of target tokens of the whole step, so that they do not depend on
         micro-batches, ranks or padding. If the loss or the gradient is not finite, the weights do not change; all ranks
-        have the same loss and gradient, so they agree.
-
-        Args:
-            batches: batches of this rank.
-            stop: True if this rank asks to stop.
-
-        Returns:
-            None if any rank asks to stop; nothing is changed then.
+        have the same loss and gradient, so they agree. If any rank asks to ``stop``, nothing is changed, and there is
+        no update.
         """
-        timing, begun = start_timing(self.world.device), time.perf_counter()
+        timing, begun = Timing(self.world.device), time.perf_counter()
         micro_batches = batches.step(self.step)
         waited = time.perf_counter() - begun
         stage = self.unit.stage_at(self.step)
@@ -138,15 +128,9 @@ class Trainer:
             self._attention = stage.attention
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Losses]:
-        """Pass micro-batches forward and backward; the gradients are those of the sum over all ranks.
+        """Pass micro-batches forward and backward; the gradients are those of the sum over all ranks, by ``targets``.
 
-        Args:
-            stage: stage that determines the attention.
-            batches: micro-batches of this rank.
-            targets: divisor of the gradients.
-
-        Returns:
-            Losses of each batch, summed over its target tokens, ``()``, without gradients.
+        Returns the losses of each batch, summed over its target tokens, ``()``, without gradients.
         """
         self.enter(stage)
         self.model.train()
@@ -204,9 +188,6 @@ class Trainer:
         """Context with the model, all its weights on this device, for generation in the precision of training.
 
         Sharded weights are gathered into a copy by all ranks together.
-
-        Raises:
-            FarspanError: the device has no memory for the copy.
         """
         model: nn.Module = self.model
         try:
@@ -249,11 +230,7 @@ class Trainer:
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _change_weights(self, stage: Stage, finite: Tensor) -> float:
-        """Run the optimizer's step if ``finite``, ``()`` bool, is true, and drop the gradients.
-
-        Returns:
-            The learning rate.
-        """
+        """Run the optimizer's step if ``finite``, ``()`` bool; drop the gradients; return the learning rate."""
         rate = stage.learning_rate_at(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate

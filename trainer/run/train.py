@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,10 +18,8 @@ from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
 from trainer.conversion.convert import adopt_model
-from trainer.data.batch import Batches
 from trainer.data.config import Source
-from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetch
+from trainer.data.loader import Loader, prefetch
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explain_lost_processes, on_every_rank
 from trainer.parallel.reports import raised_alike
@@ -152,7 +149,10 @@ def _train(
         if run.dry_run and trainer.step < unit.steps and not checkpoints.selection.ends_run(recipe.patience):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
         reopen = None if source is not None else partial(_reopen, recipe, world.rank, world.size)
-        ahead = _prefetch(stack, loader, recipe.loading, unit.steps, world, reopen)
+        if loader.ahead:
+            stack.enter_context(closing(loader.ahead))
+        pinned = world.device.type == "cuda"
+        ahead = stack.enter_context(prefetch(loader, recipe.loading, unit.steps, reopen=reopen, pinned=pinned))
         batches = unit.batches(loader, ahead, trainer.model, world)
         if world.first:
             keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
@@ -184,21 +184,6 @@ def _restore(
         trainer.step = restored
         display.say(_describe_resume(unit, restored, directory, checkpoints.selection))
     return restored
-
-
-def _prefetch(
-    stack: ExitStack,
-    loader: Loader,
-    loading: LoadingConfig,
-    steps: int,
-    world: World,
-    reopen: Callable[[], Batches] | None,
-) -> Batches:
-    """Batches of this rank, made ahead until ``stack`` is closed; other processes open the recipe's own data only."""
-    if loader.ahead:
-        stack.enter_context(closing(loader.ahead))
-    pinned = world.device.type == "cuda"
-    return stack.enter_context(prefetch(loader, loading, steps, reopen=reopen, pinned=pinned))
 
 
 def _open_data(

@@ -10,9 +10,8 @@ from corpora.keyed import make_key
 from corpora.schemas.corpus import Corpus
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
 from trainer.checkpoint.trained_model import find_trained
-from trainer.generator_config import GeneratorConfig
 from trainer.model.build import build_model
-from trainer.model.config import ModelConfig
+from trainer.model.config import GeneratorConfig, ModelConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer.models import find_model
 

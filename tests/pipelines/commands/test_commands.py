@@ -24,8 +24,7 @@ from pipelines.engine.options import Engine
 from tests.artefacts import make_corpus, make_documents
 from trainer.parallel.distributed import World
 from trainer.recipe_files import list_recipes
-from trainer.recipe_keys import recipe_keys
-from trainer.recipe_table import recipes
+from trainer.recipe_reference import recipe_keys, recipes
 from trainer.run.step import Trainer
 
 

@@ -17,7 +17,7 @@ from trainer.conversion.convert import convert
 from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.positions import Learned
 from trainer.options import Conversion
-from trainer.prediction.opened import open_model
+from trainer.prediction.setup import open_model
 from trainer.recipe import read_recipe
 from trainer.run.train import train
 from trainer.run_config import EvaluationConfig

@@ -21,7 +21,6 @@ from tests.trainer.joint_parts import LENGTH, data_of, open_rows
 from tests.trainer.masked_folders import OPTIONS, SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
-from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.model.build import build_model
@@ -172,7 +171,7 @@ def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
 
 def test_both_views_are_sources(corpus, generator):
     rows = open_rows(data_of(corpus), generator)
-    candidates, indices = Candidates(rows), np.arange(5)
+    candidates, indices = rows.view_candidates(), np.arange(5)
     shown = candidates.examples(indices)
     assert (shown.source_ids[shown.labels != IGNORED] == generator.special[MASK]).all()
     assert rows.examples(indices).target_lengths.all()

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from tests.trainer.generation.models import IDS, model_of, ragged
-from trainer.generation.candidates import (
+from trainer.generation.config import GenerationConfig
+from trainer.generation.generate import generate
+from trainer.generation.search import (
     STEPS,
+    Texts,
     best_candidates,
     best_tokens,
     constrain,
@@ -19,10 +22,7 @@ from trainer.generation.candidates import (
     uniforms,
     without_repeats,
 )
-from trainer.generation.config import GenerationConfig
-from trainer.generation.generate import generate
 from trainer.generation.sources import DecoderIds, Generated, Sources
-from trainer.generation.texts import Texts
 
 
 @st.composite

@@ -18,7 +18,7 @@ from trainer.model.loss import LossConfig, R3FConfig, sum_cross_entropy, with_no
 from trainer.parallel.distributed import World
 from trainer.recipe import load_recipe
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 10, 99])

@@ -31,7 +31,7 @@ from trainer.parallel.wrapping import (
     reduction_context,
 )
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),

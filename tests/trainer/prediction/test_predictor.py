@@ -23,9 +23,8 @@ from trainer.conversion.model_folder import write_model_folder
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.generation.config import GenerationConfig
-from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor, make_batches
-from trainer.prediction.setup import check_prompts, choose_config, choose_task, make_predictor
+from trainer.prediction.setup import OpenedModel, check_prompts, choose_config, choose_task, make_predictor, open_model
 from trainer.run_config import EvaluationConfig, ValidationConfig
 
 

@@ -27,7 +27,7 @@ from trainer.parallel.distributed import World
 from trainer.run import train as training
 from trainer.run.evaluation import HeldOut, describe, evaluate
 from trainer.run.loop import SkippedUpdates
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
 DATA = DataConfig(source_length=24, target_length=12)

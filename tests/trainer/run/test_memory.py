@@ -20,8 +20,8 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.command import run_command
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import StageConfig
-from trainer.generator_config import GeneratorConfig
 from trainer.model.build import build_model
+from trainer.model.config import GeneratorConfig
 from trainer.model.context import Context, make_context
 from trainer.model.decoder import EncoderOutput
 from trainer.model.patterns.block import Block
@@ -34,8 +34,7 @@ from trainer.run.activations import Numbers, activations
 from trainer.run.estimate import PEAKS, UTILISATION, Measured, Work, _gpu_lines, count_work
 from trainer.run.memory import Setting, count_parameters, dry_run, memory_rows, step_memory
 from trainer.run.train import train
-from trainer.run.units.masked_lm import MaskedLMUnit
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
 
 VOCAB = 50_265 + 256
 

@@ -25,8 +25,7 @@ from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import Stage
-from trainer.data.loader import Loader
-from trainer.data.prefetch import LoadingConfig, prefetch
+from trainer.data.loader import Loader, LoadingConfig, prefetch
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train

@@ -21,8 +21,8 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.run_files import read_lines
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
+from trainer.data.loader import LoadingConfig
 from trainer.data.mixture import Mixture, Part
-from trainer.data.prefetch import LoadingConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.build import build_model
 from trainer.model.positions import Learned
@@ -33,7 +33,7 @@ from trainer.run.logs import MetricsFile, model_summary, open_metrics
 from trainer.run.startup import check_shards, consequences
 from trainer.run.train import train
 from trainer.run.units.choose import open_unit
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
 

@@ -20,7 +20,7 @@ from trainer.parallel.distributed import World
 from trainer.run import step
 from trainer.run.loop import SkippedUpdates
 from trainer.run.step import Trainer
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 
 def make_trainer(recipe) -> Trainer:
@@ -303,7 +303,7 @@ class Stream:
         monkeypatch.setattr(torch.Tensor, "item", waited_for)
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(device, "_pinned", lambda count: torch.empty(count, dtype=torch.float64))
-        monkeypatch.setattr(step, "start_timing", lambda _: device.StreamTiming())
+        monkeypatch.setattr(step, "Timing", lambda _: device.Timing(torch.device("cuda")))
         monkeypatch.setattr(step.time, "perf_counter", lambda: self.now)
 
     def queue(self, seconds):

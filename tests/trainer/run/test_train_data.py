@@ -30,7 +30,7 @@ from tests.trainer.toy import metrics_of, toy_recipe, weights_of
 from trainer.conversion.convert import read_model
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import StageConfig
-from trainer.data.prefetch import LoadingConfig
+from trainer.data.loader import LoadingConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World

@@ -31,16 +31,15 @@ from trainer.checkpoint.run_files import read_sealed
 from trainer.checkpoint.state import load_tensors
 from trainer.conversion.model_folder import write_model_folder
 from trainer.data.config import DataConfig, ObjectiveConfig
-from trainer.generator_config import GeneratorConfig
 from trainer.model.build import build_model
+from trainer.model.config import GeneratorConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.positions import Learned
 from trainer.run.train import train
 from trainer.scorer.encoder import find_encoder
 from trainer.scorer.generator import open_generator
 from trainer.scorer.inference import batches, choose_device, pin_threads
-from trainer.scorer.masked_lm import describe_positions, load_masked_lm
-from trainer.scorer.models import FoundModel
+from trainer.scorer.models import FoundModel, describe_positions, load_masked_lm
 from trainer.scorer.scorers import load_scorer
 
 ARCHITECTURES = ("Bert", "Roberta", "DistilBert", "Electra", "ModernBert", "Longformer")

@@ -9,28 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
 from trainer.model.context import Context, remember_per_batch
 from trainer.model.kernels import flex, varlen
 from trainer.model.pattern import Pattern
-
-_forced = False
-
-
-@contextmanager
-def reference_only() -> Iterator[None]:
-    """Use the pattern's own ``attend`` everywhere."""
-    global _forced
-    before, _forced = _forced, True
-    try:
-        yield
-    finally:
-        _forced = before
 
 
 def attend_within(
@@ -91,7 +75,6 @@ def can_fuse(q: Tensor, dropout: float) -> bool:
     """Return True if the kernels for CUDA devices support these queries."""
     return (
         q.is_cuda
-        and not _forced
         # The plan's shapes depend on the batch, which a layer compiled as a whole does not allow.
         and not torch.compiler.is_compiling()
         and not dropout

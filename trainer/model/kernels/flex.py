@@ -11,9 +11,12 @@ The gradient of relative positions is summed by atomic additions, so its last bi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +24,6 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from trainer.model.context import Context, remember_per_batch
-from trainer.model.kernels.saved_results import saved_result
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 Kernel = Callable[..., Tensor]
@@ -211,3 +213,48 @@ def _longer(x: Tensor, length: int) -> Tensor:
 def _compiled() -> Kernel:
     compiler = cast(Callable[..., Kernel], torch.compile)  # its declared type is too narrow
     return compiler(flex_attention, dynamic=False, recompile_limit=64)
+
+
+class _Active(threading.local):  # the backward pass runs in a thread of its own
+    results: Results | None = None
+
+
+_active = _Active()
+
+
+class Results:
+    """Results of the ``saved_result`` calls in one run of a checkpointed layer, in order.
+
+    PyTorch's selective checkpointing selects operators, but cannot see inside separately compiled kernels, which it
+    would run again in the backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._made: deque[Tensor] = deque()
+        self._again = False
+
+    @contextmanager
+    def run(self, again: bool, others: AbstractContextManager[Any]) -> Iterator[None]:
+        """Save results in the layer's first run, and reuse them ``again`` in the backward pass; within ``others``."""
+        before, _active.results, self._again = _active.results, self, again
+        try:
+            with others:
+                yield
+        finally:
+            _active.results = before
+
+    def of(self, compute: Callable[[], Tensor]) -> Tensor:
+        """Return ``compute()`` in the first run, and the saved result in the second."""
+        if self._again:
+            return self._made.popleft()
+        # The innermost hooks apply: tensors that ``compute`` saves for its gradient stay saved.
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            made = compute()
+        # Later operators save the same tensors in both runs only if gradients are required in both.
+        self._made.append(made.detach().requires_grad_(made.requires_grad))
+        return made
+
+
+def saved_result(compute: Callable[[], Tensor]) -> Tensor:
+    """Return ``compute()``, computed only once in layers with selective checkpointing."""
+    return compute() if _active.results is None else _active.results.of(compute)

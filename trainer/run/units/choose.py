@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from trainer.data.config import Source
-from trainer.generator_config import GeneratorConfig
-from trainer.model.config import ModelConfig
+from trainer.model.config import GeneratorConfig, ModelConfig
 from trainer.recipe import Recipe
 from trainer.run.units.joint import JointUnit
-from trainer.run.units.masked_lm import MaskedLMUnit
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
 from trainer.run.units.unit import TrainUnit
 
 

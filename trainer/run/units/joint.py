@@ -20,22 +20,22 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from trainer.checkpoint.trained_model import vocabulary_of
-from trainer.choices import Precision
 from trainer.data.batch import Batch, Batches, collate
 from trainer.data.config import Source
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture, Part
-from trainer.generator_config import GeneratorConfig
 from trainer.metrics import Counts, batch_flops
+from trainer.model.config import GeneratorConfig
 from trainer.model.masked_lm import JointModel, MaskedLM
 from trainer.model.seq2seq import Seq2Seq
+from trainer.options import Precision
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
 from trainer.run.sources import open_mixtures
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 from trainer.run.units.unit import Model, ModelSize
 from trainer.scorer.generator import Generator, generator_config, open_generator
 
@@ -116,7 +116,7 @@ class JointUnit(Seq2SeqUnit):
 
     def loader(self, rank: int, world_size: int) -> Loader:
         candidates = [
-            Mixture([replace(part, source=Candidates(_rows(mixture))) for part in mixture.parts])
+            Mixture([replace(part, source=_rows(mixture).view_candidates()) for part in mixture.parts])
             for mixture in self.mixtures
         ]
         return replace(super().loader(rank, world_size), mixtures=candidates)
@@ -185,7 +185,7 @@ class JointBatches:
         chosen, scores = [], self._scores(shown)
         for batch, losses in zip(shown, scores, strict=True):
             indices, epochs = mixture.sequences(batch.samples, self._loader.seed)
-            examples = source.rows.choose(indices, losses, epochs)
+            examples = source.choose(indices, losses, epochs)
             made = collate(examples, batch.samples, stage.data, mixture.special)
             chosen.append(made if batch.source_tokens else made.without_targets())
         targets, candidates, total = self._world.sum(

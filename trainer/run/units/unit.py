@@ -102,15 +102,7 @@ class TrainUnit(ABC):
 
     @classmethod
     def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
-        """Open the training data of every stage.
-
-        Args:
-            recipe: recipe of the run.
-            source: source for every stage, instead of those that the recipe names.
-
-        Raises:
-            FarspanError: data that cannot be read or does not suit the model.
-        """
+        """Open the training data of every stage: ``source``, or those that the recipe names."""
         stages = recipe.curriculum
         if source is None:
             mixtures = open_stages(stages, verify=recipe.loading.verify == "lazily", cache=recipe.loading.cache)
@@ -121,21 +113,13 @@ class TrainUnit(ABC):
         return unit
 
     def check_data(self) -> None:
-        """Check that the data of every stage suits the model.
-
-        Raises:
-            FarspanError: a stage's data does not suit it.
-        """
+        """Check that the data of every stage suits the model."""
         for stage, mixture in zip(self.curriculum, self.mixtures, strict=True):
             self.check_examples(mixture, stage.data, stage.section)
 
     @abstractmethod
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
-        """Check that the model can be trained or evaluated on the examples of ``mixture``.
-
-        Raises:
-            FarspanError: it cannot; the message names ``section`` of the recipe.
-        """
+        """Check that the model can be trained or evaluated on ``mixture``, of a ``section`` of the recipe."""
 
     @property
     def special(self) -> SpecialTokens:
@@ -154,13 +138,9 @@ class TrainUnit(ABC):
         return Loader(self.curriculum, self.mixtures, seed, rank, world_size, ahead)
 
     def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
-        """Convert the loader's batches to the inputs of ``losses``.
+        """Convert the batches of ``loader``, ``prefetched``, to the inputs of ``losses``.
 
-        Args:
-            loader: loader of this rank.
-            prefetched: batches of ``loader``, perhaps prefetched.
-            model: model in training.
-            world: all processes of the run, which request the batches of a step together.
+        All processes of the run request the batches of a step together.
         """
         return prefetched
 
@@ -186,15 +166,9 @@ class TrainUnit(ABC):
     # Step.
 
     def losses(self, model: nn.Module, batch: Batch, loss: LossConfig) -> Losses:
-        """Run the forward pass of one micro-batch.
+        """Run the forward pass of a micro-batch on the device of ``model``, which may be wrapped by DDP.
 
-        Args:
-            model: model, perhaps wrapped by DDP.
-            batch: micro-batch on the model's device.
-            loss: loss to be minimised.
-
-        Returns:
-            Sums over the target tokens.
+        The losses are sums over the target tokens.
         """
         return model(**batch.inputs, loss=loss)
 
@@ -209,14 +183,7 @@ class TrainUnit(ABC):
     # Evaluation.
 
     def open_held_out(self, source: Source | None = None) -> list[HeldOut]:
-        """Open the data that ``evaluate`` measures; none if the recipe has no evaluation section.
-
-        Args:
-            source: source to use instead of those that the recipe names.
-
-        Raises:
-            FarspanError: data that cannot be read or does not suit the model.
-        """
+        """Open the data that ``evaluate`` measures: ``source``, or those of the recipe's evaluation section, if any."""
         recipe, data = self.recipe, self.recipe.held_out_data
         if recipe.evaluation is None or data is None:
             return []
@@ -242,11 +209,7 @@ class TrainUnit(ABC):
     ) -> dict[str, Any]:
         """Compute the metrics of an evaluation; all ranks call this together.
 
-        Args:
-            model: model in training.
-            loss: cross-entropy of a batch, summed over its target tokens.
-            held_out: data from ``open_held_out``.
-            world: all processes of the run.
+        ``loss`` is the cross-entropy of a batch, summed over its target tokens.
         """
         return evaluate(model, loss, held_out, world)
 
@@ -288,11 +251,7 @@ class TrainUnit(ABC):
 
     @abstractmethod
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
-        """Make the micro-batch of ``stage`` with the most memory: full width, no padding, the first position global.
-
-        Args:
-            vocab_size: rows of the token table.
-        """
+        """Make the micro-batch of ``stage`` with the most memory: full width, no padding, the first position global."""
 
 
 def has_labels(mixture: Mixture) -> bool:

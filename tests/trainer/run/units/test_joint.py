@@ -23,14 +23,12 @@ from trainer.checkpoint.state import load_tensors
 from trainer.conversion.convert import read_model
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import Stage
-from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
-from trainer.generator_config import GeneratorConfig
 from trainer.metrics import Counts, forward_flops
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig
+from trainer.model.config import EncoderConfig, GeneratorConfig
 from trainer.model.masked_lm import JointModel
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
@@ -59,7 +57,7 @@ def loader_of(source, data: DataConfig, batch_size: int = 4, micro: int = 2, wor
 
 
 def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> JointBatches:
-    source = Candidates(open_rows(data, generator))
+    source = open_rows(data, generator).view_candidates()
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     loader = loader_of(source, data, **sizes)
     return JointBatches(loader, loader, model, World.alone(), "fp32")
@@ -119,7 +117,7 @@ def test_the_generator_learns_and_chooses_anew(corpus, generator):
 
 def test_a_rank_without_samples_asks_nothing(corpus, generator):
     data = data_of(corpus)
-    source = Candidates(open_rows(data, generator))
+    source = open_rows(data, generator).view_candidates()
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     asked = []
     for rank in range(2):
@@ -147,7 +145,7 @@ def test_losses_that_are_not_finite_leave_the_choice_and_reach_training(corpus, 
 def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
-    source = Candidates(open_rows(data, generator))
+    source = open_rows(data, generator).view_candidates()
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
     parallel = ParallelConfig(mode=mode)
     called = apply_parallel(model, parallel, world, "fp32")

@@ -13,16 +13,15 @@ from corpora.errors import FarspanError
 from tests.trainer.masked_folders import MaskedSource, encoder_recipe
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.curriculum import StageConfig
-from trainer.generator_config import GeneratorConfig
 from trainer.metrics import batch_flops
+from trainer.model.config import GeneratorConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq
 from trainer.run import train as training
 from trainer.run.units.choose import open_unit, unit_type
-from trainer.run.units.masked_lm import MaskedLMUnit
-from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
 UNITS = [

@@ -1,6 +1,6 @@
-"""Reference of the keys of recipes: type, unit, default, meaning, and the packaged recipes that set each value.
+"""Reference of recipes: facts of the packaged ones, and every key with its type, unit, default, meaning and values.
 
-Everything is derived from the dataclasses of the sections and from the recipe files.
+Keys are derived from the dataclasses of the sections and from the recipe files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,41 @@ from corpora.errors import FarspanError, nearest
 from corpora.options import NO_FLAG, default_of, list_fields, meanings
 from corpora.printing import option_text
 from corpora.storage.files import read_user_toml
-from trainer.recipe import Recipe
-from trainer.recipe_files import list_recipes, read_tables
+from trainer.recipe import Recipe, load_recipe
+from trainer.recipe_files import list_recipes, read_tables, summaries
+from trainer.run.memory import count_parameters
+
+
+def recipes() -> list[dict[str, Any]]:
+    """Return facts about each packaged recipe, by name.
+
+    ``recipe``, ``system``, ``layers`` (of the encoder and the decoder), ``width``, ``parameters`` (without rows of
+    tokens, which depend on the tokenizer), ``source_length`` and ``target_length`` in tokens, ``updates`` or
+    ``epochs``, ``batch_size`` in rows, and ``published``: model, data and paper.
+    """
+    published = summaries()
+    return [
+        _facts(name, path.parent.name.removesuffix("_tasks"), published[name]) for name, path in list_recipes().items()
+    ]
+
+
+def _facts(name: str, system: str, published: str) -> dict[str, Any]:
+    recipe = load_recipe(name)
+    model, data, run = recipe.model, recipe.data, recipe.run
+    return {
+        "recipe": name,
+        "system": system,
+        "layers": [model.encoder.layers, model.decoder.layers if model.decoder else 0],
+        "width": model.width,
+        "parameters": count_parameters(model),
+        "source_length": data.source_length,
+        "target_length": data.target_length if model.decoder else 0,
+        "updates": run.steps,
+        "epochs": run.epochs,
+        "batch_size": run.batch_size,
+        "published": published,
+    }
+
 
 _PLAIN = {int: "integer", float: "number", str: "text", bool: "true or false"}
 _UNITS = {
@@ -80,11 +113,7 @@ def recipe_keys() -> tuple[Key, ...]:
 
 
 def find_keys(name: str) -> list[Key]:
-    """Find a key, or all keys of a section.
-
-    Raises:
-        FarspanError: there is none.
-    """
+    """Find a key, or all keys of a section."""
     keys = [key for key in recipe_keys() if f"{key.name}.".replace("[]", "").startswith(f"{name.replace('[]', '')}.")]
     if not keys:
         known = {part for key in recipe_keys() for part in (key.name, key.name.partition(".")[0])}
