@@ -128,10 +128,14 @@ def measure(steps: Sequence[Step], name: str, stages: str, by: str) -> dict[str,
 
 
 def _last_value(folder: str, name: str) -> float:
-    values = read_logs(folder).curve(name)[1]
-    if not len(values):
-        raise FarspanError(f"{folder}: metrics.jsonl has no {name}; compare a metric that the run logs")
-    return float(values[-1])
+    """Return the last value that a run has logged; ``A - B`` is the difference of two."""
+    logs, last = read_logs(folder), []
+    for part in name.split(" - "):
+        values = logs.curve(part)[1]
+        if not len(values):
+            raise FarspanError(f"{folder}: metrics.jsonl has no {part}; compare a metric that the run logs")
+        last.append(float(values[-1]))
+    return last[0] - sum(last[1:])
 
 
 def pseudo_values(metric: Metric, scores: dict[str, np.ndarray]) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.storage.manifest_file import read_manifest
 from pipelines.study import run
 from pipelines.study import table as table_module
@@ -154,6 +155,21 @@ def test_an_attribute_divides_the_examples(monkeypatch):
         alone = table_module.measure(steps, "rouge:scrolls", "stages", "")[""]
         np.testing.assert_allclose(scores.cells, alone.cells)
         np.testing.assert_allclose(scores.values, alone.values)
+
+
+def test_the_difference_of_two_logged_metrics(tmp_path):
+    """The last values count, as for a metric alone."""
+    for seed, losses in enumerate([(3.0, 2.5), (4.0, 3.75)]):
+        (tmp_path / str(seed)).mkdir()
+        lines = [
+            {"step": step, "held_out_loss/a": losses[0] + 1 - step, "held_out_loss/b": losses[1]} for step in (0, 1)
+        ]
+        (tmp_path / str(seed) / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    steps = [cast("Step", SimpleNamespace(id=str(n), command=SimpleNamespace(name="train"))) for n in range(2)]
+    measured = table_module.measure(steps, "held_out_loss/b - held_out_loss/a", str(tmp_path), "")[""]
+    assert measured.values.tolist() == [-0.5, -0.25]
+    with pytest.raises(FarspanError, match="has no held_out_loss/c"):
+        table_module.measure(steps, "held_out_loss/b - held_out_loss/c", str(tmp_path), "")
 
 
 def test_the_first_warning_of_each_stage_is_printed(tmp_path, capsys):
