@@ -6,6 +6,8 @@
   description, and the topic with most sections. With ``--linked CORPUS``, a document is a row of a corpus of similar
   sections, so the other sections are hard distractors.
 - ``wiki-lead``: many sections without their first sentences; these are to be written (PRIMERA's layout).
+- ``second-alone``, ``second-related``, ``second-random``: the first sentence of a section, and the rest as reference.
+  Before it stands nothing, the section that shares the most rare words with it, or one of the same sections at random.
 - ``chains``: facts of one to several hops between sentences of the same text; see ``fact_chains.py``.
 
 A line is ``{"id", "documents", "query", "references", "split", ...}``; all further fields are attributes. Sections are
@@ -186,6 +188,36 @@ def wiki_lead(pages: Sequence[Record], size: Size, seed: int = 0) -> Iterator[Li
             yield _line(f"lead-{split}-{number}", [page["text"] for page in bundle], "", [summary], split)
 
 
+def second(pages: Sequence[Record], size: Size, before: str, seed: int = 0) -> Iterator[Line]:
+    """Sections of up to 60 words without what follows their first sentence, of the splits that are not trained on.
+
+    Args:
+        pages: the sections.
+        size: its ``documents`` are the number of lines.
+        before: ``alone``, or another section that comes before: ``related`` or ``random``.
+        seed: of all draws.
+    """
+    pool = [page for page in pages if split_of(page["title"], seed) != "train" and len(page["text"].split()) <= 60]
+    words = [set(_WORD.findall(page["text"].lower())) for page in pool]
+    known = {word: index for index, word in enumerate(sorted(set().union(*words)))}
+    present = np.zeros((len(pool), len(known)), np.float32)
+    for row, of_page in enumerate(words):
+        present[row, [known[word] for word in of_page]] = 1
+    rarity = np.floor(np.log2(len(pool) / present.sum(0)))
+    shared = (present * rarity) @ present.T  # exact: sums of small whole numbers
+    np.fill_diagonal(shared, -1)
+    parts = [_SENTENCE_END.split(page["text"], maxsplit=1) for page in pool]
+    chosen = [index for index in np.random.default_rng([seed, 4]).permutation(len(pool)) if len(parts[index]) == 2]
+    chosen = chosen[: size.documents]
+    first = shared.argmax(1)[chosen]
+    if before == "random":  # the same sections, before others
+        first = np.roll(first, 1)
+    for number, index in enumerate(chosen):
+        begin, rest = parts[index]
+        documents = [begin] if before == "alone" else [pool[first[number]]["text"], begin]
+        yield _line(f"second-{number}", documents, "", [rest], "test")
+
+
 def chains(pages: Sequence[Record], size: Size, seed: int = 0, facts: Chains = FACTS) -> Iterator[Line]:
     """Facts in the text of sections: a chain gives one name a thing, and each later name what the one before has.
 
@@ -221,7 +253,13 @@ def _line(name: str, documents: list[str], query: str, references: list[str], sp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a downstream task as JSON lines for `farspan pairs`.")
-    parser.add_argument("task", choices=("sections", "topics", "wiki-what", "wiki-lead", "chains"))
+    parser.add_argument(
+        "task",
+        choices=(
+            *("sections", "topics", "wiki-what", "wiki-lead", "chains"),
+            *("second-alone", "second-related", "second-random"),
+        ),
+    )
     parser.add_argument("output", type=Path)
     parser.add_argument("--train-documents", type=int, default=Size.train_documents, help="(default: 320)")
     parser.add_argument("--documents", type=int, default=Size.documents, help="in validation and test (default: 40)")
@@ -256,6 +294,8 @@ def main() -> None:
         made = chains(pages, size, given.seed, facts)
     elif given.task == "wiki-lead":
         made = wiki_lead(pages, size, given.seed)
+    elif given.task.startswith("second"):
+        made = second(pages, size, given.task.partition("-")[2], given.seed)
     else:
         made = sections(pages) if given.task == "sections" else topics(pages)
     lines = write_json_lines(given.output, made)
