@@ -128,7 +128,7 @@ def _hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
-def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
+def every_file(inputs: Sequence[Input]) -> Iterator[tuple[str, str, str]]:
     """Yield (source, relative path, path) of every file, each once."""
     seen = set()
     for item in inputs:
@@ -138,7 +138,7 @@ def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
                 yield item.source, item.relative(path), path
 
 
-def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
+def read_options(inputs: Sequence[Input]) -> dict[str, ReadOptions]:
     """Read options of each source, sorted by source."""
     reads: dict[str, ReadOptions] = {}
     for item in sorted(inputs, key=lambda item: item.source):
@@ -149,13 +149,13 @@ def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
     return reads
 
 
-def revisions_of(inputs: tuple[Input, ...]) -> dict[str, str]:
+def revisions_of(inputs: Sequence[Input]) -> dict[str, str]:
     """Data set of the hub -> the commit that is read."""
     splits = [parse_path(path) for item in inputs for path in item.paths if is_data_set(path)]
     return {split.name: split.revision for split in sorted(splits) if split.revision}
 
 
-def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
+def refuse_equal_ids(inputs: Sequence[Input]) -> None:
     """Refuse different files that would give documents the same ids."""
     names: dict[tuple[str, str], str] = {}
     for source, name, path in every_file(inputs):

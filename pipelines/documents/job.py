@@ -6,7 +6,7 @@ Ids and rows do not depend on the boundaries of ranges. Bad records go to ``reje
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,17 +19,9 @@ from corpora.storage.manifest import Manifest
 from corpora.text.sentences import load_splitter
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents import unique_ids
-from pipelines.documents.inputs import (
-    Input,
-    check_first,
-    leave_out_output,
-    read_options,
-    refuse_equal_ids,
-    repeated_links,
-    revisions_of,
-)
+from pipelines.documents.inputs import Input, revisions_of
 from pipelines.documents.options import Documents, RawText
-from pipelines.documents.ranges import CutFile, cut_files, group_ranges, list_inputs, list_versions, work_bytes
+from pipelines.documents.ranges import RawFiles
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
@@ -47,18 +39,17 @@ def plan(options: Documents) -> Job:
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
     HeldOut(options.held_out, options.seed)  # refuses a number that is no share
-    options, reads = _check_inputs(options, output)
-    cut = cut_files(options.inputs, reads, options.task_bytes)
+    raw = RawFiles.plan(options.inputs, output, options.task_bytes, options.task_files)
     config = {
         "builder": "documents",
-        "sources": sorted(reads),
-        "read": {source: _configuration(read) for source, read in reads.items()},
+        "sources": sorted(raw.reads),
+        "read": {source: _configuration(read) for source, read in raw.reads.items()},
         **record_options(options, sentences={"name": splitter.name, "version": splitter.version}),
     }
     config |= {name: value for name, value in _terms(options).items() if value}
-    if repeating := _repeating(reads):
+    if repeating := _repeating(raw.reads):
         config["repeats"] = sorted(repeating)
-    if revisions := revisions_of(options.inputs):
+    if revisions := revisions_of(raw.inputs):
         config["revisions"] = revisions
     head = Manifest(
         format="farspan.documents",
@@ -70,47 +61,24 @@ def plan(options: Documents) -> Job:
             "vocab_size": tokenizer.vocab_size,
             "owned_tokens": tokenizer.owned_tokens,
         },
-        inputs=list_inputs(cut),
+        inputs=raw.entries,
     )
-    return Job(
-        output,
-        head,
-        _stages(options, cut, output, reads, tokenizer.vocab_size),
-        partial(save_tokenizer, tokenizer),
-        work_bytes(cut),
-        options.error_budget,
-        repeated_links=repeated_links(options.inputs),
-        versions=list_versions(cut),
-    )
+    stages = _stages(options, raw, output, tokenizer.vocab_size)
+    save = partial(save_tokenizer, tokenizer)
+    return Job(output, head, stages, save, raw.work_bytes, options.error_budget, **raw.of_job)
 
 
-def _check_inputs(options: Documents, output: str) -> tuple[Documents, dict[str, ReadOptions]]:
-    """Check the inputs; return the options without files of the output, and the read options of each source."""
-    kept = leave_out_output(options.inputs, output)
-    refuse_equal_ids(kept)
-    reads = read_options(kept)
-    for item in kept:
-        check_first(item)
-    return replace(options, inputs=kept), reads
-
-
-def _stages(
-    options: Documents, cut: Sequence[CutFile], output: str, reads: Mapping[str, ReadOptions], vocab_size: int
-) -> list[Stage]:
-    groups = list(group_ranges(cut, options.task_bytes, options.task_files))
-    shards = shard_paths(output, len(groups))
+def _stages(options: Documents, raw: RawFiles, output: str, vocab_size: int) -> list[Stage]:
+    shards = shard_paths(output, len(raw.groups))
     # ids from the data may repeat: then shards wait in _work/ until all ids are known
-    waiting = work_paths(output, "unchecked", len(groups), ".arrow")
-    own_ids = any(read.id_field or gives_ids(read) for read in reads.values())
-    payloads = [
-        ({"shard": path, "ranges": group.payload}, group.bytes >> 10)
-        for group, path in zip(groups, waiting if own_ids else shards, strict=True)
-    ]
-    titles = any(read.title_field for read in reads.values())
-    work = TokenizeRanges(output, replace(options, inputs=()), reads, own_ids, titles)
-    stages = [sharded_stage("documents", payloads, work, "KiB")]
+    waiting = work_paths(output, "unchecked", len(raw.groups), ".arrow")
+    own_ids = any(read.id_field or gives_ids(read) for read in raw.reads.values())
+    titles = any(read.title_field for read in raw.reads.values())
+    work = TokenizeRanges(output, replace(options, inputs=()), raw.reads, own_ids, titles)
+    stages = [sharded_stage("documents", raw.payloads(waiting if own_ids else shards), work, "KiB")]
     if own_ids:
-        stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, _repeating(reads), titles)
+        repeating = _repeating(raw.reads)
+        stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, repeating, titles)
     return stages
 
 

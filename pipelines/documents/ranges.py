@@ -1,4 +1,4 @@
-"""Division of raw files into record ranges, and of the ranges among tasks."""
+"""The raw files of a job, cut into record ranges and grouped for its tasks, and the reading of a task's ranges."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 from corpora.readers import Range, ReadOptions, RecordBlock
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
-from pipelines.documents.inputs import Input, every_file
+from pipelines.documents.inputs import (
+    Input,
+    check_first,
+    every_file,
+    leave_out_output,
+    read_options,
+    refuse_equal_ids,
+    repeated_links,
+)
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.job import Report
 
 _FILE_COST = 4 << 10  # bytes that take as long to tokenise as a file takes to open
+Piece = tuple[str, str, Range]
+"""Source, relative path and a range of a file."""
 
 
 class CutFile(NamedTuple):
@@ -24,24 +34,65 @@ class CutFile(NamedTuple):
     name: str
     ranges: Sequence[Range]
 
+    @property
+    def path(self) -> str:
+        """Path in the manifest's inputs."""
+        return f"{self.source}:{self.name}"
+
 
 @dataclass(frozen=True)
-class Group:
-    """The pieces that one task reads: source, relative path and range of each."""
+class RawFiles:
+    """The raw files of a job.
 
-    pieces: Sequence[tuple[str, str, Range]]
+    Attributes:
+        inputs: where they were found.
+        reads: read options of each source.
+        cut: the files and their ranges.
+        groups: the ranges that each task reads.
+    """
+
+    inputs: Sequence[Input]
+    reads: Mapping[str, ReadOptions]
+    cut: Sequence[CutFile]
+    groups: Sequence[Sequence[Piece]]
+
+    @classmethod
+    def plan(cls, inputs: Sequence[Input], output: str, task_bytes: int, task_files: int) -> RawFiles:
+        """Check the files, without those of the output, and divide them among tasks."""
+        kept = leave_out_output(inputs, output)
+        refuse_equal_ids(kept)
+        reads = read_options(kept)
+        for item in kept:
+            check_first(item)
+        cut = cut_files(kept, reads, task_bytes)
+        return cls(kept, reads, cut, list(group_ranges(cut, task_bytes, task_files)))
 
     @property
-    def payload(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The pieces in the form of a task's payload."""
-        return [(source, name, dict(vars(piece))) for source, name, piece in self.pieces]
+    def entries(self) -> tuple[Mapping[str, Any], ...]:
+        """The ``inputs`` entry of a manifest."""
+        return tuple({"path": file.path, "bytes": file.ranges[0].size or 0} for file in self.cut)
 
     @property
-    def bytes(self) -> int:
-        return sum(piece.bytes for _, _, piece in self.pieces)
+    def work_bytes(self) -> int:
+        """Bytes to read, with ``_FILE_COST`` for each range, by which the number of workers is chosen."""
+        return sum(piece.bytes + _FILE_COST for file in self.cut for piece in file.ranges)
+
+    @property
+    def of_job(self) -> dict[str, Any]:
+        """What a ``Job`` records of its raw files: ``repeated_links`` and ``versions``."""
+        versions = {file.path: file.ranges[0].version for file in self.cut}
+        return {"repeated_links": repeated_links(self.inputs), "versions": versions}
+
+    def payloads(self, shards: Sequence[str]) -> list[tuple[dict[str, Any], int]]:
+        """Payload and KiB of each group's task, which writes one of ``shards``."""
+        made = []
+        for shard, group in zip(shards, self.groups, strict=True):
+            ranges = [(source, name, dict(vars(piece))) for source, name, piece in group]
+            made.append(({"shard": shard, "ranges": ranges}, sum(piece.bytes for _, _, piece in group) >> 10))
+        return made
 
 
-def cut_files(inputs: tuple[Input, ...], reads: Mapping[str, ReadOptions], target_bytes: int) -> list[CutFile]:
+def cut_files(inputs: Sequence[Input], reads: Mapping[str, ReadOptions], target_bytes: int) -> list[CutFile]:
     """Cut every file into ranges of about ``target_bytes``."""
     return [
         CutFile(source, name, plan_ranges(path, files, reads[source], target_bytes))
@@ -49,34 +100,19 @@ def cut_files(inputs: tuple[Input, ...], reads: Mapping[str, ReadOptions], targe
     ]
 
 
-def list_inputs(cut: Sequence[CutFile]) -> tuple[Mapping[str, Any], ...]:
-    """Return the ``inputs`` entry of a manifest."""
-    return tuple({"path": f"{file.source}:{file.name}", "bytes": file.ranges[0].size or 0} for file in cut)
-
-
-def list_versions(cut: Sequence[CutFile]) -> dict[str, str]:
-    """Return the version of each of ``list_inputs``, by its path."""
-    return {f"{file.source}:{file.name}": file.ranges[0].version for file in cut}
-
-
-def work_bytes(cut: Sequence[CutFile]) -> int:
-    """Amount of work, by which the number of workers is chosen: bytes to read, with ``_FILE_COST`` for each range."""
-    return sum(piece.bytes + _FILE_COST for file in cut for piece in file.ranges)
-
-
-def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[Group]:
+def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[list[Piece]]:
     """Group consecutive ranges up to about ``target_bytes`` and at most ``max_ranges`` ranges."""
-    group: list[tuple[str, str, Range]] = []
+    group: list[Piece] = []
     size = 0
     for file in cut:
         for piece in file.ranges:
             if group and (size + piece.bytes > target_bytes or len(group) == max_ranges):
-                yield Group(group)
+                yield group
                 group, size = [], 0
             group.append((file.source, file.name, piece))
             size += piece.bytes
     if group:
-        yield Group(group)
+        yield group
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ of the inputs, however many tasks and workers there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,8 @@ from corpora.errors import FarspanError, nearest
 from corpora.options import list_fields, record_options
 from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
-from pipelines.documents.inputs import (
-    Input,
-    check_first,
-    leave_out_output,
-    read_options,
-    refuse_equal_ids,
-    repeated_links,
-)
-from pipelines.documents.ranges import Group, cut_files, group_ranges, list_inputs, list_versions, work_bytes
+from pipelines.documents.inputs import Input, read_options
+from pipelines.documents.ranges import RawFiles
 from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Stage, shard_paths, sharded_stage, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
@@ -39,34 +32,27 @@ def plan_raw(raw: RawPairs, options: Pairs) -> Job:
 def plan(options: Pairs) -> Job:
     """Check the options against the documents, look up the size of every input and declare the tasks."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
-    options = replace(options, inputs=leave_out_output(options.inputs, output))
-    refuse_equal_ids(options.inputs)
-    reads = read_options(options.inputs)
-    _check_sources(documents, reads)
-    for item in options.inputs:
-        check_first(item)
-    cut = cut_files(options.inputs, reads, options.task_bytes)
-    groups = list(group_ranges(cut, options.task_bytes, options.task_files))
+    _check_sources(documents, read_options(options.inputs))
+    raw = RawFiles.plan(options.inputs, output, options.task_bytes, options.task_files)
     unused: dict[str, Any] = {} if options.split == "draw" else {"validation": None, "test": None}
     config = {
         "builder": "pairs",
-        "sources": sorted(reads),
-        "read": {source: _configuration(read) for source, read in reads.items()},
+        "sources": sorted(raw.reads),
+        "read": {source: _configuration(read) for source, read in raw.reads.items()},
         **record_options(options, **unused),
     }
     job = derived_job(
         output,
         documents,
-        _stages(options, documents, output, reads, groups),
+        _stages(options, documents, output, raw),
         format="farspan.pairs",
         config=config,
         seed=options.seed,
         rows_per_batch=ROWS_PER_BATCH,
-        work_bytes=work_bytes(cut),
-        inputs=list_inputs(cut),
+        work_bytes=raw.work_bytes,
+        inputs=raw.entries,
     )
-    links = repeated_links(options.inputs)
-    return replace(job, error_budget=options.error_budget, repeated_links=links, versions=list_versions(cut))
+    return replace(job, error_budget=options.error_budget, **raw.of_job)
 
 
 def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
@@ -88,26 +74,22 @@ def _configuration(read: ReadOptions) -> dict[str, Any]:
     return {**record_options(read, without=of_documents, format=format), **record_options(read.pairs)}
 
 
-def _stages(
-    options: Pairs, documents: Parent, output: str, reads: Mapping[str, ReadOptions], groups: Sequence[Group]
-) -> list[Stage]:
+def _stages(options: Pairs, documents: Parent, output: str, raw: RawFiles) -> list[Stage]:
     index = work_paths(output, "index", len(documents.shards), ".npy")
-    unmerged = work_paths(output, "unmerged", len(groups), ".arrow")
+    unmerged = work_paths(output, "unmerged", len(raw.groups), ".arrow")
     (grouping,) = work_paths(output, "groups", 1, ".npy")
     to_index = [
         ({"documents": shard, "index": path}, shard.rows) for shard, path in zip(documents.shards, index, strict=True)
     ]
-    to_read = [
-        ({"shard": path, "ranges": group.payload}, group.bytes >> 10)
-        for group, path in zip(groups, unmerged, strict=True)
+    to_write = [
+        ({"shard": path, "index": number}, 1) for number, path in enumerate(shard_paths(output, len(raw.groups)))
     ]
-    shards = shard_paths(output, len(groups))
-    to_write = [({"shard": path, "index": number}, 1) for number, path in enumerate(shards)]
     draw = (options.seed, options.validation, options.test) if options.split == "draw" else None
     size = documents.vocab_size
+    read = ReadPairs(output, documents.folder, raw.reads, options.split, index)
     return [
         sharded_stage("index", to_index, IndexDocuments(), "documents"),
-        sharded_stage("read", to_read, ReadPairs(output, documents.folder, reads, options.split, index), "KiB"),
+        sharded_stage("read", raw.payloads(unmerged), read, "KiB"),
         sharded_stage("group", [({"groups": grouping}, 1)], GroupPairs(unmerged, size, draw), "tables"),
         sharded_stage("pairs", to_write, WritePairs(unmerged, grouping, output, size, options.compression), "shards"),
     ]

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from corpora.readers.selection import read_records
 from corpora.storage import files
 from pipelines.documents.inputs import Input, leave_out_output, revisions_of
 from pipelines.documents.options import Documents, RawText, TokenizerTraining
-from pipelines.documents.ranges import CutFile, Group, cut_files, group_ranges, list_inputs, work_bytes
+from pipelines.documents.ranges import CutFile, RawFiles, group_ranges
 from tests.artefacts import all_rows
 from tests.pipelines.documents.jobs import build, rejects
 from tests.pipelines.typed import typed
@@ -186,19 +185,22 @@ def cut_of(files_of_sizes):
 def test_groups_are_all_ranges_in_order_and_as_large_as_they_may_be(cut, target, most):
     groups = list(group_ranges(cut, target, most))
     every = [(file.source, file.name, piece) for file in cut for piece in file.ranges]
-    assert [piece for group in groups for piece in group.pieces] == every
-    assert all(1 <= len(group.pieces) <= most for group in groups)
-    assert all(group.bytes <= target or len(group.pieces) == 1 for group in groups)
-    for group, following in pairwise(groups):  # the next piece had no room
-        assert len(group.pieces) == most or group.bytes + following.pieces[0][2].bytes > target
+    assert [piece for group in groups for piece in group] == every
+    assert all(1 <= len(group) <= most for group in groups)
+    size_of = [sum(piece.bytes for _, _, piece in group) for group in groups]
+    assert all(size <= target or len(group) == 1 for group, size in zip(groups, size_of, strict=True))
+    for number, following in enumerate(groups[1:]):  # the next piece had no room
+        assert len(groups[number]) == most or size_of[number] + following[0][2].bytes > target
 
 
 def test_a_task_carries_its_pieces_as_plain_values():
-    (group,) = group_ranges(cut_of([[5, 7]]), 100, 9)
-    assert json.loads(json.dumps(group.payload)) == [list(piece) for piece in group.payload]
-    assert [Range(**values) for _, _, values in group.payload] == [piece for _, _, piece in group.pieces]
-    assert group.bytes == 12
-    assert Group([]).bytes == 0
+    cut = cut_of([[5000, 7000]])
+    raw = RawFiles((), {}, cut, list(group_ranges(cut, 20_000, 9)))
+    ((payload, kib),) = raw.payloads(["shard"])
+    ranges = payload["ranges"]
+    assert json.loads(json.dumps(ranges)) == [list(piece) for piece in ranges]
+    assert [Range(**values) for _, _, values in ranges] == [piece for _, _, piece in raw.groups[0]]
+    assert (payload["shard"], kib) == ("shard", 12_000 >> 10)
 
 
 @pytest.mark.parametrize("target", [1, 40, 1 << 20])
@@ -208,7 +210,8 @@ def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target)
     (tmp_path / "raw/a.jsonl").write_text("\n".join(lines[:20]))
     (tmp_path / "raw/b.jsonl").write_text("\n".join(lines[20:]) + "\n")
     inputs, read = (Input.parse(f"raw={tmp_path / 'raw'}", ReadOptions()),), ReadOptions()
-    cut = cut_files(inputs, {"raw": read}, target)
+    made = RawFiles.plan(inputs, "/out", target, 9)
+    cut = made.cut
     assert [(file.source, file.name) for file in cut] == [("raw", "a.jsonl"), ("raw", "b.jsonl")]
     assert (max(len(file.ranges) for file in cut) > 1) == (target < 1 << 20)
     texts = [
@@ -220,6 +223,6 @@ def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target)
     ]
     assert texts == [f"Text {number}." for number in range(30)]
     total = sum(path.stat().st_size for path in (tmp_path / "raw").iterdir())
-    assert [entry["path"] for entry in list_inputs(cut)] == ["raw:a.jsonl", "raw:b.jsonl"]
-    assert sum(entry["bytes"] for entry in list_inputs(cut)) == total
-    assert work_bytes(cut) == total + (4 << 10) * sum(len(file.ranges) for file in cut)  # a file takes time to open
+    assert [entry["path"] for entry in made.entries] == ["raw:a.jsonl", "raw:b.jsonl"]
+    assert sum(entry["bytes"] for entry in made.entries) == total
+    assert made.work_bytes == total + (4 << 10) * sum(len(file.ranges) for file in cut)  # a file takes time to open
