@@ -15,9 +15,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
@@ -27,6 +27,7 @@ from pipelines.engine.folder import require_begun
 from pipelines.engine.job import REPEAT, Job, Task
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.tasks import FAILURES, RunTask, TaskFailed, note_retry
+from pipelines.environment import leave_pandas_out
 
 _LOOK = 1.0  # seconds between two looks at the folder
 _PATIENCE = 10.0  # seconds for a worker to end after SIGTERM
@@ -40,12 +41,8 @@ class WorkerDied(FarspanError):
 class _Worker:
     """A worker process, as its driver sees it.
 
-    Attributes:
-        pipe: to the process, which answers with pairs of a kind and a value.
-        errors: what it printed.
-        task: the task at work; None for an idle worker.
-        ready: it has started, or done its last task.
-        stage: whose work it has.
+    It answers through ``pipe`` with pairs of a kind and a value, and prints to ``errors``. It is ``ready`` once it has
+    started or done its last task.
     """
 
     process: subprocess.Popen[bytes]
@@ -53,7 +50,6 @@ class _Worker:
     errors: IO[bytes]
     task: Task | None = None
     ready: bool = False
-    stage: str = ""
 
     def death(self) -> str:
         """Describe the end of the process, and its last words if it said why."""
@@ -71,32 +67,21 @@ class _Worker:
 
 
 def run_on_workers(job: Job, done: set[str], report: Callable[..., None], number: int, engine: Engine) -> None:
-    """Do the tasks of a job that are not done, on a number of processes; the caller holds the lock.
-
-    Args:
-        report: takes the progress of tasks, as ``RunTask.report`` does.
-        engine: its flags of object stores are for the workers.
-    """
-    with _start_workers(number, engine.beam_flags) as workers:
+    """Do the tasks of a job that are not done, on a number of processes; the caller holds the lock."""
+    runs = {stage.name: RunTask(stage.name, stage.work, job.output) for stage in job.stages}
+    with _start_workers(number, engine.beam_flags, pickle.dumps(runs)) as workers:
         for stage in job.stages:
             tasks = [task for task in stage.tasks if task.name not in done]
-            work = pickle.dumps((stage.name, stage.work, job.output))
-            _Driver(job.output, stage.name, work, tasks, workers, report).finish()
+            _Driver(job.output, stage.name, tasks, workers, report).finish()
 
 
 class _Driver:
     """A stage that is shared by workers: the largest tasks first, one at a time for each worker."""
 
     def __init__(
-        self,
-        output: str,
-        stage: str,
-        work: bytes,
-        tasks: Sequence[Task],
-        workers: Sequence[_Worker],
-        report: Callable[..., None],
+        self, output: str, stage: str, tasks: Sequence[Task], workers: Sequence[_Worker], report: Callable[..., None]
     ) -> None:
-        self._output, self._stage, self._work = output, stage, work
+        self._output, self._stage = output, stage
         self._waiting = sorted(tasks, key=lambda task: -task.units)
         self._workers, self._report = workers, report
         self._failures: Counter[str] = Counter()
@@ -127,10 +112,7 @@ class _Driver:
         self._waiting.remove(task)
         worker.task, worker.ready = task, False
         try:
-            if worker.stage != self._stage:
-                worker.pipe.send_bytes(self._work)
-                worker.stage = self._stage
-            worker.pipe.send(task)
+            worker.pipe.send((self._stage, task))
         except ConnectionError:
             self._end(worker)
 
@@ -169,11 +151,13 @@ class _Driver:
 
 
 @contextmanager
-def _start_workers(number: int, flags: Sequence[str]) -> Iterator[list[_Worker]]:
+def _start_workers(number: int, flags: Sequence[str], runs: bytes) -> Iterator[list[_Worker]]:
     """Start workers, which are ended in the end."""
     with ExitStack() as stack:
         try:
-            workers = [stack.enter_context(_start_worker(flags, index)) for index in range(number)]
+            workers = [stack.enter_context(_start_worker(index)) for index in range(number)]
+            for worker in workers:  # once all have started: what does not fit into a pipe waits for its reader
+                worker.pipe.send((search_path(), flags, runs))
         except OSError as error:  # too many files or processes, or no room for temporary files
             reason = from_os_error(error, tempfile.tempdir or "TMPDIR") or error.strerror
             raise FarspanError(
@@ -183,7 +167,7 @@ def _start_workers(number: int, flags: Sequence[str]) -> Iterator[list[_Worker]]
 
 
 @contextmanager
-def _start_worker(flags: Sequence[str], index: int) -> Iterator[_Worker]:
+def _start_worker(index: int) -> Iterator[_Worker]:
     # not by multiprocessing, which would import the user's main module again
     with tempfile.TemporaryFile() as errors:
         ours, theirs = Pipe()
@@ -199,7 +183,6 @@ def _start_worker(flags: Sequence[str], index: int) -> Iterator[_Worker]:
             )
         with process, ours:
             try:
-                ours.send((search_path(), flags))
                 yield _Worker(process, ours, errors)
             finally:
                 process.terminate()
@@ -222,22 +205,19 @@ def main() -> None:
     """``python -m pipelines.engine.local HANDLE PID``: a worker, with its pipe and the PID of its driver."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    from pipelines.engine import local
-    from pipelines.environment import leave_pandas_out
-
     leave_pandas_out()
     with Connection(int(sys.argv[1])) as pipe:
         try:
-            sys.path[:], flags = pipe.recv()  # PYTHONPATH cannot have a folder with a colon
+            sys.path[:], flags, runs = pipe.recv()  # PYTHONPATH cannot have a folder with a colon
             use_store_flags(flags)
-            local.work(pipe)
+            work(pipe, pickle.loads(runs))
         except Exception as error:
             kind = "" if isinstance(error, FarspanError) else f"the runner stopped: {type(error).__name__}: "
             pipe.send(("stopped", f"{kind}{error}"))
 
 
-def work(pipe: Connection) -> None:
-    """Do the tasks that the driver sends, until it ends this process."""
+def work(pipe: Connection, runs: Mapping[str, RunTask]) -> None:
+    """Do the tasks that the driver sends, each with the name of its stage, until it ends this process."""
     lock = threading.Lock()  # a task may report from several threads
 
     def answer(kind: str, value: Any) -> None:
@@ -245,16 +225,10 @@ def work(pipe: Connection) -> None:
             pipe.send((kind, value))
 
     answer("ready", None)
-    run: RunTask | None = None
     while True:
-        message = pipe.recv()
-        if not isinstance(message, Task):
-            stage, task_work, output = message
-            run = RunTask(stage, task_work, output, lambda *report: answer("progress", report))
-            continue
-        assert run is not None
+        stage, task = pipe.recv()
         try:
-            run(message)
+            replace(runs[stage], report=lambda *report: answer("progress", report))(task)
             answer("done", None)
         except TaskFailed as error:
             answer("failed", error)
