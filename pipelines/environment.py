@@ -18,11 +18,7 @@ _IN_RECORD = re.compile(rf"^({'|'.join(PACKAGES)})(?:/|\.py,)", re.MULTILINE)
 
 
 def foreign_owners(folders: Iterable[str] | None = None) -> dict[str, str]:
-    """Map import names of farspan to other distributions that also install them; empty in a sound environment.
-
-    Args:
-        folders: folders of installed distributions; None for ``sys.path``.
-    """
+    """Map import names of farspan to other distributions in folders (``sys.path``) that also install them."""
     owners: dict[str, str] = {}
     for folder in sys.path if folders is None else folders:
         with suppress(OSError):
@@ -51,11 +47,7 @@ def _read(folder: str, name: str) -> str | None:
 
 
 def require_own_environment() -> None:
-    """End the program with an error message if another distribution owns an import name of farspan.
-
-    Raises:
-        SystemExit: naming the distribution.
-    """
+    """End the program with an error message if another distribution owns an import name of farspan."""
     owners = foreign_owners()
     if owners:
         what = ", ".join(f"{name!r} is also a package of {owner}" for name, owner in sorted(owners.items()))
@@ -78,11 +70,7 @@ def leave_pandas_out() -> None:
 
 
 class _PandasLater:
-    """Hides pandas at first, and makes Arrow look again when it is imported later.
-
-    Attributes:
-        hidden: True while an import of pandas fails.
-    """
+    """Hides pandas while ``hidden``, and makes Arrow look again when it is imported later."""
 
     def __init__(self, api: Any) -> None:
         self._api, self.hidden = api, True

@@ -25,18 +25,12 @@ def run(
     rest: Sequence[str] = (),
     spell: Callable[[str], str] = "--{}".format,
 ) -> list[Any]:
-    """Run a command.
+    """Run a command and return its options.
 
     Args:
         values: flags as argparse stores them, or Python keywords.
         rest: Beam's flags.
         spell: makes the name of an option in messages from that of its flag.
-
-    Returns:
-        The options.
-
-    Raises:
-        FarspanError: an error that the user can fix.
     """
     with reporting(make(Reporting, values, spell)):
         with raised_alike():
@@ -117,11 +111,7 @@ def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], 
 
 
 def refuse_rest(command: Command, rest: Sequence[str]) -> None:
-    """Refuse unknown arguments of a command without Beam.
-
-    Raises:
-        FarspanError: with the nearest flag.
-    """
+    """Refuse unknown arguments of a command without Beam, with the nearest flag."""
     if rest:
         hint = nearest(rest[0].partition("=")[0], _flags(command))
         raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {command.name} --help")

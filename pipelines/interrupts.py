@@ -43,10 +43,7 @@ class TaskDoneElsewhere(BaseException):
 class Interrupts:
     """Handling of SIGTERM while the context is open, in the main thread; elsewhere nothing is handled.
 
-    At work on a task, SIGTERM lets it end if it does within the time of grace; a second one does not wait.
-
-    Args:
-        grace: seconds.
+    At work on a task, SIGTERM lets it end if it does within ``grace`` seconds; a second one does not wait.
     """
 
     def __init__(self, grace: float) -> None:
@@ -71,11 +68,7 @@ class Interrupts:
 
     @contextmanager
     def working(self, done_elsewhere: Callable[[], bool]) -> Iterator[None]:
-        """Work on a task.
-
-        Args:
-            done_elsewhere: True if another process has finished it.
-        """
+        """Work on a task; ``done_elsewhere`` returns True if another process has finished it."""
         self._done_elsewhere = done_elsewhere
         try:
             yield

@@ -165,12 +165,9 @@ def derived_job(
     inputs: Sequence[Mapping[str, Any]] = (),
     others: Mapping[str, str] | None = None,
 ) -> Job:
-    """Declare the job that makes ``output``, an artefact with the parent's tokenizer.
+    """Declare the job that makes ``output``, an artefact with the parent's tokenizer, by the entries of its manifest.
 
-    Args:
-        format, config, seed, rows_per_batch, special_tokens, inputs: of the artefact's manifest.
-        work_bytes: size of the input, by which the number of workers is chosen.
-        others: role -> folder of the artefacts beside the parent that it is made from.
+    ``others``: role -> folder of the artefacts beside the parent that it is made from.
     """
     head = Manifest(
         format=format,

@@ -24,12 +24,7 @@ _READ = 50  # names of a local folder that are listed in the time of a claim
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that made a claim.
-
-    Attributes:
-        name: of the process.
-        failure: message with which its attempt failed; empty while it works.
-    """
+    """The process that made a claim, and the message with which its attempt failed; empty while it works."""
 
     name: str
     failure: str = ""
@@ -37,12 +32,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Claims:
-    """The claims of a process in one folder.
-
-    Attributes:
-        folder: exists, if it is local.
-        owner: name of the process.
-    """
+    """The claims of the process ``owner`` in one folder, which exists if it is local."""
 
     folder: str
     owner: str
@@ -98,10 +88,7 @@ def highest_generations(names: Iterable[str]) -> dict[str, int]:
 def next_generation(generation: int, owner: Owner | None, dead: bool) -> int | None:
     """The generation of a claim that may be created now; None while its owner works.
 
-    Args:
-        generation: the highest that was made; 0 for none.
-        owner: who made it; None if it was given back.
-        dead: True if that process has ended or is past its lease.
+    ``generation`` is the highest that was made, 0 for none; ``owner`` made it, None if it was given back.
     """
     if generation == 0:
         return 1
@@ -144,8 +131,7 @@ def claims_per_listing(files: int, *, local: bool) -> int:
 class Pauses:
     """Pauses of a process that waits: a quarter of the time that it has waited, so that a long wait costs few looks.
 
-    Attributes:
-        least, most: seconds of a pause.
+    ``least`` and ``most`` are seconds.
     """
 
     least: float

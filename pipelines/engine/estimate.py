@@ -84,9 +84,8 @@ class Measured:
         rates = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(cuts) if b[1] > a[1]]
         mean = (seconds - first[0]) / (units - first[1])
         left = max(self.total - self.done, 0) / self.share  # what was measured counts as it was
-        least, most = (
-            (mean + rate) / 2 for rate in (min(rates), max(rates))
-        )  # the mean of pieces varies less than one
+        # the mean of pieces varies less than one
+        least, most = ((mean + rate) / 2 for rate in (min(rates), max(rates)))
         return (1 - _DOUBT) * (seconds + left * least), (1 + _DOUBT) * (seconds + left * most)
 
 
@@ -149,11 +148,7 @@ class _Enough(BaseException):  # which no handler of errors in a task takes for 
 def estimate(
     job: Job, engine: Engine, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
 ) -> Estimate:
-    """Run a sample of a job, planned with a temporary output, and estimate the whole.
-
-    Raises:
-        FarspanError: a task of the first stage failed.
-    """
+    """Run a sample of a job, planned with a temporary output, and estimate the whole."""
     begin(job)
     measured: list[Measured] = []
     share = 1.0

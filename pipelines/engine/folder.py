@@ -48,8 +48,7 @@ def is_begun(output: str) -> bool:
 def begin(job: Job) -> set[str] | None:
     """Write the job's description into its folder, or compare it with the one there; the caller holds the lock.
 
-    Returns:
-        The names of the tasks that are done; None if the artefact is finished.
+    Returns the names of the tasks that are done; None if the artefact is finished.
     """
     work = os.path.join(job.output, WORK)
     if manifest_path(job.output):
@@ -182,13 +181,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
 
 @dataclass(frozen=True)
 class Start:
-    """``_work/job.json``.
-
-    Attributes:
-        head: the manifest without what receipts will say.
-        tasks: names of all tasks.
-        repeated_links, versions, origins: as in ``Job``.
-    """
+    """``_work/job.json``: the manifest without what receipts will say, all tasks, and entries of ``Job``."""
 
     head: Manifest
     tasks: tuple[TaskName, ...]

@@ -34,9 +34,6 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
 
     A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. In a
     finished artefact nothing is written.
-
-    Args:
-        lease: seconds without a sign of life, after which processes on other machines take this one for dead.
     """
     key = _key(folder)
     if key in _held:

@@ -109,9 +109,8 @@ def _start_of(pid: int) -> int | None:
 class Member:
     """A process that works in a folder, from entering the context to leaving it.
 
-    Attributes:
-        identity: its name, kind and lease.
-        gone: its sign of life was deleted: the job is finished, or its folder was deleted.
+    It is ``gone`` once its sign of life was deleted: the job is finished, or its folder was deleted. ``each_beat`` is
+    called in another thread after each sign of life.
     """
 
     def __init__(
@@ -121,11 +120,6 @@ class Member:
         each_beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            each_beat: called in another thread after each sign of life.
-            clock: own time in seconds.
-        """
         self.identity, self.gone = identity, False
         self._output, self._each_beat, self._clock = output, each_beat, clock
         self._beats, self._stop = 0, threading.Event()

@@ -139,17 +139,10 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
 
 
 class SharedStage:
-    """The tasks of a stage that are not done, as one process sees them.
+    """The tasks of a stage that have no receipt, as one process, ``member``, sees them.
 
-    Args:
-        output: folder of the job.
-        claims: folder of the stage's claims.
-        tasks: those without receipt.
-        member: this process.
-        interrupts: of this process.
-        run: does a task and writes its receipt.
-        seen: called with each task that another process has done.
-        receipt: gives the path of a task's receipt, if it is not in ``_work/``.
+    ``claims`` is the folder of the stage's claims. ``run`` does a task and writes its receipt, whose path ``receipt``
+    gives if it is not in ``_work/``; ``seen`` is called with each task that another process has done.
     """
 
     def __init__(

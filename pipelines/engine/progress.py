@@ -38,10 +38,6 @@ class ProgressBars:
     """
 
     def __init__(self, stages: Sequence[Stage], clock: Callable[[], float] = time.monotonic) -> None:
-        """
-        Args:
-            clock: seconds, for the pace of drawing.
-        """
         totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in stages}
         self._console = Console(file=sys.stderr)
         self._draws = self._console.is_terminal and current() == Reporting()
@@ -108,12 +104,7 @@ class Pace:
     """The units of a stage that are done, and when a log gets a line about them.
 
     A line is due after half a minute without one, and from the first half minute on at each tenth of the stage.
-
-    Attributes:
-        total, unit: size of the stage.
-        clock: seconds.
-        rejects: records that finished tasks of this start have rejected.
-        done: units done.
+    ``rejects`` counts the records that finished tasks of this start have rejected.
     """
 
     total: int
@@ -132,12 +123,7 @@ class Pace:
         self._tenth = 10 * self.done // max(self.total, 1)
 
     def report(self, task: str, units: int, rejects: int = 0, since: float | None = None) -> None:
-        """Count the units that a task has done so far.
-
-        Args:
-            since: time from which the rate counts if this is the stage's first report, whose units took time before
-                it; now by default.
-        """
+        """Count the units that a task has done so far; those of a stage's first report took time from ``since`` on."""
         if not self._marks:
             self._marks.append((self.clock() if since is None else since, self.done))
         self._count(task, units)
@@ -153,12 +139,7 @@ class Pace:
             self._done[task] = units
 
     def due(self, begun: float, last: float) -> bool:
-        """True if a line is due.
-
-        Args:
-            begun: time at which the job began.
-            last: time of the last line of any stage; ``begun`` before the first one.
-        """
+        """True if a line is due, by the times at which the job began and the last line of any stage was printed."""
         tenth = 10 * self.done // max(self.total, 1)
         if self.clock() - last >= _LINE_SECONDS or (tenth > self._tenth and self.clock() - begun >= _LINE_SECONDS):
             self._tenth = tenth

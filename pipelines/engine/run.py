@@ -14,12 +14,7 @@ from pipelines.engine.tasks import RunTask
 
 
 def run_job(job: Job, engine: Engine) -> Manifest:
-    """Run or resume a job and return the manifest; a finished artefact is left as it is.
-
-    Raises:
-        FarspanError: the folder holds something else, another process works on it, a task failed, or the error budget
-            is spent.
-    """
+    """Run or resume a job and return the manifest; a finished artefact is left as it is."""
     if not 0 <= job.error_budget <= 1:
         raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
     try:

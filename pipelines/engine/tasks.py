@@ -30,8 +30,7 @@ _LOOK = 0.5  # seconds between two checks for it
 class TaskFailed(FarspanError):
     """A task's failure; the message names the task and the cure.
 
-    Attributes:
-        for_good: the input or the options caused it, so no other process needs to try.
+    ``for_good``: the input or the options caused it, so no other process needs to try.
     """
 
     def __init__(self, message: str, for_good: bool) -> None:
@@ -48,11 +47,9 @@ def report_nothing(stage: str, task: str, units: int, rejects: int = 0) -> None:
 
 @dataclass(frozen=True)
 class RunTask:
-    """Does one task and writes its receipt, unless the receipt exists.
+    """Does one task and writes its receipt, unless there is one; ``looked``: the caller has just seen none.
 
-    Attributes:
-        report: called with a stage, a task, its units done so far and, at its end, the number of rejected records.
-        looked: True if the caller has just seen that there is no receipt.
+    ``report`` is called with a stage, a task, its units done so far and, at its end, the number of rejected records.
     """
 
     stage: str
@@ -95,14 +92,8 @@ def perform(
     Attempts may overlap: engines repeat tasks whose worker is silent but alive, and the results of some stages differ
     in their last bits from machine to machine. Before a file appears under its name, the receipt is looked for again.
     Then the file is created and not replaced, where the store can do that: of two attempts that differ, the first one's
-    file stays, and the other attempt waits for the receipt. A file that has none after that time is replaced.
-
-    Args:
-        looked: the caller has just seen that there is no receipt.
-        patience: seconds to wait for another attempt's receipt.
-
-    Returns:
-        The receipt; None if another attempt has written it.
+    file stays, and the other attempt waits ``patience`` seconds for the receipt. A file that has none by then is
+    replaced. Returns the receipt; None if another attempt has written it.
     """
     attempt = _Attempt(output, os.path.join(output, WORK, f"{task.name}.json"), patience)
     try:
@@ -123,11 +114,7 @@ def perform(
 
 @dataclass
 class _Attempt:
-    """An attempt at a task beside others.
-
-    Attributes:
-        replaced: it has replaced a file of another attempt, which was silent for too long.
-    """
+    """An attempt at a task beside others; ``replaced`` once a file of another one, silent for too long, made room."""
 
     output: str
     receipt: str
