@@ -397,28 +397,42 @@ def export(
 ) -> Manifest:
     """Write documents, a corpus or a mask set as files of other trainers."""
 
-def generate(
-    model: str | PathLike[str],
+def check_objective(
+    objective: str | PathLike[str],
     *,
-    pairs: str | PathLike[str],
-    output: str | PathLike[str],
-    documents: str | PathLike[str] | None = None,
-    split: str | PathLike[str] = "validation",
-    checkpoint: str | PathLike[str] | None = None,
-    task: str | PathLike[str] | None = None,
+    corpus: str | PathLike[str],
     preset: str | PathLike[str] | None = None,
     set: Mapping[str, Any] = {},
-    generation: Mapping[str, Any] = {},
-    precision: Literal["fp32", "bf16"] = "fp32",
-    shard_rows: int = 128,
-    batch_positions: int = 65536,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int = 1,
-    compression: Literal["lz4", "zstd"] | None = None,
+    scorer: str | PathLike[str] | None = None,
+    seed: int = 0,
+    rows: int = 32,
     quiet: bool = False,
     log_format: Literal["text", "json"] = "text",
-) -> Manifest:
-    """Generate a text for each pair of a split."""
+) -> None:
+    """Test the properties of an objective that training and resuming rely on."""
+
+def show(
+    artefact: str | PathLike[str],
+    *,
+    layout: Literal["source_target", "stream"] = "source_target",
+    row: int | None = None,
+    corpus: str | PathLike[str] | None = None,
+    documents: str | PathLike[str] | None = None,
+    width: int = 0,
+    figure: str | PathLike[str] | None = None,
+    step: int | None = None,
+    rank: int | None = None,
+    preset: str | PathLike[str] | None = None,
+    set: Mapping[str, Any] = {},
+    scorer: str | PathLike[str] | None = None,
+    seed: int = 0,
+    objective: str | PathLike[str] | None = None,
+    task: str | PathLike[str] | None = None,
+    draw: int = 0,
+    quiet: bool = False,
+    log_format: Literal["text", "json"] = "text",
+) -> None:
+    """Show one row: documents, hidden text and why, source and target; or a question and its answers."""
 
 def finalize(
     output: str | PathLike[str],
@@ -457,39 +471,25 @@ def plot(
 ) -> Path:
     """Draw the curves of training runs, and name the updates at which a loss rose."""
 
-def show(
-    artefact: str | PathLike[str],
+def generate(
+    model: str | PathLike[str],
     *,
-    layout: Literal["source_target", "stream"] = "source_target",
-    row: int | None = None,
-    corpus: str | PathLike[str] | None = None,
+    pairs: str | PathLike[str],
+    output: str | PathLike[str],
     documents: str | PathLike[str] | None = None,
-    width: int = 0,
-    figure: str | PathLike[str] | None = None,
-    step: int | None = None,
-    rank: int | None = None,
-    preset: str | PathLike[str] | None = None,
-    set: Mapping[str, Any] = {},
-    scorer: str | PathLike[str] | None = None,
-    seed: int = 0,
-    objective: str | PathLike[str] | None = None,
+    split: str | PathLike[str] = "validation",
+    checkpoint: str | PathLike[str] | None = None,
     task: str | PathLike[str] | None = None,
-    draw: int = 0,
-    quiet: bool = False,
-    log_format: Literal["text", "json"] = "text",
-) -> None:
-    """Show one row: documents, hidden text and why, source and target; or a question and its answers."""
-
-def check_objective(
-    objective: str | PathLike[str],
-    *,
-    corpus: str | PathLike[str],
     preset: str | PathLike[str] | None = None,
     set: Mapping[str, Any] = {},
-    scorer: str | PathLike[str] | None = None,
-    seed: int = 0,
-    rows: int = 32,
+    generation: Mapping[str, Any] = {},
+    precision: Literal["fp32", "bf16"] = "fp32",
+    shard_rows: int = 128,
+    batch_positions: int = 65536,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 1,
+    compression: Literal["lz4", "zstd"] | None = None,
     quiet: bool = False,
     log_format: Literal["text", "json"] = "text",
-) -> None:
-    """Test the properties of an objective that training and resuming rely on."""
+) -> Manifest:
+    """Generate a text for each pair of a split."""

@@ -7,11 +7,12 @@ that the command prints. Each function is built when it is first used, as the st
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, get_annotations
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from corpora.errors import nearest
 from corpora.options import Option, explain, explanation, keyword, options_of
@@ -46,32 +47,20 @@ def _nothing(options: Any) -> None:
     """Return None for a command that prints."""
 
 
-class _Function(NamedTuple):
-    """The words of a command, and the function that makes the result from its options after it has run."""
-
-    command: str
-    result: Callable[[Any], Any]
-
-
-FUNCTIONS: Mapping[str, _Function] = {
-    "tokenizer_train": _Function("tokenizer train", _folder),
-    "documents": _Function("documents", _manifest),
-    "pairs": _Function("pairs", _manifest),
-    "corpus_random": _Function("corpus random", _manifest),
-    "corpus_linked": _Function("corpus linked", _manifest),
-    "corpus_long": _Function("corpus long", _manifest),
-    "corpus_related": _Function("corpus related", _manifest),
-    "embed": _Function("embed", _manifest),
-    "cluster": _Function("cluster", _manifest),
-    "neighbours": _Function("neighbours", _manifest),
-    "mask": _Function("mask", _manifest),
-    "export": _Function("export", _manifest),
-    "generate": _Function("generate", _manifest),
-    "finalize": _Function("finalize", _manifest),
-    "convert": _Function("convert", _folder),
-    "plot": _Function("plot", _figure),
-    "show": _Function("show", _nothing),
-    "check_objective": _Function("check-objective", _nothing),
+_RESULTS: Mapping[str, Callable[[Any], Any]] = {
+    "tokenizer train": _folder,
+    "check-objective": _nothing,
+    "show": _nothing,
+    "finalize": _manifest,
+    "convert": _folder,
+    "plot": _figure,
+    "generate": _manifest,
+}
+"""Command -> function that makes the result of its Python function from the options; that of a job is its manifest."""
+FUNCTIONS = {
+    re.sub(r"\W", "_", command.name): (command, _RESULTS.get(command.name, _manifest))
+    for command in COMMANDS
+    if command.job or command.name in _RESULTS
 }
 
 
@@ -82,9 +71,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     return function
 
 
-def _build(name: str, words: str, result: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Build the function ``name`` of the command ``words``."""
-    (command,) = (command for command in COMMANDS if command.name == words)
+def _build(name: str, command: Command, result: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Build the function ``name`` of a command."""
     options = list_options(command)
     parameters = sorted(map(_parameter, options.values()), key=lambda one: (one.kind, one.default is not one.empty))
     if command.job:

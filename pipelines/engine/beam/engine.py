@@ -19,8 +19,7 @@ from corpora.errors import FarspanError
 from corpora.reporting import note, tell_error
 from corpora.storage.files import is_local
 from pipelines.engine.beam.apache import PipelineOptions, beam, serve_on_loopback, without_interactive_labels
-from pipelines.engine.beam.flink import Flink, address_of
-from pipelines.engine.beam.job_server import EngineStopped, JobServer, own_job_servers
+from pipelines.engine.beam.servers import EngineStopped, Flink, JobServer, address_of, own_job_servers
 from pipelines.engine.job import REPEAT, Task
 from pipelines.engine.options import EMBEDDED, Engine
 from pipelines.interrupts import Interrupts
@@ -65,11 +64,7 @@ def require_shared(engine: Engine, output: str) -> None:
 
 
 class BeamEngine:
-    """Runs pipelines on the engine that ``--runner`` names, while the context is open.
-
-    Attributes:
-        name: of its jobs, as the engine shows it.
-    """
+    """Runs pipelines, under one ``name``, on the engine that ``--runner`` names, while the context is open."""
 
     def __init__(self, engine: Engine, output: str) -> None:
         logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported by its own message
@@ -102,9 +97,8 @@ class BeamEngine:
     def run(self, tasks: Sequence[Task], work: Callable[[Task], str], look: Callable[[str], bool]) -> None:
         """Run a pipeline to its end; cancel it when this process is interrupted, or ``look`` raises.
 
-        Args:
-            look: called at times, with the engine's reason for a failure, if it gives one; True to go on without the
-                engine, which hangs though all tasks are done.
+        ``look`` is called at times, with the engine's reason for a failure, if it gives one; it returns True to go on
+        without the engine, which hangs though all tasks are done.
         """
         self._result, self._submitted = None, threading.Event()
         ended, failure = threading.Event(), list[BaseException]()

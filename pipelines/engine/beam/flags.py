@@ -37,11 +37,7 @@ _VALUES = """
 
 
 def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMBEDDED) -> None:
-    """Refuse flags that neither farspan nor Beam nor, with another runner, a job server knows.
-
-    Args:
-        own: farspan's flags, to suggest from.
-    """
+    """Refuse flags that neither farspan (``own``) nor Beam nor, with another runner, a job server knows."""
     if not flags:
         return
     served = {f"--{name}" for name in (_SWITCHES + _VALUES).split()}

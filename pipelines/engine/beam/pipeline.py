@@ -56,12 +56,10 @@ def run_on_beam(job: Job, engine: Engine, done: set[str], bars: ProgressBars) ->
 
 @dataclass(frozen=True)
 class Work:
-    """A task on a worker of any engine.
+    """A task on a worker of any engine, by the driver's flags for object stores.
 
-    Attributes:
-        lock: path and contents of the driver's claim; without it, the job was cancelled or begun again.
-        flags: the driver's flags, for object stores.
-        versions: the driver's; a worker's must be equal, because code travels pickled and determines the output.
+    Without ``lock``, path and contents of the driver's claim, the job was cancelled or begun again. The versions of
+    driver and worker must be equal, because code travels pickled and determines the output.
     """
 
     do: RunTask
@@ -106,8 +104,7 @@ class Work:
 class Watch:
     """The driver's view of a stage, from the files of the job's folder.
 
-    Args:
-        begin: seconds until a line says that no task has begun.
+    A line says that no task has begun, once, after ``begin`` seconds.
     """
 
     def __init__(self, output: str, stage: Stage, tasks: Sequence[Task], bars: ProgressBars, begin: float) -> None:
@@ -119,8 +116,7 @@ class Watch:
     def look(self, reason: str) -> bool:
         """Show progress; return True if all tasks have been done for a while.
 
-        Args:
-            reason: the engine's, why nothing has begun; empty if it gives none.
+        ``reason`` is the engine's, why nothing has begun; empty if it gives none.
         """
         names = set(files.names(self._work))
         for name in [name for name in self._left if f"{name}.json" in names]:

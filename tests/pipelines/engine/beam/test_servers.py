@@ -17,9 +17,8 @@ from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.engine.beam import engine as engine_module
 from pipelines.engine.beam.apache import LoopbackGrpc, beam, serve_on_loopback, without_interactive_labels
-from pipelines.engine.beam.flink import Flink, address_of
-from pipelines.engine.beam.job_server import JobServer, _popen, own_job_servers
 from pipelines.engine.beam.pipeline import Watch
+from pipelines.engine.beam.servers import Flink, JobServer, _popen, address_of, own_job_servers
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -28,7 +27,7 @@ from tests.pipelines.engine.jobs import shared_job
 from apache_beam.runners.portability import job_server  # isort: skip (after Beam's quiet import)
 
 CELL = """
-from tests.pipelines.engine.beam.test_job_server import small_job
+from tests.pipelines.engine.beam.test_servers import small_job
 from pipelines.engine.run import run_job
 from pipelines.engine.options import Engine
 print(dict(run_job(small_job({output!r}), Engine()).totals))

@@ -1,16 +1,20 @@
-"""Beam's Java job servers as child processes of the driver, which keeps their output and ends them.
+"""The servers beside a pipeline: Beam's Java job servers, and Flink's REST service.
 
-Beam's wrapper stops the server at Ctrl-C, before it could cancel the job, and loses its output.
+Job servers are child processes of the driver, which keeps their output and ends them: Beam's wrapper stops the server
+at Ctrl-C, before it could cancel the job, and loses its output. A job server does not always cancel what it has handed
+to a cluster; Flink itself does.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,9 +30,9 @@ from apache_beam.runners.portability import job_server  # isort: skip
 
 START_SECONDS = 120.0
 _LINES = 20  # lines of a server's output that are kept
-_WATCH = (
-    'read nothing; kill -9 "$1"'  # kills the server when the pipe closes because the driver has ended, for any reason
-)
+_WATCH = 'read nothing; kill -9 "$1"'  # once the pipe closes because the driver has ended, for any reason
+_ENDED = ("FINISHED", "FAILED", "CANCELED")  # states of Flink's jobs
+_FLINK_SECONDS = 10
 
 
 class EngineStopped(FarspanError):
@@ -127,3 +131,45 @@ def _popen(command: list[str]) -> tuple[subprocess.Popen[bytes], subprocess.Pope
     return process, subprocess.Popen(
         watch, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
     )
+
+
+class Flink:
+    """A Flink cluster by its address, ``[http://]host:port``."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address if "://" in address else f"http://{address}"
+
+    def cancel(self, name: str, seconds: float) -> None:
+        """End every running job with a name."""
+        last = time.monotonic() + seconds
+        while running := [job for job in self._jobs(name) if job["state"] not in _ENDED]:
+            for job in running:
+                self._ask(f"/jobs/{job['jid']}?mode=cancel", "PATCH")
+            if time.monotonic() > last:
+                raise TimeoutError("Flink does not end it")
+            time.sleep(0.5)
+
+    def last_error(self, name: str) -> str:
+        """The Java trace of what stopped the newest job with a name, or its last attempt; empty if there is none."""
+        jobs = self._jobs(name)
+        if not jobs:
+            return ""
+        said = self._ask(f"/jobs/{max(jobs, key=lambda job: job['start-time'])['jid']}/exceptions")
+        history = (said.get("exceptionHistory") or {}).get("entries") or [{}]
+        return str(said.get("root-exception") or history[0].get("stacktrace") or "")
+
+    def _jobs(self, name: str) -> list[dict[str, Any]]:
+        return [job for job in self._ask("/jobs/overview")["jobs"] if job["name"] == name]
+
+    def _ask(self, path: str, method: str = "GET") -> Any:
+        request = urllib.request.Request(self.address.rstrip("/") + path, method=method)
+        with urllib.request.urlopen(request, timeout=_FLINK_SECONDS) as answer:
+            try:
+                return json.loads(answer.read() or b"{}")
+            except ValueError as error:
+                raise OSError(f"{self.address}: its answer is not Flink's") from error
+
+
+def address_of(master: str | None) -> str:
+    """Address of the REST service of ``--flink_master``; empty for a cluster inside the job server."""
+    return "" if not master or master.strip() in ("[auto]", "[local]") else Flink(master.strip()).address
