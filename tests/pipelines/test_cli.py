@@ -6,52 +6,22 @@ import resource
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 from unittest.mock import ANY
 
 import pytest
 
-from corpora.errors import FarspanError
-from corpora.options import Flag
 from corpora.storage.manifest import farspan_version
 from corpora.storage.manifest_file import read_manifest
-from corpora.storage.stores import s3
 from pipelines.cli import leave
 from pipelines.commands import build_parser
-from pipelines.commands.command import Command, Parser
-from pipelines.engine.beam.flags import check_flags
-from pipelines.engine.options import Engine, use_store_flags
+from pipelines.commands.table import COMMANDS
 from pipelines.environment import foreign_owners
-from pipelines.execute import refuse_rest, run
 from tests.artefacts import make_corpus, make_documents, small_tokenizer
 from tests.third_party import install_objectives
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "",
-        "tokenizer train",
-        "documents",
-        "corpus random",
-        "corpus linked",
-        "embed",
-        "cluster",
-        "neighbours",
-        "corpus long",
-        "corpus related",
-        "recipes",
-        "tasks",
-        "mask",
-        "show",
-        "stats",
-        "verify",
-        "finalize",
-        "train",
-    ],
-)
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_every_command_explains_itself(run, command):
     status, out, _ = run(*command.split(), "--help")
     assert status == 0
@@ -161,19 +131,6 @@ def test_small_commands_import_neither_beam_nor_models_nor_compilers(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "imported: []"
-
-
-def test_beams_own_flags_pass():
-    check_flags(["--job_endpoint=localhost:1", "--environment_type=LOOPBACK", "--s3_endpoint_url=http://x"])
-    with pytest.raises(FarspanError, match="neither farspan nor Beam"):
-        check_flags(["--no-such-flag"])
-
-
-def test_workers_are_chosen_by_the_size_of_the_job():
-    assert Engine(workers=3).worker_count(8, 0) == 3
-    assert Engine(workers=9).worker_count(2, 0) == 2
-    assert Engine().worker_count(8, 1 << 20) == 1
-    assert Engine().worker_count(1, 1 << 40) == 1
 
 
 def test_the_parser_holds_no_surprise_abbreviations():
@@ -342,58 +299,6 @@ def test_plug_ins_that_raise_or_exit_are_one_line(run, corpus, tmp_path, monkeyp
         assert said in err
         assert "of mischief" in err
         assert len(err.splitlines()) <= 2  # of a job, that its finished tasks are kept
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looking:
-    """Options.
-
-    Attributes:
-        folders: what is looked at.
-        size: how many.
-    """
-
-    folders: Annotated[tuple[str, ...], Flag(positional=True)]
-    size: int = 3
-
-
-called: list[Looking] = []
-
-
-def look(options: Looking) -> None:
-    called.append(options)
-
-
-HERE = "tests.pipelines.test_cli"
-LOOK = Command(name="look", summary="Look.", run=f"{HERE}:look", options=(f"{HERE}:Looking",), flags="s3")
-
-
-def parsed(*words: str):
-    flags, rest = Parser(prog="farspan look", command=LOOK).parse_known_args(list(words))
-    return LOOK, vars(flags), rest
-
-
-def test_a_function_is_called_with_the_options(monkeypatch):
-    monkeypatch.setattr(f"{HERE}.called", [])
-    run(*parsed("a", "b", "--size", "7"))
-    assert called == [Looking(folders=("a", "b"), size=7)]
-
-
-def test_nothing_is_called_with_an_unknown_flag(monkeypatch):
-    monkeypatch.setattr(f"{HERE}.called", [])
-    with pytest.raises(FarspanError, match="--sise"):
-        run(*parsed("a", "--sise", "4"))
-    assert called == []
-
-
-def test_flags_of_stores_reach_the_client_and_others_are_refused(monkeypatch):
-    found = []
-    monkeypatch.setattr(s3, "use_settings", found.append)
-    _, _, rest = parsed("a", "--s3_endpoint_url=http://here", "--s3_region_name", "x", "--sise", "4")
-    others = use_store_flags(rest)
-    assert found == [{"s3_endpoint_url": "http://here", "s3_region_name": "x"}]
-    with pytest.raises(FarspanError, match=r"--sise: unknown argument \(did you mean '--size'\?\); see farspan look"):
-        refuse_rest(LOOK, others)
 
 
 def install(folder: Path, name: str, **files: str) -> None:

@@ -26,13 +26,6 @@ def flags(*command: str) -> set[str]:
     return {action.dest for action in parser._actions if not isinstance(action, argparse._HelpAction)}
 
 
-def test_every_job_has_a_function():
-    assert {function.__name__ for function in FUNCTIONS} >= {
-        *("tokenizer_train", "documents", "corpus_random", "corpus_linked", "corpus_long", "corpus_related"),
-        *("embed", "cluster", "neighbours", "mask", "convert", "finalize", "show", "check_objective"),
-    }
-
-
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_every_keyword_is_explained(function):
     described = function.__doc__.partition("Args:\n")[2]

@@ -356,11 +356,3 @@ def test_what_all_processes_refuse_is_one_line(capsys, monkeypatch, tmp_path, ra
             cli.main(["generate", str(tmp_path / "none"), *LINE[1:], "--output", str(tmp_path / "o"), *words])
         assert ended.value.code == 1
         assert len(capsys.readouterr().err.splitlines()) == (rank == "0")
-
-
-def test_the_function_raises_what_the_command_prints(tmp_path):
-    from pipelines.generate import generate
-    from pipelines.options import Generating
-
-    with pytest.raises(FarspanError, match="none: does not exist; give a model folder"):
-        generate(Generating(model=str(tmp_path / "none"), pairs="p", output="o"))

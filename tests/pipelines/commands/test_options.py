@@ -5,12 +5,10 @@ import argparse
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.options import record_options
 from corpora.packing.options import Packing
 from corpora.settings import make
 from pipelines.commands import build_parser
 from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
-from pipelines.engine.options import Finalize
 from pipelines.evaluation.options import Evaluate, Evaluation, Submission
 from pipelines.inspect.options import Check, Choice, Show, Stats, Verify
 from pipelines.masks.options import Masking
@@ -25,10 +23,6 @@ def test_the_error_budget_has_one_meaning_in_all_commands(command, capsys):
         build_parser().parse_args([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "each is counted separately (default: 0.01)" in text
-
-
-def test_the_error_budget_is_not_part_of_an_artefacts_configuration():
-    assert "error_budget" not in record_options(Finalize(output="folder"))
 
 
 NEEDED = "--documents d --output o --sequence-length 512"

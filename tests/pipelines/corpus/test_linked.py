@@ -17,7 +17,6 @@ from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage import files
 from corpora.storage.manifest_file import read_manifest
-from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
 from corpora.verify.artefact import verify
 from pipelines.corpus.linked import jobs, plan
@@ -25,7 +24,6 @@ from pipelines.corpus.options import EarlierStages, LinkedCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval.options import Embedding
-from pipelines.shuffle.placements import use_numbers
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours, training_documents
@@ -218,16 +216,6 @@ def test_neighbours_of_other_documents_are_refused(inputs, tmp_path):
         run_job(job(other, str(moved), str(tmp_path / "c2")), Engine(workers=1))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"documents": "nowhere"}, "no farspan")],
-)
-def test_wrong_options_are_refused(inputs, tmp_path, options, message):
-    given = {"documents": inputs[0], "neighbours": inputs[1], "output": str(tmp_path / "c"), **options}
-    with pytest.raises(FarspanError, match=message):
-        plan(LinkedCorpus(packing=Packing(**PACKING), **given))
-
-
 def test_clusters_are_read_across_batches(inputs):
     shard = read_manifest(inputs[1]).shards[0]
     clusters = list(clusters_of_shard(read_shard(f"{inputs[1]}/shards/{shard.name}")))
@@ -238,12 +226,6 @@ def test_clusters_are_read_across_batches(inputs):
         values = cluster.neighbours.values
         assert values.min() >= 0
         assert values.max() < len(cluster.rows)
-
-
-def test_uses_are_numbered_in_order():
-    parts = Ragged.from_rows([[3, 1], [1, 2], [2], [3], [2]], np.int64)
-    offsets = np.array([0, 0, 0, 0, 7, 0, 0])
-    assert use_numbers(parts, offsets).tolist() == [0, 0, 1, 0, 0, 1, 1]
 
 
 def options(folder: Path, **given) -> LinkedCorpus:

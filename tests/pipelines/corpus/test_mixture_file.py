@@ -57,38 +57,21 @@ def test_sources_with_inputs_are_found(recipe, tmp_path):
     text = f'sequence_length = 128\ntokenizer = "t"\n[sources.a]\ninput = "{tmp_path}/a.txt"\nmin_tokens = 3\n'
     (item,) = read_mixture_file(recipe(text)).inputs("mixture.toml")
     assert (item.source, item.read.min_tokens) == ("a", 3)
-    with pytest.raises(FarspanError, match="add tokenizer = "):
-        read_mixture_file(recipe(text.replace('tokenizer = "t"\n', ""))).inputs("mixture.toml")
-    with pytest.raises(FarspanError, match=r"\[sources\.b\] has no input, others have"):
-        read_mixture_file(recipe(text + "[sources.b]\n")).inputs("mixture.toml")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("weight = 0.75", "wieght = 0.75"), "wieght.*weight"),
         (("sequence_length", "sequence_lenght"), "sequence_lenght.*sequence_length"),
         (("= 128", '= "128"'), "sequence_length"),
         (("[sources.books]", '[sources."a/b"]'), r"leave ':' and '/' out of it"),
-        (("weight = 0.75", "weight = 0.5"), "weights"),
-        (("weight = 0.75", "weight = 0.75\nmin_characters = 3"), r"\[sources\.books\] min_characters has no effect"),
-        (("tokens = 1000", 'tokenizer = "t"'), "tokenizer has no effect"),
-        (("tokens = 1000", "stride = 500"), "stride"),
-        (("tokens = 1000", "tokens = "), "not TOML"),
     ],
 )
 def test_mistakes_name_the_file_and_the_key(recipe, change, message):
     path = recipe(WHOLE.replace(*change))
     with pytest.raises(FarspanError, match=message) as caught:
         read_mixture_file(path)
-    assert "mixture.toml" in str(caught.value) or "stride" in str(caught.value)
-
-
-def test_a_recipe_needs_a_source_and_a_file(recipe, tmp_path):
-    with pytest.raises(FarspanError, match="no source; add a table"):
-        read_mixture_file(recipe("sequence_length = 128\n[sources]\n"))
-    with pytest.raises(FarspanError, match=r"nothing\.toml: No such file"):
-        read_mixture_file(str(tmp_path / "nothing.toml"))
+    assert "mixture.toml" in str(caught.value)
 
 
 EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "long_mixture.toml")

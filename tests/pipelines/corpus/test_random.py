@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +25,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
-from tests.pipelines.engine.test_lock import locked_elsewhere
+from tests.pipelines.engine.jobs import job_service
 
 SHARDS = 5
 
@@ -148,28 +147,9 @@ def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
     assert done.stdout.count("\n") == 1
 
 
-@pytest.fixture(scope="module")
-def job_service(tmp_path_factory):
-    """Beam's own job service, as Flink and Spark speak it, on a free port of the loopback."""
-    port_file = tmp_path_factory.mktemp("service") / "port"
-    command = "apache_beam.runners.portability.local_job_service_main"
-    with open(port_file.with_suffix(".log"), "w") as log:
-        service = subprocess.Popen(
-            [sys.executable, "-m", command, "--port", "0", "--port_file", str(port_file)], stdout=log, stderr=log
-        )
-        for _ in range(600):
-            if port_file.exists() and port_file.read_text():
-                break
-            assert service.poll() is None, port_file.with_suffix(".log").read_text()
-            time.sleep(0.1)
-        yield int(port_file.read_text())
-        service.kill()
-        service.wait()
-
-
-def test_the_portable_runner_writes_the_same_bytes(documents, reference, tmp_path, job_service):
-    flags = (f"--job_endpoint=localhost:{job_service}", "--environment_type=LOOPBACK")
-    build(documents, tmp_path / "portable", Engine(runner="PortableRunner", beam_flags=flags))
+def test_the_portable_runner_writes_the_same_bytes(documents, reference, tmp_path):
+    with job_service(tmp_path) as (_, flags):
+        build(documents, tmp_path / "portable", Engine(runner="PortableRunner", beam_flags=flags))
     assert digests(tmp_path / "portable") == digests(reference)
 
 
@@ -196,30 +176,12 @@ def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
     assert len(os.listdir(output / "shards")) == SHARDS
 
 
-def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_path):
+def test_a_finished_folder_is_left_alone_and_guarded(documents, reference):
     before = os.stat(os.path.join(reference, "manifest.json")).st_mtime_ns
     build(documents, reference)
     assert os.stat(os.path.join(reference, "manifest.json")).st_mtime_ns == before
-    with pytest.raises(FarspanError, match=r"config\.sequence_length was 256, is 512.*another folder"):
-        run_job(
-            plan(
-                RandomCorpus(documents=documents, output=reference, packing=Packing(sequence_length=512), shards=SHARDS)
-            ),
-            Engine(workers=1),
-        )
-    with pytest.raises(FarspanError, match="seed was 0, is 3"):
+    with pytest.raises(FarspanError, match=r"seed was 0, is 3.*another folder"):
         build(documents, reference, seed=3)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.txt").write_text("precious")
-    with pytest.raises(FarspanError, match="not empty"):
-        build(documents, tmp_path / "other")
-
-
-def test_an_unfinished_folder_refuses_another_configuration(documents, tmp_path):
-    output = tmp_path / "corpus"
-    begin(job(documents, output, seed=9))
-    with pytest.raises(FarspanError, match="seed was 9, is 0"):
-        build(documents, output)
 
 
 def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, reference, tmp_path):
@@ -262,22 +224,6 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
         build(twice, tmp_path / "corpus")
 
 
-def test_what_cannot_work_is_refused_before_work_starts(tmp_path):
-    with pytest.raises(FarspanError, match="no farspan artefact"):
-        plan(
-            RandomCorpus(documents=str(tmp_path), output=str(tmp_path / "corpus"), packing=Packing(sequence_length=256))
-        )
-
-
-def test_two_jobs_never_share_a_folder(documents, tmp_path):
-    with (
-        locked_elsewhere(str(tmp_path / "corpus")),
-        pytest.raises(FarspanError, match="another farspan job works here"),
-    ):
-        build(documents, tmp_path / "corpus")
-    build(documents, tmp_path / "corpus")
-
-
 def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
     output = tmp_path / "corpus"
 
@@ -288,11 +234,6 @@ def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
         run_job(replace(job(documents, output), tokenizer=die), Engine(workers=1))
     build(documents, output)
     assert verify(str(output)) == []
-
-
-def test_the_input_is_never_the_output(documents):
-    with pytest.raises(FarspanError, match="is the folder that the job reads"):
-        build(documents, documents)
 
 
 def test_what_was_left_out_is_said(documents, tmp_path):

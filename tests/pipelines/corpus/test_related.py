@@ -271,17 +271,6 @@ def test_killed_in_each_stage_and_resumed(documents, neighbours, grouped, tmp_pa
     assert digests(tmp_path / "corpus") == digests(grouped)
 
 
-def test_the_command_says_the_same(run, documents, neighbours, grouped, tmp_path):
-    flags = {"documents": documents, "neighbours": neighbours, "sequence-length": LENGTH, "max-documents": 4}
-    flags |= {"shards": SHARDS, "workers": 1, "output": tmp_path / "corpus"}
-    status, out, err = run(
-        "corpus", "related", *(text for name, value in flags.items() for text in (f"--{name}", value))
-    )
-    assert status == 0, err
-    assert "sequences" in out
-    assert digests(tmp_path / "corpus") == digests(grouped)
-
-
 def test_what_cannot_work_is_refused_before_work_starts(run, documents, neighbours, tmp_path):
     output = tmp_path / "corpus"
     with pytest.raises(FarspanError, match="--max-documents 200: a row of 256 positions has no room"):

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,27 @@ def _second(task: Task, report: Any) -> Receipt:
     name = f"part-{index:05d}-of-00003.arrow"
     write_bytes(f"{output}/shards/{name}", data)
     return Receipt(task.name, (ShardInfo(name, 0, 0, len(data), hashlib.sha256(data).hexdigest()),))
+
+
+@contextmanager
+def job_service(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, str]]]:
+    """A job service of Beam's as a process, as Flink and Spark speak it, and the flags of its jobs.
+
+    Their workers are in this process.
+    """
+    port_file, module = folder / "port", "apache_beam.runners.portability.local_job_service_main"
+    service = subprocess.Popen([sys.executable, "-m", module, "--port", "0", "--port_file", str(port_file)])
+    try:
+        wait_for(lambda: port_file.exists() and port_file.read_text(), 120)
+        yield service, (f"--job_endpoint=localhost:{port_file.read_text()}", "--environment_type=LOOPBACK")
+    finally:
+        service.kill()
+        service.wait()
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    """The bytes of all files below a folder, by their paths in it."""
+    return {path.removeprefix(folder): files.read_bytes(path) for path in files.walk(folder)}
 
 
 def launch(errors: Path, *arguments: Any, engine: Engine | None = None) -> BaseProcess:

@@ -20,15 +20,12 @@ from pipelines.engine.artefacts import (
     save_tokenizer,
     tokenizer_folder,
 )
-from pipelines.engine.folder import begin, check_output, finalize, read_start, require_begun
+from pipelines.engine.folder import begin, check_output, finalize, require_begun
 from pipelines.engine.job import (
     claims_folder,
     processes_folder,
     remove_empty_folders,
-    shard_paths,
-    sharded_stage,
     shows_presence,
-    work_paths,
 )
 from tests.artefacts import make_corpus, make_documents, tokenizer_entry
 from tests.pipelines.engine.test_run import finished, job
@@ -148,20 +145,6 @@ def test_a_missing_receipt_is_named(begun):
         finalize(str(begun))
 
 
-def test_the_receipt_of_another_task_is_refused(begun):
-    (begun / "_work" / "two.json").write_bytes((begun / "_work" / "one.json").read_bytes())
-    with pytest.raises(FarspanError, match=r"two\.json: not a receipt of farspan \(it is that of task one\)"):
-        finalize(str(begun))
-
-
-@pytest.mark.parametrize("damage", ["{}", "[1]", '{"head": {"format_version": 1}, "tasks": []}', "nonsense"])
-def test_a_damaged_start_is_refused(begun, damage):
-    path = begun / "_work" / "job.json"
-    path.write_text(damage)
-    with pytest.raises(FarspanError, match="does not say which job was begun"):
-        read_start(str(path))
-
-
 def test_a_folder_without_a_job_is_refused(tmp_path):
     with pytest.raises(FarspanError, match="no job was started here"):
         finalize(str(tmp_path / "nothing"))
@@ -238,27 +221,3 @@ def test_empty_folders_go_unless_a_process_is_there(tmp_path):
     remove_empty_folders(output)
     assert list(tmp_path.iterdir()) == []
     remove_empty_folders("memory://bucket/none")
-
-
-def test_paths_of_intermediate_files_and_of_shards():
-    assert work_paths("out", "spill", 2, ".arrow") == ("out/_work/spill-00000.arrow", "out/_work/spill-00001.arrow")
-    assert work_paths("s3://bucket/out", "queries", 1) == ("s3://bucket/out/_work/queries-00000",)
-    assert shard_paths("out", 2) == ("out/shards/part-00000-of-00002.arrow", "out/shards/part-00001-of-00002.arrow")
-    assert shard_paths("out", 0) == ()
-
-
-def work(task, report):
-    return Receipt(task.name)
-
-
-def test_a_task_has_the_stages_name_and_its_number():
-    stage = sharded_stage("pack", [({"bucket": 0}, 5), ({"bucket": 1}, 7)], work, "tokens")
-    assert (stage.name, stage.unit, stage.work) == ("pack", "tokens", work)
-    assert [(task.name, task.payload, task.units) for task in stage.tasks] == [
-        ("pack-00000", {"bucket": 0}, 5),
-        ("pack-00001", {"bucket": 1}, 7),
-    ]
-
-
-def test_a_stage_may_have_no_task():
-    assert list(sharded_stage("pack", iter(()), work, "tokens").tasks) == []

@@ -14,18 +14,13 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage import files
 from pipelines.engine.local import WorkerDied, search_path
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.jobs import end_of, launch, shared_job, wait_for
+from tests.pipelines.engine.jobs import contents, end_of, launch, shared_job, wait_for
 
 SIZES = {f"write-{index:02d}": 1 + index % 5 for index in range(12)}
 TWO = Engine(workers=2)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.removeprefix(str(folder)): files.read_bytes(path) for path in files.walk(str(folder))}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +28,7 @@ def expected(tmp_path_factory) -> dict[str, bytes]:
     """The output of the job in one process."""
     folder = tmp_path_factory.mktemp("one") / "out"
     run_job(shared_job(str(folder), SIZES), Engine(workers=1))
-    return contents(folder)
+    return contents(str(folder))
 
 
 def workers_of(driver: int) -> list[int]:
@@ -53,7 +48,7 @@ def test_workers_make_the_same_and_do_each_task_once(tmp_path, expected):
     (tmp_path / "log").mkdir()
     trouble = {name: {"log": str(tmp_path / "log"), "sleep": 0.05} for name in SIZES}
     run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
-    assert contents(tmp_path / "out") == expected
+    assert contents(str(tmp_path / "out")) == expected
     attempts = [path.name.rsplit("-", 2) for path in (tmp_path / "log").iterdir()]
     assert sorted(task for task, _, _ in attempts) == sorted(SIZES)
     assert {int(pid) for _, pid, _ in attempts}.isdisjoint({os.getpid()})
@@ -70,7 +65,7 @@ def test_a_failed_task_ends_the_job_as_in_one_process(tmp_path, expected):
     assert messages[0] == messages[1]
     assert messages[0].startswith("task write-03 failed: row 7: no text; mend it")
     run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
-    assert contents(tmp_path / "out") == expected
+    assert contents(str(tmp_path / "out")) == expected
 
 
 def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
@@ -82,7 +77,7 @@ def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
         ):
             run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
     run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
-    assert contents(tmp_path / "out") == expected
+    assert contents(str(tmp_path / "out")) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -95,7 +90,7 @@ def test_workers_end_with_their_driver(tmp_path, expected, number):
     assert end_of(driver) == [-number]
     wait_for(lambda: not workers_of(driver.pid))
     run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
-    assert contents(tmp_path / "out") == expected
+    assert contents(str(tmp_path / "out")) == expected
 
 
 def test_a_deleted_folder_ends_the_job(tmp_path):
@@ -150,7 +145,7 @@ def test_workers_search_the_current_folder_last(tmp_path, monkeypatch):
 def test_a_task_that_fails_by_its_machine_is_done_by_another_worker(tmp_path, expected):
     trouble = {"write-03": {"sick": str(tmp_path / "sick"), "times": 2}}
     run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
-    assert contents(tmp_path / "out") == expected
+    assert contents(str(tmp_path / "out")) == expected
     assert len((tmp_path / "sick").read_text().split()) == 2
 
 

@@ -21,10 +21,7 @@ from pipelines.engine.claims import (
     Claims,
     Owner,
     Pauses,
-    claims_per_listing,
-    group_by_size,
     highest_generations,
-    listing_cost,
     next_generation,
     shuffle,
 )
@@ -291,14 +288,6 @@ def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
     assert shuffle(reversed(many), "one") == shuffle(many, "one")
 
 
-def test_groups_of_similar_size_are_the_same_for_all_processes():
-    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate([3, 1000, 10, 990, 50_000, 0, 1010])]
-    assert [[task.units for task in group] for group in group_by_size(tasks)] == [
-        [50_000], [1000, 990, 1010], [10], [3], [0],
-    ]  # fmt: skip
-    assert group_by_size(tasks[::-1]) == group_by_size(tasks)
-
-
 def test_looks_become_rarer_the_longer_one_waits():
     now = [0.0]
     pauses, looks = Pauses(0.05, clock=lambda: now[0]), 0
@@ -308,13 +297,3 @@ def test_looks_become_rarer_the_longer_one_waits():
     assert looks < 400
     assert pauses.next() == 10.0
     assert Pauses(0.5, clock=lambda: now[0]).next() == 0.5
-
-
-@pytest.mark.parametrize(("files", "requests"), [(0, 1), (999, 1), (1000, 2), (89_000, 90)])
-def test_a_listing_has_a_thousand_names_a_request(files, requests):
-    assert listing_cost(files) == requests
-
-
-def test_a_claim_on_a_disk_costs_as_much_as_listing_fifty_names_and_in_a_store_as_a_thousand():
-    assert [claims_per_listing(files, local=True) for files in (0, 49, 50, 89_000)] == [1, 1, 2, 1781]
-    assert [claims_per_listing(files, local=False) for files in (0, 999, 89_000)] == [1, 1, 90]

@@ -11,17 +11,12 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.files import read_bytes
 from pipelines.engine.lock import locked
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.jobs import cooperative, end_of, launch, shared_job, wait_for
+from tests.pipelines.engine.jobs import contents, cooperative, end_of, launch, shared_job, wait_for
 
 SIZES = {f"write-{index:02d}": 1 + index % 7 for index in range(24)}
-
-
-def contents(folder: str) -> dict[str, bytes]:
-    return {path.removeprefix(folder): read_bytes(path) for path in files.walk(folder)}
 
 
 @pytest.fixture(scope="module")

@@ -105,26 +105,16 @@ def test_json_lines_and_quiet(clock: Clock, capsys):
             assert (line["rate"], line["seconds_left"]) == (10, 60)  # of what this start has done
 
 
-def test_tenths_count_from_the_first_half_minute_on():
+@pytest.mark.parametrize(("total", "expected"), [(100, [30, 40, 50, 60, 70, 80, 90]), (1000, [30, 60, 90])])
+def test_a_line_is_due_each_half_minute_and_from_then_on_at_each_tenth(total, expected):
     clock = Clock()
-    pace, last, lines = Pace(100, "files", clock), 0.0, []
-    for clock.now in range(0, 80, 2):
-        pace.report("a", int(clock.now))
-        if pace.due(0.0, last):
-            last = clock.now
-            lines.append((int(clock.now), pace.done))
-    assert lines == [(30, 30), (40, 40), (50, 50), (60, 60), (70, 70)]
-
-
-def test_a_stage_that_hardly_moves_has_a_line_each_half_minute():
-    clock = Clock()
-    pace, last, lines = Pace(1000, "files", clock), 0.0, []
+    pace, last, lines = Pace(total, "files", clock), 0.0, []
     for clock.now in range(0, 100, 5):
         pace.report("a", int(clock.now))
         if pace.due(0.0, last):
             last = clock.now
             lines.append(clock.now)
-    assert lines == [30, 60, 90]
+    assert lines == expected
 
 
 def test_what_earlier_starts_did_is_no_speed():

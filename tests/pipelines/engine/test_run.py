@@ -239,6 +239,8 @@ def test_finalizing_lists_all_files_but_hidden_ones(tmp_path):
             r"_work/job\.json: does not say which job was begun .*; delete the folder and run the job's",
         ),
         ("job.json", seal({"head": None, "tasks": []}), "does not say which job was begun"),
+        ("job.json", b'{"head": {"format_version": 1}, "tasks": []}', "does not say which job was begun"),
+        ("job.json", b"nonsense", "does not say which job was begun"),
         (
             "part-00000-of-00001.arrow",
             b"ab",

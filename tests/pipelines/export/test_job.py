@@ -14,7 +14,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.export.formats import FORMATS
 from pipelines.export.items import Frame, Parts, check_fit
-from pipelines.export.job import WritePart, plan
+from pipelines.export.job import plan
 from pipelines.export.options import Export
 from pipelines.inspect.verify import verify
 from tests.artefacts import edit_sealed, make_corpus, make_documents, make_pairs
@@ -58,25 +58,6 @@ def test_an_export_is_sound_and_its_bytes_do_not_depend_on_the_workers(folders, 
     assert len(verify(tmp_path / "one")) == 1
 
 
-@pytest.mark.parametrize("to", ["mds", "megatron"])
-def test_a_stopped_export_continues_to_the_same_bytes(folders, tmp_path, monkeypatch, to):
-    export(folders / "corpus", to, tmp_path / "whole")
-    write = WritePart.__call__
-
-    def die(self, task, report):
-        if task.name == "export-00001":
-            raise KeyboardInterrupt
-        return write(self, task, report)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WritePart, "__call__", die)
-        with pytest.raises(KeyboardInterrupt):
-            export(folders / "corpus", to, tmp_path / "stopped")
-    assert not (tmp_path / "stopped" / ".farspan.json").exists()
-    export(folders / "corpus", to, tmp_path / "stopped")
-    assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
-
-
 def job(artefact, to, output):
     return plan(Export(artefact=artefact, to=to, output=output))
 
@@ -95,17 +76,17 @@ def test_an_export_killed_in_the_middle_continues_to_the_same_bytes(folders, tmp
     assert verify(tmp_path / "killed") == []
 
 
+def test_from_python(folders, tmp_path):
+    manifest = farspan.export(folders / "corpus", to="megatron", output=tmp_path / "out", workers=1)
+    assert manifest.format == "farspan.export"
+    assert "IndexedDataset" in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_files_are_as_many_as_asked_for_and_hold_the_same_rows(folders, tmp_path):
     export(folders / "corpus", "olmo", tmp_path / "three")
     export(folders / "corpus", "olmo", tmp_path / "one", files=1)
     three = b"".join(path.read_bytes() for path in sorted((tmp_path / "three").glob("*.npy")))
     assert [path.read_bytes() for path in (tmp_path / "one").glob("*.npy")] == [three]
-
-
-def test_from_python(folders, tmp_path):
-    manifest = farspan.export(folders / "corpus", to="megatron", output=tmp_path / "out", workers=1)
-    assert manifest.format == "farspan.export"
-    assert "IndexedDataset" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -130,18 +111,6 @@ def test_what_cannot_be_exported_is_refused_before_work(folders, tmp_path, artef
         export(folders / artefact, to, tmp_path / "out", **options)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_format_is_refused(folders, tmp_path):
-    with pytest.raises(FarspanError, match="megatron"):
-        farspan.export(folders / "corpus", to="megatrom", output=tmp_path / "out")
-
-
-def test_an_unfinished_artefact_is_refused(tmp_path):
-    (tmp_path / "corpus" / "_work").mkdir(parents=True)
-    (tmp_path / "corpus" / "_work" / "job.json").write_text("{}")
-    with pytest.raises(FarspanError, match="unfinished"):
-        export(tmp_path / "corpus", "olmo", tmp_path / "out")
 
 
 def test_an_export_over_one_of_another_corpus_is_refused_and_nothing_is_lost(folders, tmp_path):

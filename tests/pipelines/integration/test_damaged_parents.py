@@ -45,6 +45,15 @@ def _long(at: str, output: str, windows: str = "") -> Job:
     return long.plan(long.LongCorpus(recipe=str(recipe), output=output))
 
 
+def _linked(at: str, output: str) -> Job:
+    parents = {"documents": f"{at}/documents", "neighbours": f"{at}/neighbours"}
+    return linked.plan(linked.LinkedCorpus(**parents, output=output, packing=PACKING))
+
+
+def _related(at: str, output: str, **parents: str) -> Job:
+    return related.plan(related.RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING, **parents))
+
+
 # job -> how it is planned from the folders in a place, and the folder whose shard is damaged
 JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
     "random_corpus": (
@@ -55,34 +64,11 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
     ),
     "long_documents": (_long, "documents"),
     "long_documents with overlap": (lambda at, output: _long(at, output, "stride = 64"), "documents"),
-    "linked from documents": (
-        lambda at, output: linked.plan(
-            linked.LinkedCorpus(
-                documents=f"{at}/documents", neighbours=f"{at}/neighbours", output=output, packing=PACKING
-            )
-        ),
-        "documents",
-    ),
-    "linked from neighbours": (
-        lambda at, output: linked.plan(
-            linked.LinkedCorpus(
-                documents=f"{at}/documents", neighbours=f"{at}/neighbours", output=output, packing=PACKING
-            )
-        ),
-        "neighbours",
-    ),
-    "cluster_corpus from documents": (
-        lambda at, output: related.plan(
-            related.RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
-        ),
-        "documents",
-    ),
+    "linked from documents": (_linked, "documents"),
+    "linked from neighbours": (_linked, "neighbours"),
+    "cluster_corpus from documents": (_related, "documents"),
     "cluster_corpus from neighbours": (
-        lambda at, output: related.plan(
-            related.RelatedCorpus(
-                documents=f"{at}/documents", output=output, packing=PACKING, neighbours=f"{at}/neighbours"
-            )
-        ),
+        lambda at, output: _related(at, output, neighbours=f"{at}/neighbours"),
         "neighbours",
     ),
     "mask": (

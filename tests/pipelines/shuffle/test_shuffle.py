@@ -1,7 +1,7 @@
 """Pieces spilled into buckets, intermediate files, placements, and the shards of a corpus."""
 
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import map_shard
 from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Task
-from pipelines.shuffle.corpus_shard import SHARD_TOKENS, corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.corpus_shard import SHARD_TOKENS, shard_count, write_corpus_shard
 from pipelines.shuffle.intermediate import checksum, partition, read_array, read_batch, write_array, write_batches
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
 from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, read_bucket, spill_stages
@@ -250,23 +248,6 @@ def test_uses_count_the_earlier_beginnings_of_a_document(parts):
 def test_shards_follow_from_the_tokens_unless_given():
     assert shard_count(7, 10**12) == 7
     assert [shard_count(0, n) for n in (0, 1, SHARD_TOKENS, SHARD_TOKENS + 1)] == [1, 1, 1, 2]
-
-
-def test_each_bucket_becomes_the_shard_of_its_number():
-    stage = pack_stage("out", 2, 100, lambda task, report: Receipt(task.name))
-    assert [(task.name, task.payload["bucket"], task.units) for task in stage.tasks] == [
-        ("pack-00000", 0, 50),
-        ("pack-00001", 1, 50),
-    ]
-    assert stage.tasks[1].payload["shard"] == "out/shards/part-00001-of-00002.arrow"
-
-
-def test_the_statement_of_use_goes_into_the_manifest(tmp_path):
-    documents = Parent.read(make_documents(str(tmp_path / "documents")), "farspan.documents")
-    use = DocumentUse(max_uses=3)
-    job = corpus_job(str(tmp_path / "corpus"), documents, [], config={"builder": "x"}, use=use, seed=1, work_bytes=0)
-    assert job.head.config == {"builder": "x", "document_use": asdict(use)}
-    assert job.head.format == "farspan.corpus"
 
 
 def bucket(lengths: list[int]) -> Bucket:

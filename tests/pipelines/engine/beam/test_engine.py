@@ -190,7 +190,7 @@ def test_unknown_flags_are_refused(flags, message):
 
 
 def test_beams_own_flags_pass():
-    check_flags(["--direct_num_workers=2", "--job_name", "x"])
+    check_flags(["--direct_num_workers=2", "--job_name", "x", "--s3_endpoint_url=http://x"])
 
 
 SERVED = [

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import types
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -22,7 +21,7 @@ from pipelines.engine.beam.servers import Flink, JobServer, _popen, address_of, 
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.jobs import shared_job
+from tests.pipelines.engine.jobs import job_service, shared_job
 
 from apache_beam.runners.portability import job_server  # isort: skip (after Beam's quiet import)
 
@@ -153,27 +152,9 @@ def test_a_server_that_is_stopped_leaves_no_process():
 SIZES = {f"write-{index:02d}": 1 for index in range(6)}
 
 
-@pytest.fixture
-def service(tmp_path):
-    """A job service of Beam's as a process, and the flags of its jobs, whose workers are in this process."""
-    port_file = tmp_path / "port"
-    module = "apache_beam.runners.portability.local_job_service_main"
-    service = subprocess.Popen([sys.executable, "-m", module, "--port", "0", "--port_file", str(port_file)])
-    try:
-        end = time.monotonic() + 120
-        while not (port_file.exists() and port_file.read_text()):
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        yield service, (f"--job_endpoint=localhost:{port_file.read_text()}", "--environment_type=LOOPBACK")
-    finally:
-        service.kill()
-        service.wait()
-
-
 @pytest.mark.slow  # with an engine that this process plays: test_engine.py
-def test_a_job_service_that_hangs_can_be_left_and_loses_nothing(service, tmp_path, monkeypatch, capsys):
+def test_a_job_service_that_hangs_can_be_left_and_loses_nothing(tmp_path, monkeypatch, capsys):
     """The service is stopped by a signal in the middle, and stays silent to every request."""
-    process, flags = service
     output = tmp_path / "out"
 
     def stop(watch, reason: str) -> bool:
@@ -183,7 +164,11 @@ def test_a_job_service_that_hangs_can_be_left_and_loses_nothing(service, tmp_pat
         return False
 
     slowly = {name: {"sleep": 0.5} for name in SIZES}
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with (
+        job_service(tmp_path) as (process, flags),
+        monkeypatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+    ):
         patch.setattr(engine_module, "CANCEL_SECONDS", 2.0)
         patch.setattr(Watch, "look", stop)
         run_job(shared_job(str(output), SIZES, slowly), Engine(runner="PortableRunner", beam_flags=flags))
