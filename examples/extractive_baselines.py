@@ -23,8 +23,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
 from objectives.rouge import sentence_scores, split_words
-from pipelines.evaluation.figure import draw
-from pipelines.evaluation.printing import print_table
+from pipelines.evaluation.report import draw, print_table
 
 SENTENCES = 3  # of a reference, and of a prediction
 METRIC = "rouge:pegasus_x"

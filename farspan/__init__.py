@@ -39,7 +39,7 @@ _NAMES = {
     "pipelines.inspect.verify": "verify",
     "pipelines.push": "push",
     "pipelines.runs.table": "runs",
-    "pipelines.view.cell": "view",
+    "pipelines.view.command": "view",
     "trainer.command": "train",
     "trainer.dataset": "Dataset",
     "trainer.recipe": "load_recipe",
@@ -78,7 +78,7 @@ def _show_in_notebooks() -> None:
     """Let opened artefacts show a row in a notebook's cell; the page's package is imported when one does."""
     from corpora.storage.sharded_rows import ShardedRows
 
-    ShardedRows.as_html = lambda rows: import_module("pipelines.view.cell").show_rows(rows)
+    ShardedRows.as_html = lambda rows: import_module("pipelines.view.command").show_rows(rows)
 
 
 def __dir__() -> list[str]:

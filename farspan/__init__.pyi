@@ -27,7 +27,7 @@ from pipelines.inspect.stats import stats as stats
 from pipelines.inspect.verify import verify as verify
 from pipelines.push import push as push
 from pipelines.runs.table import runs as runs
-from pipelines.view.cell import view as view
+from pipelines.view.command import view as view
 from trainer.command import train as train
 from trainer.dataset import Dataset as Dataset
 from trainer.recipe import load_recipe as load_recipe

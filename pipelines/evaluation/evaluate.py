@@ -21,9 +21,8 @@ from objectives.metrics.bootstrap import INTERVAL, resample
 from objectives.metrics.copies import COPIED_NGRAM
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
-from pipelines.evaluation.figure import draw
 from pipelines.evaluation.options import Evaluate, Evaluation
-from pipelines.evaluation.printing import print_table
+from pipelines.evaluation.report import draw, print_table
 from pipelines.evaluation.systems import Questions, System, check_outputs, compute_copied, read_systems, word_counts
 from pipelines.figures.style import check_figure
 

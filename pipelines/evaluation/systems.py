@@ -29,27 +29,16 @@ from objectives.metrics.copies import COPIED_NGRAM, copied_shares
 
 @dataclass(frozen=True)
 class System:
-    """The predictions of one system.
+    """The predictions of one system."""
 
-    Attributes:
-        name: folder or file from which they were read.
-        texts: prediction for each pair of the split, in stored order.
-        config: model and options of generation from the manifest; empty for a JSON file.
-    """
-
-    name: str
-    texts: Sequence[str]
-    config: Mapping[str, Any]
+    name: str  # folder or file from which they were read
+    texts: Sequence[str]  # prediction for each pair of the split, in stored order
+    config: Mapping[str, Any]  # model and options of generation from the manifest; empty for a JSON file
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The pairs of a split.
-
-    Attributes:
-        pairs: pairs of all splits.
-        split: name of the split.
-    """
+    """The pairs of a split, with those of all splits."""
 
     pairs: PairSet
     split: str
@@ -102,7 +91,8 @@ class Questions:
                 f"{', '.join(known) or 'none'}"
             )
         return [
-            _format_value(one[name]) if name in one else ("none" if absent is None else absent) for one in attributes
+            value if isinstance(value, str) else json.dumps(value)
+            for value in (one.get(name, "none" if absent is None else absent) for one in attributes)
         ]
 
     @cached_property
@@ -116,10 +106,6 @@ class Questions:
         parts = [Ragged.from_arrow(batch.column("tokens")).lengths for batch in self.pairs.documents.batches()]
         lengths = np.concatenate([np.empty(0, np.int64), *parts])
         return np.array([lengths[list(rows)].sum() for rows in self.document_rows], np.int64)
-
-
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def read_systems(
@@ -205,15 +191,13 @@ def _in_order(name: str, listed: Sequence[tuple[str, str]], questions: Questions
         twice = next(pair for number, pair in enumerate(ids) if pair in ids[:number])
         raise FarspanError(f"{name}: pair {twice!r} has two predictions; leave one of them out")
     split = f"split {questions.split} of {questions.pairs.folder}"
-    missing = [pair for pair in questions.ids if pair not in texts]
-    if missing:
+    if missing := [pair for pair in questions.ids if pair not in texts]:
         raise FarspanError(
             f"{name}: no prediction for {len(missing):,} of the {len(questions.ids):,} pairs in {split}: "
             f"{first_few(missing)}; generate them too"
         )
     known = set(questions.ids)
-    redundant = [pair for pair in texts if pair not in known]
-    if redundant:
+    if redundant := [pair for pair in texts if pair not in known]:
         raise FarspanError(
             f"{name}: {format_count(len(redundant), 'prediction')} of ids that {split} does not have: "
             f"{first_few(redundant)}; leave them out"

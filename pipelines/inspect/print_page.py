@@ -15,9 +15,8 @@ from rich.text import Text
 from corpora.errors import FarspanError
 from corpora.printing import format_count, printable
 from corpora.storage.files import write_bytes
-from pipelines.pages.page import Block, Column, PageOptions, RowPage, Why
-from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece
-from pipelines.pages.titles import title_and_id
+from pipelines.pages.page import Block, Column, PageOptions, Reason, RowPage
+from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, title_and_id
 
 if TYPE_CHECKING:
     from pipelines.pages.update import Update
@@ -133,11 +132,11 @@ def _print_masks(console: Console, column: Column, width: int) -> None:
         heading.append("  ").append(f"{first}{KINDS[kind]}{last}", style=_STYLES[kind])
     console.print(heading)
     console.print(_cut(as_text((piece for block in column.blocks for piece in block.pieces), brackets), width))
-    if column.whys:
+    if column.reasons:
         _heading(console, "why")
-        for why in column.whys:
-            console.print(_reason(why))
-        _print_rest(console, column.more_whys)
+        for reason in column.reasons:
+            console.print(_reason(reason))
+        _print_rest(console, column.more_reasons)
 
 
 def _print_column(console: Console, column: Column, width: int) -> None:
@@ -154,9 +153,9 @@ def _print_column(console: Console, column: Column, width: int) -> None:
         console.print(_cut(text, width or beginning, block))
 
 
-def _reason(why: Why) -> Text:
+def _reason(reason: Reason) -> Text:
     """A line with rank, score and label of a span, and the beginning of its text."""
-    line, reason = Text("  "), why.reason
+    line = Text("  ")
     if reason.rank is not None:
         line.append(f"#{reason.rank + 1} ")
     if reason.score is not None:
@@ -164,7 +163,7 @@ def _reason(why: Why) -> Text:
     if reason.label is not None:
         line.append(f"[{printable(reason.label)}] ", style="cyan")
     line.append(f"tokens {reason.start} to {reason.stop}: ", style="dim")
-    return line.append(printable(why.text), style=_STYLES[reason.kind])
+    return line.append(printable(reason.text), style=_STYLES[reason.kind])
 
 
 def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:

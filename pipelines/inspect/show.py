@@ -21,6 +21,19 @@ from pipelines.pages.subjects import names_update, open_subjects
 if TYPE_CHECKING:
     from pipelines.pages.update import UpdateRows
 
+_CHOICE = "objective task preset options scorer seed draw"
+_REFUSED = (
+    ("corpus masks", "task", "", "holds no pairs; leave the flag out"),
+    ("masks", "objective", "", "holds masks; show the corpus instead"),
+    ("masks", "preset scorer seed", "", "holds masks, which are drawn already; show the corpus instead"),
+    ("corpus", _CHOICE, "objective", "holds no masks; name the objective: --objective NAME"),
+    ("pairs", "objective scorer seed draw", "", "holds pairs, in which nothing is hidden; leave the flags out"),
+    ("pairs", "preset options", "task", "holds pairs; name the task that renders them: --task NAME"),
+    ("documents", _CHOICE, "", "holds documents; leave the flags out"),
+    ("predictions", _CHOICE, "", "holds predictions; leave the flags out"),
+)
+"""Kinds of artefacts, options that do not fit them, an option with which they do, and the reason."""
+
 
 def command(options: Show) -> None:
     """Run ``farspan show``."""
@@ -61,23 +74,10 @@ def _open(options: Show) -> Subject:
     folder, choice = options.artefact, options.choice
     format = "" if names_update(folder, options.step, options.rank) else read_manifest(folder).format
     _check(options, format)
-    (subject,) = open_subjects(
-        Selection(
-            artefact=(folder,),
-            objective=(choice.objective,) if choice.objective else (),
-            task=choice.task,
-            preset=choice.preset,
-            options=choice.options,
-            scorer=choice.scorer,
-            seed=choice.seed,
-            corpus=options.corpus,
-            documents=options.documents,
-            links=False,
-            layout=options.layout,
-            step=options.step,
-            rank=options.rank,
-        )
-    )
+    chosen = {name: getattr(choice, name) for name in ("task", "preset", "options", "scorer", "seed")}
+    chosen |= {name: getattr(options, name) for name in ("corpus", "documents", "layout", "step", "rank")}
+    objective = (choice.objective,) if choice.objective else ()
+    (subject,) = open_subjects(Selection(artefact=(folder,), objective=objective, links=False, **chosen))
     if format == "farspan.masks" and choice.draw >= subject.draws:
         raise FarspanError(f"--draw {choice.draw}: {folder} has draws 0 to {subject.draws - 1}")
     subject.folder = folder  # that of the masks, not of their corpus
@@ -87,29 +87,13 @@ def _open(options: Show) -> Subject:
 def _check(options: Show, format: str) -> None:
     """Refuse flags that do not fit the format of the artefact."""
     folder, choice = options.artefact, options.choice
-
-    def refuse(names: Sequence[str], why: str) -> None:
-        if flags := ", ".join(_flag(choice, name) for name in names if getattr(choice, name)):
-            raise FarspanError(f"{flags}: {folder} {why}")
-
     if format and options.corpus and format != "farspan.masks":
         raise FarspanError(f"--corpus {options.corpus}: {folder} holds no masks; leave the flag out")
-    if format in ("farspan.corpus", "farspan.masks"):
-        refuse(["task"], "holds no pairs; leave the flag out")
-    if format == "farspan.masks":
-        refuse(["objective"], "holds masks; show the corpus instead")
-        refuse(["preset", "scorer", "seed"], "holds masks, which are drawn already; show the corpus instead")
-    elif format == "farspan.corpus" and not choice.objective:
-        refuse(["preset", "options", "scorer", "seed", "draw"], "holds no masks; name the objective: --objective NAME")
-    elif format == "farspan.pairs":
-        refuse(["objective", "scorer", "seed", "draw"], "holds pairs, in which nothing is hidden; leave the flags out")
-        if not choice.task:
-            refuse(["preset", "options"], "holds pairs; name the task that renders them: --task NAME")
-    elif format in ("farspan.documents", "farspan.predictions"):
-        what = format.removeprefix("farspan.")
-        refuse(
-            ["objective", "task", "preset", "options", "scorer", "seed", "draw"], f"holds {what}; leave the flags out"
-        )
+    for kinds, names, unless, why in _REFUSED:
+        if format.removeprefix("farspan.") not in kinds.split() or (unless and getattr(choice, unless)):
+            continue
+        if flags := ", ".join(_flag(choice, name) for name in names.split() if getattr(choice, name)):
+            raise FarspanError(f"{flags}: {folder} {why}")
 
 
 def _flag(choice: Choice, name: str) -> str:

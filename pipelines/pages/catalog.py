@@ -26,29 +26,18 @@ _DEPTH = 6  # folders below one that was named
 
 @dataclass(frozen=True)
 class Entry:
-    """An artefact or run.
+    """An artefact or run."""
 
-    Attributes:
-        name: name in addresses.
-        title: path below the folder that was named.
-        kind: ``run``, or the format of an artefact without ``farspan.``.
-        state: of a run ``running``, ``finished`` or ``stopped``; of an artefact ``finished``, or what is wrong.
-        rows, tokens: totals of an artefact; None if it has none, and for a run.
-        size: bytes of its files.
-        parents: names of the entries that it was made from.
-        note: remark in one line.
-    """
-
-    name: str
-    title: str
+    name: str  # name in addresses
+    title: str  # path below the folder that was named
     folder: str
-    kind: str
-    state: str = "finished"
-    rows: int | None = None
+    kind: str  # `run`, or the format of an artefact without `farspan.`
+    state: str = "finished"  # of a run `running`, `finished` or `stopped`; of an artefact `finished`, or what is wrong
+    rows: int | None = None  # totals of an artefact; None if it has none, and for a run
     tokens: int | None = None
-    size: int | None = None
-    parents: tuple[str, ...] = ()
-    note: str = ""
+    size: int | None = None  # bytes of its files
+    parents: tuple[str, ...] = ()  # names of the entries that it was made from
+    note: str = ""  # remark in one line
 
 
 class Names:

@@ -2,54 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
+from itertools import groupby
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
-from corpora.printing import format_count
+from corpora.printing import format_count, option_text
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.api.masks import MaskBatch
+from objectives.api.mask_set import MaskSet
+from objectives.api.masks import IN_TARGET, MaskBatch
+from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key, objective_of
+from objectives.api.special_tokens import SpecialTokens
 from objectives.rendering.stream_layout import StreamLayout
-from pipelines.pages.blocks import bounds, no_block, side_block
-from pipelines.pages.filters import Filter, batch_bounds, document_matches, list_lengths, read_rows, within
-from pipelines.pages.links import Links
-from pipelines.pages.maskers import Masker, describe_options, hidden_shares
-from pipelines.pages.measures import FEW, SOME, Measure
-from pipelines.pages.page import BEGINNING, MORE, SPAN_TEXT, Block, Column, Link, PageOptions, RowPage, Why
-from pipelines.pages.piece import Kind, plain_pieces
-from pipelines.pages.row import (
+from pipelines.masks.job import equip_objective
+from pipelines.pages.filters import batch_bounds, list_lengths, read_rows
+from pipelines.pages.lookups import Links, Titles
+from pipelines.pages.page import (
+    BEGINNING,
+    FEW,
+    SOME,
+    Block,
+    Column,
+    Link,
+    Measure,
+    PageOptions,
     Part,
-    Side,
+    Reason,
+    RowPage,
+)
+from pipelines.pages.piece import Kind, plain_pieces, shorten
+from pipelines.pages.row import (
     cluster_of,
+    decode_pieces,
     kinds_of,
     parts_of,
     reasons_of,
-    side_of_stream,
-    sides_of,
+    side_blocks,
     span_pieces,
+    stream_block,
     target_spans,
     treatment,
 )
-from pipelines.pages.titles import Titles, shorten
 
 _BINS = 400  # bins of the picture of a row
 _TEXT = -1  # number of the row without masks
+_SPAN_TEXT = 80  # maximum characters of a span beside its reason
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A row that was read, with its masks in each mask set, and for each, by its number, the sides or the stream."""
+class Masker:
+    """A source of masks for a corpus's rows."""
 
-    batch: SequenceBatch
-    parts: list[Part]
-    masks: tuple[MaskBatch, ...]
-    sides: dict[int, list[Side]]
+    name: str  # name of the mask set's folder, or of the objective
+    objective: Objective
+    special: SpecialTokens
+    # function that returns the masks of a batch, given its row numbers in the corpus and the draw
+    masks: Callable[[SequenceBatch, np.ndarray, int], MaskBatch]
+    draws: int = 1  # number of draws to choose from
+    stored: bool = False  # True for a mask set, whose masks are only read
+
+    @classmethod
+    def from_mask_set(cls, name: str, stored: MaskSet) -> Masker:
+        """Use stored masks; a draw beyond the last is the last."""
+
+        def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+            return stored.masks(batch, rows, min(draw, stored.draws - 1))
+
+        return cls(name, stored.objective, stored.special_tokens, masks, stored.draws, True)
+
+    @classmethod
+    def from_objective(
+        cls,
+        corpus: Corpus,
+        name: str,
+        preset: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        scorer: str | None = None,
+        seed: int = 0,
+    ) -> Masker:
+        """Draw the masks that ``farspan mask`` would store, by an objective or the preset of one."""
+        owner, preset = objective_of(name, preset)
+        objective = equip_objective(corpus.folder, owner, preset, options or {}, scorer)
+
+        def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+            return objective.mask(batch, draw_key(mask_key(seed, objective), draw))
+
+        return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), masks)
 
 
 class CorpusRows:
@@ -66,64 +112,35 @@ class CorpusRows:
         titles: Titles | None = None,
         layout: StreamLayout | None = None,
     ) -> None:
-        """
-        Args:
-            layout: layout of rows as streams; None shows source and target of each mask set.
-
-        Raises:
-            FarspanError: a row has no stream.
-        """
+        """Open a corpus; ``layout`` shows rows as streams, None as source and target of each mask set."""
         self.name, self.folder = name, corpus.folder
         self._corpus, self._maskers, self._links, self._titles = corpus, tuple(maskers), links, titles
         self.tokenizer = load_tokenizer_of(corpus.folder)
         self.sources = tuple(sorted(corpus.manifest.counts))
         self.mask_sets = tuple(masker.name for masker in maskers)
         self.draws = max([masker.draws for masker in maskers], default=1)
+        self.measures = tuple(self._list_measures())
         totals = corpus.manifest.totals
         counts = (len(corpus), totals["tokens"], totals["documents"])
         self.summary = ", ".join(map(format_count, counts, ("row", "token", "document")))
         self._layout = layout
-        self._specials = {number: masker.special for number, masker in enumerate(maskers)}
-        if layout and not maskers:
-            tokenizer = corpus.manifest.tokenizer
-            self._specials[_TEXT] = layout.text_tokens(tokenizer["vocab_size"], tokenizer["owned_tokens"])
-        self._row = lru_cache(maxsize=16)(self._read)
-        if layout and len(corpus):
-            self._row(0, 0)  # refuses objectives without a target before anything is shown
+        if layout and maskers and len(corpus):
+            self.page(0, PageOptions())  # refuses objectives without a target before anything is shown
 
     def __len__(self) -> int:
         return len(self._corpus)
 
-    def _read(self, row: int, draw: int) -> _Row:
+    def page(self, row: int, options: PageOptions) -> RowPage:
         rows = np.array([row])
         batch = self._corpus.take(rows)
-        masks = tuple(masker.masks(batch, rows, draw) for masker in self._maskers)
-        parts = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
-        sides = {number: self._sides(number, batch, hidden) for number, hidden in enumerate(masks)}
-        if self._layout and not masks:
-            sides[_TEXT] = [side_of_stream(self._layout.stream_text(batch, self._specials[_TEXT]))]
-        return _Row(batch, parts, masks, sides)
-
-    def _sides(self, number: int, batch: SequenceBatch, masks: MaskBatch) -> list[Side]:
-        """Render the row with mask set ``number``."""
-        masker = self._maskers[number]
-        examples = masker.objective.render(batch, masks, masker.special)
-        if not self._layout:
-            return sides_of(examples)
-        try:
-            return [side_of_stream(self._layout.stream_examples(examples, masker.special))]
-        except FarspanError as error:
-            raise FarspanError(f"--layout stream: {masker.name}: {error}") from error
-
-    def page(self, row: int, options: PageOptions) -> RowPage:
-        read = self._row(row, options.draw)
-        first = min(max(options.first_part, 0), max(len(read.parts) - 1, 0))
-        parts = read.parts[first : first + options.parts]
-        cluster, tokens = cluster_of(read.batch), len(read.batch.tokens[0])
+        every = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
+        first = min(max(options.first_part, 0), max(len(every) - 1, 0))
+        shown = range(first, min(first + options.parts, len(every)))
+        cluster, tokens = cluster_of(batch), len(batch.tokens[0])
         facts = [
-            ("sequence", read.batch.sequence_id(0).hex()),
+            ("sequence", batch.sequence_id(0).hex()),
             ("tokens", f"{tokens:,} of at most {self._corpus.manifest.config['sequence_length']:,} positions"),
-            ("documents", f"{len(read.parts):,}"),
+            ("documents", f"{len(every):,}"),
         ]
         if cluster is not None:
             facts.append(("cluster", str(cluster)))
@@ -131,146 +148,133 @@ class CorpusRows:
             facts.append(("draw", f"{options.draw} of {self.draws}"))
         links: list[Link] = []
         if self._links:
-            before = read.parts[max(first - 1, 0) : first + options.parts] if first else parts
-            links = self._links.of(before, cluster)[len(before) - len(parts) :]
-        numbers = range(len(self._maskers)) if self._maskers else (_TEXT,)
+            before = max(first - 1, 0)
+            links = self._links.of(every[before : first + options.parts], cluster)[first - before :]
+        columns = [
+            self._column(number, batch, masker.masks(batch, rows, options.draw), every, shown, options)
+            for number, masker in enumerate(self._maskers)
+        ]
         return RowPage(
             row=row,
             heading=f"row {row:,} of {len(self):,}",
             facts=tuple(facts),
-            bands=(tuple(self._column(read, number, first, options) for number in numbers),),
+            bands=(tuple(columns) or (self._text(batch, every, shown, options.size),),),
             tokens=tokens,
-            parts=tuple(parts),
+            parts=tuple(every[shown.start : shown.stop]),
             first_part=first,
-            all_parts=len(read.parts),
+            all_parts=len(every),
             links=tuple(links),
             missing=tuple(each.missing for each in (self._links, self._titles) if each and each.missing),
         )
 
-    def _column(self, read: _Row, number: int, first_part: int, options: PageOptions) -> Column:
-        """The row with mask set ``number``, or ``_TEXT``."""
-        shown = range(first_part, min(first_part + options.parts, len(read.parts)))
-        seen = tuple(self._side(read, number, side, 0, options.size) for side in range(len(read.sides.get(number, ()))))
-        blocks = tuple(self._text(read, number, part, 0, options.size) for part in shown)
-        if number == _TEXT:
-            return Column("text", "", blocks, seen=seen)
-        masker, masks = self._maskers[number], read.masks[number]
-        reasons = reasons_of(masks)
-        starts = [part.start for part in read.parts]
-        whys = tuple(
-            Why(
-                reason,
-                int(np.searchsorted(starts, reason.start, side="right")) - 1,
-                self._shorten(read, number, reason.start, reason.stop),
-            )
-            for reason in reasons[: options.reasons]
-        )
+    def _text(self, batch: SequenceBatch, parts: Sequence[Part], shown: range, size: int) -> Column:
+        """The row without masks."""
+        seen: tuple[Block, ...] = ()
+        if self._layout:
+            described = self._corpus.manifest.tokenizer
+            special = self._layout.text_tokens(described["vocab_size"], described["owned_tokens"])
+            stream = self._layout.stream_text(batch, special)
+            seen = (stream_block("seen-", stream, self.tokenizer, special.ids).cut(0, size),)
+        blocks = (self._part_block(_TEXT, number, batch, None, parts[number]) for number in shown)
+        return Column("text", "", tuple(block.cut(0, size) for block in blocks), seen=seen)
+
+    def _column(
+        self,
+        number: int,
+        batch: SequenceBatch,
+        masks: MaskBatch,
+        parts: Sequence[Part],
+        shown: range,
+        options: PageOptions,
+    ) -> Column:
+        """The row with mask set ``number``."""
+        masker, reasons = self._maskers[number], reasons_of(masks)
+        blocks = [self._part_block(number, place, batch, masks, parts[place]) for place in shown]
+        starts = np.array([part.start for part in parts])
+        picture, bins = draw_spans(masks, len(batch.tokens[0]))
         return Column(
             heading=masker.name,
             note=target_spans(masks),
-            blocks=blocks,
+            blocks=tuple(block.cut(0, options.size) for block in blocks),
             objective=masker.objective.name,
             options=describe_options(masker.objective),
-            share=float(hidden_shares(masks, read.batch.tokens.lengths)[0]),
+            share=float(hidden_shares(masks, batch.tokens.lengths)[0]),
             number=number,
             kinds=tuple(kinds_of(masks)),
-            density=_density(masks, len(read.batch.tokens[0])),
-            whys=whys,
-            more_whys=len(reasons) - len(whys),
-            seen=seen,
+            picture=tuple(picture),
+            bins=bins,
+            reasons=tuple(self._with_text(reason, batch, masks, starts) for reason in reasons[: options.reasons]),
+            more_reasons=max(len(reasons) - options.reasons, 0),
+            seen=tuple(block.cut(0, options.size) for block in self._sides(number, batch, masks)),
         )
 
-    def _shorten(self, read: _Row, number: int, start: int, stop: int) -> str:
-        """The first ``SPAN_TEXT`` characters of a span."""
-        pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], start, min(stop, start + SPAN_TEXT))
+    def _part_block(self, number: int, place: int, batch: SequenceBatch, masks: MaskBatch | None, part: Part) -> Block:
+        """The text of a part, cut at the spans of ``masks``."""
+        tokens = batch.tokens[0]
+
+        def read(start: int, stop: int) -> list[Any]:
+            start, stop = start + part.start, stop + part.start
+            if masks is None:
+                pieces = plain_pieces(self.tokenizer, tokens, start, stop, (part.start, part.stop))
+            else:
+                pieces = span_pieces(self.tokenizer, batch, masks, start, stop)
+            return [replace(piece, start=piece.start - part.start) for piece in pieces]
+
+        address = f"text-{'' if number == _TEXT else number}-{place}"
+        own, title = tokens[part.start : part.stop], shorten(part.title)
+        return Block(address, part.document_id, part.place, len(own), read, own, part=place, title=title)
+
+    def _with_text(self, reason: Reason, batch: SequenceBatch, masks: MaskBatch, starts: np.ndarray) -> Reason:
+        """Add the part of a span and its first ``_SPAN_TEXT`` characters."""
+        stop = min(reason.stop, reason.start + _SPAN_TEXT)
+        pieces = span_pieces(self.tokenizer, batch, masks, reason.start, stop)
         text = " ".join("".join(piece.text for piece in pieces).split())
-        return text if len(text) <= SPAN_TEXT and stop - start <= SPAN_TEXT else text[:SPAN_TEXT] + " …"
+        if len(text) > _SPAN_TEXT or stop < reason.stop:
+            text = text[:_SPAN_TEXT] + " …"
+        return replace(reason, part=int(np.searchsorted(starts, reason.start, side="right")) - 1, text=text)
 
-    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
-        read = self._row(row, options.draw)
+    def _sides(self, number: int, batch: SequenceBatch, masks: MaskBatch) -> list[Block]:
+        """Render the row with mask set ``number``."""
+        masker, address = self._maskers[number], f"seen-{number}"
+        examples = masker.objective.render(batch, masks, masker.special)
+        if not self._layout:
+            return side_blocks(address, examples, self.tokenizer, masker.special.ids)
         try:
-            what, number, place = address.split("-", 2)
-            masks = int(number or _TEXT)
-            if what == "text" and _TEXT <= masks < len(self._maskers) and 0 <= int(place) < len(read.parts):
-                return self._text(read, masks, int(place), start, size)
-            if what == "seen" and 0 <= int(place) < len(read.sides[masks]):
-                return self._side(read, masks, int(place), start, size)
-        except (ValueError, LookupError):
-            pass
-        raise no_block(address)
-
-    def _text(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
-        part, tokens = read.parts[place], read.batch.tokens[0]
-        start, stop = bounds(start, part.stop - part.start, size)
-        in_row = part.start + start, part.start + stop
-        if number == _TEXT:
-            pieces = plain_pieces(self.tokenizer, tokens, *in_row, (part.start, part.stop))
-        else:
-            pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], *in_row)
-        pieces = [replace(piece, start=piece.start - part.start) for piece in pieces]
-        return Block(
-            address=_address("text", number, place),
-            heading=part.document_id,
-            note=part.place,
-            pieces=tuple(pieces),
-            start=start,
-            stop=stop,
-            total=part.stop - part.start,
-            part=place,
-            ids=tokens[in_row[0] : in_row[1]],
-            title=shorten(part.title),
-        )
-
-    def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
-        side, special = read.sides[number][place], self._specials[number]
-        return side_block(_address("seen", number, place), side, self.tokenizer, special, start, size)
+            stream = self._layout.stream_examples(examples, masker.special)
+        except FarspanError as error:
+            raise FarspanError(f"--layout stream: {masker.name}: {error}") from error
+        return [stream_block(address, stream, self.tokenizer, masker.special.ids)]
 
     def batch_of(self, row: int) -> tuple[int, int]:
         return batch_bounds(self._corpus, row)
 
-    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+    def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
         batch = read_rows(self._corpus, start, stop)
-        fits = document_matches(batch.column("document_ids"), replace(wanted, id=""))
-        if wanted.id:
-            names = [each.tobytes().hex() for each in fixed_bytes(batch.column("sequence_id"))]
-            of_sequence = np.array([name.startswith(wanted.id.lower()) for name in names])
-            fits &= of_sequence | document_matches(batch.column("document_ids"), Filter(id=wanted.id))
-        fits &= within(list_lengths(self._corpus, "tokens", start, stop), wanted.least, wanted.most)
-        if wanted.hides and self._maskers and fits.any():
-            places = np.flatnonzero(fits)
-            masker = self._maskers[min(max(wanted.masks, 0), len(self._maskers) - 1)]
-            fits[places] = within(self._hidden(masker, start + places), wanted.least_hidden, wanted.most_hidden)
-        return fits
+        names = [each.tobytes().hex() for each in fixed_bytes(batch.column("sequence_id"))]
+        return pa.array(names, pa.string()), batch.column("document_ids")
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
+    def _list_measures(self) -> Iterator[Measure]:
         lengths = partial(list_lengths, self._corpus)
-        columns = [
-            Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
-            Measure("documents", "documents", partial(lengths, "document_ids")),
-        ]
+        yield Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most"))
+        yield Measure("documents", "documents", partial(lengths, "document_ids"))
         if len(self.sources) > 1:
-            columns.append(Measure("source", "first source", self._first_source, SOME, None, ("source",)))
+            yield Measure("source", "first source", self._first_source, SOME, None, ("source",))
         for number, masker in enumerate(self._maskers):
-            read = partial(self._hidden_range, masker)
             bounds, fixed = ("least_hidden", "most_hidden"), (("masks", str(number)),)
-            limit = SOME if masker.stored else FEW
-            columns.append(Measure(f"hidden-{number}", f"% hidden, {masker.name}", read, limit, 1, bounds, fixed))
+            limit, read = SOME if masker.stored else FEW, partial(self._hidden, masker)
+            yield Measure(f"hidden-{number}", f"% hidden, {masker.name}", read, limit, 1, bounds, fixed)
         if self._links and not self._links.missing:
-            columns.append(Measure("similarity", "similarity", self._similarity, FEW, 3))
-        return tuple(columns)
+            yield Measure("similarity", "similarity", self._similarity, FEW, 3)
 
     def _first_source(self, start: int, stop: int) -> np.ndarray:
         names = pc.list_element(read_rows(self._corpus, start, stop).column("document_ids"), 0)
         result: np.ndarray = pc.replace_substring_regex(names, ":.*", "").to_numpy(zero_copy_only=False)
         return result
 
-    def _hidden(self, masker: Masker, rows: np.ndarray) -> np.ndarray:
+    def _hidden(self, masker: Masker, start: int, stop: int) -> np.ndarray:
+        rows = np.arange(start, stop)
         batch = self._corpus.take(rows)
         return hidden_shares(masker.masks(batch, rows, 0), batch.tokens.lengths)
-
-    def _hidden_range(self, masker: Masker, start: int, stop: int) -> np.ndarray:
-        return self._hidden(masker, np.arange(start, stop))
 
     def _similarity(self, start: int, stop: int) -> np.ndarray:
         """Mean cosine of the documents of each row with the document before, where it is known."""
@@ -288,18 +292,25 @@ class CorpusRows:
         name = read_rows(self._corpus, row, row + 1).column("document_ids")[0][0].as_py()
         return name, self.tokenizer.decode(self._corpus.tokens(row)[:BEGINNING])
 
-    def texts(self, row: int) -> list[tuple[int, str]]:
-        tokens = self._corpus.tokens(row)
-        pieces = [tokens[first : first + MORE] for first in range(0, len(tokens), MORE)]
-        return [(len(piece), self.tokenizer.decode(piece)) for piece in pieces]
+    def texts(self, row: int) -> Iterator[tuple[int, str]]:
+        return decode_pieces(self.tokenizer, self._corpus.tokens(row))
 
 
-def _address(what: str, number: int, place: int) -> str:
-    return f"{what}-{'' if number == _TEXT else number}-{place}"
+def describe_options(objective: Objective) -> str:
+    """An objective's options in one line."""
+    return ", ".join(f"{name}={option_text(value)}" for name, value in objective.options.items())
 
 
-def _density(masks: MaskBatch, tokens: int) -> tuple[Kind | None, ...]:
-    """The kind of the spans in each of ``_BINS`` equal parts of a row; None for a part without spans."""
+def hidden_shares(masks: MaskBatch, tokens: np.ndarray) -> np.ndarray:
+    """Percentage of each row's ``(n,)`` tokens that are in targets or labels; ``(n,)`` float64."""
+    in_target = np.where(masks.span_flags.values & IN_TARGET != 0, masks.span_lengths.values, 0)
+    ends = np.concatenate([[0], np.cumsum(in_target)])
+    offsets = masks.span_flags.offsets
+    return 100 * (ends[offsets[1:]] - ends[offsets[:-1]]) / np.maximum(tokens, 1)
+
+
+def draw_spans(masks: MaskBatch, tokens: int) -> tuple[list[tuple[int, int, Kind]], int]:
+    """The spans of a row in small: runs of one kind as (first bin, bins, kind), and the number of bins."""
     bins: list[Kind | None] = [None] * min(_BINS, max(tokens, 1))
     scale = len(bins) / max(tokens, 1)
     columns = (masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0])
@@ -308,4 +319,10 @@ def _density(masks: MaskBatch, tokens: int) -> tuple[Kind | None, ...]:
         for place in range(int(start * scale), min(int((start + length - 1) * scale) + 1, len(bins))):
             if bins[place] is None or kind != "candidate":
                 bins[place] = kind
-    return tuple(bins)
+    picture, first = [], 0
+    for kind_of_run, run in groupby(bins):
+        count = len(list(run))
+        if kind_of_run is not None:
+            picture.append((first, count, kind_of_run))
+        first += count
+    return picture, len(bins)

@@ -7,19 +7,17 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from corpora.printing import format_count
 from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pages.blocks import no_block, token_block
-from pipelines.pages.filters import Filter, batch_bounds, list_lengths, read_rows, within
-from pipelines.pages.measures import Measure
-from pipelines.pages.page import BEGINNING, MORE, Block, Column, PageOptions, RowPage
-from pipelines.pages.piece import Piece, cut_pieces
-from pipelines.pages.titles import shorten
+from pipelines.pages.filters import batch_bounds, list_lengths, read_rows
+from pipelines.pages.page import BEGINNING, Column, Measure, PageOptions, RowPage
+from pipelines.pages.piece import Piece, cut_pieces, shorten
+from pipelines.pages.row import decode_pieces, token_block
 
 SENTENCE = "|"  # mark of the beginning of a sentence
 
@@ -37,6 +35,13 @@ class DocumentRows:
         self.sources = tuple(sorted(documents.manifest.counts))
         tokens = documents.manifest.totals["tokens"]
         self.summary = f"{format_count(len(documents), 'document')}, {format_count(tokens, 'token')}"
+        lengths = partial(list_lengths, documents)
+        self.measures: tuple[Measure, ...] = (
+            Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
+            Measure("sentences", "sentences", partial(lengths, "sentence_starts")),
+            Measure("source", "source", self._source, decimals=None, filters=("source",)),
+            Measure("split", "split", self._split, decimals=None),
+        )
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -44,53 +49,24 @@ class DocumentRows:
     def page(self, row: int, options: PageOptions) -> RowPage:
         table = self._documents.take([row])
         values = table.drop_columns(["tokens", "sentence_starts"]).to_pylist()[0]
-        tokens, sentences = (len(table.column(name)[0]) for name in ("tokens", "sentence_starts"))
-        facts = [("source", values["source"]), ("tokens", f"{tokens:,}"), ("sentences", f"{sentences:,}")]
+        tokens, starts = document_tokens(self._documents, row), table["sentence_starts"].combine_chunks().values
+        facts = [("source", values["source"]), ("tokens", f"{len(tokens):,}"), ("sentences", f"{len(starts):,}")]
         if values["cluster"] is not None:
             facts.append(("cluster", str(values["cluster"])))
         facts.append(("split", "held out" if values["held_out"] else "train"))
-        block = self._text(row, 0, options.size)
-        return RowPage(
-            row,
-            f"document {row:,} of {len(self):,}",
-            tuple(facts),
-            ((Column("text", f"{SENTENCE} marks the beginning of a sentence", (block,)),),),
-            tokens,
-        )
-
-    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
-        if address != "document":
-            raise no_block(address)
-        return self._text(row, start, size)
-
-    def _text(self, row: int, start: int, size: int) -> Block:
-        columns = self._documents.take([row]).select(["document_id", "sentence_starts"])
-        name, starts = columns[0][0].as_py(), columns[1].combine_chunks().values.to_numpy()
-        tokens, title = document_tokens(self._documents, row), self._documents.title(row)
-        block = token_block("document", name, self.tokenizer, tokens, start, size, part=0, title=title)
-        return replace(block, pieces=tuple(_sentences(self.tokenizer, tokens, block.start, block.stop, starts)))
+        read = partial(_mark_sentences, self.tokenizer, tokens, starts.to_numpy())
+        title = self._documents.title(row)
+        block = token_block("document", values["document_id"], self.tokenizer, tokens, 0, title)
+        block = replace(block, read=read).cut(0, options.size)
+        column = Column("text", f"{SENTENCE} marks the beginning of a sentence", (block,))
+        return RowPage(row, f"document {row:,} of {len(self):,}", tuple(facts), ((column,),), len(tokens))
 
     def batch_of(self, row: int) -> tuple[int, int]:
         return batch_bounds(self._documents, row)
 
-    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        batch = read_rows(self._documents, start, stop)
-        fits = within(list_lengths(self._documents, "tokens", start, stop), wanted.least, wanted.most)
-        if wanted.source:
-            fits &= pc.equal(batch.column("source"), wanted.source).to_numpy(zero_copy_only=False)
-        if wanted.id:
-            fits &= pc.match_substring(batch.column("document_id"), wanted.id).to_numpy(zero_copy_only=False)
-        return fits
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        lengths = partial(list_lengths, self._documents)
-        return (
-            Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
-            Measure("sentences", "sentences", partial(lengths, "sentence_starts")),
-            Measure("source", "source", self._source, decimals=None, filters=("source",)),
-            Measure("split", "split", self._split, decimals=None),
-        )
+    def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
+        names = read_rows(self._documents, start, stop).column("document_id")
+        return names, pa.ListArray.from_arrays(np.arange(len(names) + 1, dtype=np.int32), names)
 
     def _source(self, start: int, stop: int) -> np.ndarray:
         names: np.ndarray = read_rows(self._documents, start, stop).column("source").to_numpy(zero_copy_only=False)
@@ -109,13 +85,12 @@ class DocumentRows:
         """The title, if there is one, and the text."""
         if title := self._documents.title(row):
             yield 0, f"{title}\n"
-        tokens = document_tokens(self._documents, row)
-        for first in range(0, len(tokens), MORE):
-            piece = tokens[first : first + MORE]
-            yield len(piece), self.tokenizer.decode(piece)
+        yield from decode_pieces(self.tokenizer, document_tokens(self._documents, row))
 
 
-def _sentences(tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, starts: np.ndarray) -> Iterator[Piece]:
+def _mark_sentences(
+    tokenizer: Tokenizer, tokens: np.ndarray, starts: np.ndarray, start: int, stop: int
+) -> Iterator[Piece]:
     """Tokens ``start:stop`` of a document, with a mark before each sentence but the first."""
     inner = starts[(starts > start) & (starts < stop)].tolist()
     edges = [start, *inner, stop]

@@ -5,162 +5,176 @@ Every longer text is a *block*: the page holds a range of it, and requests for m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from corpora.errors import FarspanError
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pages.filters import Filter
-from pipelines.pages.measures import Measure
 from pipelines.pages.piece import Kind, Piece
-from pipelines.pages.row import Part, Reason
 
 FIRST = 1_000  # maximum tokens or characters of a block in a new page
 MORE = 8_000  # maximum tokens or characters sent per request for more
 PARTS = 100  # maximum parts of a row in a page
 REASONS = 400  # maximum spans listed with their reasons
 BEGINNING = 40  # tokens of a row's text in a table
-SPAN_TEXT = 80  # maximum characters of a span beside its reason
+ALL, SOME, FEW = 131_072, 16_384, 256
+"""Rows that a column is read for, by its cost; of a longer artefact, a sample of as many is read in whole batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """Options of the page of a row, from its address.
+    """Options of the page of a row, from its address."""
 
-    Attributes:
-        draw: number of the draw, for mask sets with several.
-        first_part: first part to show, for a row with more than ``parts`` parts.
-        parts: maximum number of parts.
-        size: maximum number of tokens or characters of a text.
-        beginning: the same for each document of a pair.
-        reasons: maximum number of spans that are listed with their reasons.
-    """
-
-    draw: int = 0
-    first_part: int = 0
-    parts: int = PARTS
-    size: int = FIRST
-    beginning: int = FIRST
-    reasons: int = REASONS
+    draw: int = 0  # number of the draw, for mask sets with several
+    first_part: int = 0  # first part to show, for a row with more than `parts` parts
+    parts: int = PARTS  # maximum number of parts
+    size: int = FIRST  # maximum number of tokens or characters of a text
+    beginning: int = FIRST  # the same for each document of a pair
+    reasons: int = REASONS  # maximum number of spans that are listed with their reasons
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
-    """A range of a text.
+    """A range of a text, whose pieces are read on first use."""
 
-    Attributes:
-        address: name of the text in its row, e.g. ``text-0-3``: mask set 0, part 3.
-        pieces: the range ``start:stop`` of the text.
-        total: length of the text.
-        unit: unit of these numbers: ``tokens``, ``positions`` or ``characters``.
-        look: ``prose``, or ``model`` for the input of a model.
-        part: number of the part if the text is a part of the row, from 0; else None.
-        ids: ``(stop - start,)`` token ids of the range; None if the unit is characters.
-        title: title of the document, at most a few hundred characters; empty if there is none.
-    """
-
-    address: str
+    address: str  # name of the text in its row, e.g. `text-0-3`: mask set 0, part 3
     heading: str
     note: str
-    pieces: tuple[Piece, ...]
-    start: int
-    stop: int
-    total: int
-    unit: str = "tokens"
-    look: str = "prose"
-    part: int | None = None
-    ids: np.ndarray | None = None
-    title: str = ""
+    total: int  # length of the text
+    # function from the start and stop of a range to its pieces
+    read: Callable[[int, int], Iterable[Piece]] = field(repr=False, compare=False)
+    # `(total,)` token ids; None if the unit is characters, or if positions are left out
+    tokens: np.ndarray | None = field(default=None, repr=False, compare=False)
+    unit: str = "tokens"  # unit of these numbers: `tokens`, `positions` or `characters`
+    look: str = "prose"  # `prose`, or `model` for the input of a model
+    part: int | None = None  # number of the part if the text is a part of the row, from 0; else None
+    title: str = ""  # title of the document, at most a few hundred characters; empty if there is none
+    start: int = 0
+    stop: int = 0
+
+    def cut(self, start: int, size: int) -> Block:
+        """Return the range of at most ``size`` from ``start`` on."""
+        start = min(max(start, 0), self.total)
+        return replace(self, start=start, stop=min(start + size, self.total))
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        return tuple(self.read(self.start, self.stop))
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """``(stop - start,)`` token ids of the range."""
+        return None if self.tokens is None else self.tokens[self.start : self.stop]
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """A span's reason, with the number of its part from 0 and the beginning of its text."""
+class Part:
+    """The piece of a document that lies in a row."""
 
-    reason: Reason
-    part: int
-    text: str
+    document_id: str  # `source:path:record`
+    start: int  # first and last + 1 token in the row
+    stop: int
+    offset: int  # first token in the document
+    document_length: int  # tokens of the whole document
+    title: str | None = None  # title of the document; None if it has none or is not looked up
+
+    @property
+    def place(self) -> str:
+        """Tokens of its document, in words."""
+        return f"tokens {self.offset} to {self.offset + self.stop - self.start} of {self.document_length}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason for the choice of a span: its rank, score and label, each None if the objective records none."""
+
+    span: int  # number of the span in the mask row
+    rank: int | None  # order of selection, from 0
+    score: float | None
+    label: str | None
+    start: int  # first and last + 1 token in the row
+    stop: int
+    kind: Kind  # treatment of the span
+    part: int = 0  # number of its part from 0, and the beginning of its text
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the page: the row with one mask set, or one text.
-
-    Attributes:
-        note: remark in one line.
-        objective: name of the mask set's objective.
-        options: options of the objective, in one line.
-        share: percentage of the row's tokens in targets or labels.
-        number: number of the mask set; -1 if there is none.
-        kinds: treatments of the spans, for the legend.
-        density: ``(bins,)`` kind of the spans in each of equal parts of the row, for a picture of the whole row; None
-            for a part without spans.
-        whys: reasons of the spans, in the order of their choice.
-        more_whys: number of reasons left out.
-        seen: source and target, labels, or a stream.
-    """
+    """A column of the page: the row with one mask set, or one text."""
 
     heading: str
-    note: str
+    note: str  # remark in one line
     blocks: tuple[Block, ...]
-    objective: str = ""
+    objective: str = ""  # name of the mask set's objective, and its options in one line
     options: str = ""
-    share: float = 0.0
-    number: int = -1
-    kinds: tuple[Kind, ...] = ()
-    density: tuple[Kind | None, ...] = ()
-    whys: tuple[Why, ...] = ()
-    more_whys: int = 0
-    seen: tuple[Block, ...] = ()
+    share: float = 0.0  # percentage of the row's tokens in targets or labels
+    number: int = -1  # number of the mask set; -1 if there is none
+    kinds: tuple[Kind, ...] = ()  # treatments of the spans, for the legend
+    # runs of spans of one kind, as (first bin, bins, kind), of a picture of the whole row in `bins` bins
+    picture: tuple[tuple[int, int, Kind], ...] = ()
+    bins: int = 0
+    reasons: tuple[Reason, ...] = ()  # reasons of the spans, in the order of their choice
+    more_reasons: int = 0  # number of reasons left out
+    seen: tuple[Block, ...] = ()  # source and target, labels, or a stream
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A part's relation to the documents before it in a linked row.
+    """A part's relation to the documents before it in a linked row."""
 
-    Attributes:
-        similarity: inner product with the part before it, by which documents are linked; None for the first part, and
-            if neither lists the other as a neighbour.
-        cosine: the same divided by the norms.
-        to_first: inner product with the first part; None likewise.
-        jaccard: Jaccard similarity with the part before it, by word 5-grams.
-        near_duplicates: ids and similarities of documents that were not put beside it, or were left out, as
-            near-duplicates of it.
-    """
-
+    # inner product with the part before it, by which documents are linked; None for the first part, and if
+    # neither lists the other as a neighbour
     similarity: float | None = None
-    cosine: float | None = None
-    to_first: float | None = None
-    jaccard: float | None = None
+    cosine: float | None = None  # the same divided by the norms
+    to_first: float | None = None  # inner product with the first part; None likewise
+    jaccard: float | None = None  # Jaccard similarity with the part before it, by word 5-grams
+    # ids and similarities of documents that were not put beside it, or were left out, as near-duplicates of it
     near_duplicates: tuple[tuple[str, float | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """The content of a row's page.
-
-    Attributes:
-        heading: kind and number of the row.
-        facts: names and values of properties of the row.
-        bands: groups of columns; the columns of a group stand side by side.
-        parts: parts of the row in the page, from number ``first_part`` on.
-        all_parts: number of parts of the row.
-        links: link of each of these parts, if the corpus is linked and its neighbours are known.
-        missing: messages about content that cannot be shown.
-    """
+    """The content of a row's page."""
 
     row: int
-    heading: str
-    facts: tuple[tuple[str, str], ...]
-    bands: tuple[tuple[Column, ...], ...]
+    heading: str  # kind and number of the row
+    facts: tuple[tuple[str, str], ...]  # names and values of properties of the row
+    bands: tuple[tuple[Column, ...], ...]  # groups of columns; the columns of a group stand side by side
     tokens: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = ()  # parts of the row in the page, from number `first_part` on
     first_part: int = 0
-    all_parts: int = 0
-    links: tuple[Link, ...] = ()
-    missing: tuple[str, ...] = ()
+    all_parts: int = 0  # number of parts of the row
+    links: tuple[Link, ...] = ()  # link of each of these parts, if the corpus is linked and its neighbours are known
+    missing: tuple[str, ...] = ()  # messages about content that cannot be shown
+
+    def find(self, address: str) -> tuple[Column, Block]:
+        """Return a block with its column; FarspanError if there is none."""
+        for column in (column for band in self.bands for column in band):
+            for block in (*column.blocks, *column.seen):
+                if block.address == address:
+                    return column, block
+        raise FarspanError(f"no text {address!r} in this row")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A property of each row: a column of the table."""
+
+    key: str  # name in addresses
+    title: str  # heading of the column
+    # function from the first and last + 1 row in one batch to their values, `(n,)` float64, nan for none; or
+    # `(n,)` objects of str
+    read: Callable[[int, int], np.ndarray]
+    rows: int = ALL  # maximum number of rows to read at once
+    decimals: int | None = 0  # digits after the point; None for names
+    filters: tuple[str, ...] = ()  # parameters of the filter that bound it, least and most; for names, one
+    fixed: tuple[tuple[str, str], ...] = ()  # further parameters of such a filter
 
 
 class Subject(Protocol):
@@ -175,6 +189,7 @@ class Subject(Protocol):
         draws: number of draws of its mask sets.
         mask_sets: names of its mask sets.
         sources: names of the sources of its documents.
+        measures: columns of the table of its rows.
     """
 
     name: str
@@ -185,24 +200,18 @@ class Subject(Protocol):
     draws: int
     mask_sets: tuple[str, ...]
     sources: tuple[str, ...]
+    measures: tuple[Measure, ...]
 
     def __len__(self) -> int: ...
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Columns of the table of its rows."""
 
     def page(self, row: int, options: PageOptions) -> RowPage:
         """Return the content of the page of row ``row``, which exists."""
 
-    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
-        """Return at most ``size`` tokens or characters of a block from ``start`` on; FarspanError if there is none."""
-
     def batch_of(self, row: int) -> tuple[int, int]:
         """Return the first and last + 1 of the rows that are read together with ``row``."""
 
-    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        """Return ``(stop - start,)`` bool: rows of one batch that fit a filter, whose text is not compared yet."""
+    def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
+        """Return the ids of the rows of one batch, ``(n,)`` str, and the list of its documents' ids of each."""
 
     def beginning(self, row: int) -> tuple[str, str]:
         """Return the id of a row, and the beginning of its text."""

@@ -6,12 +6,15 @@ so the code that writes it must escape it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from corpora.printing import printable
 from corpora.tokenizers.protocol import Tokenizer
 
 Kind = Literal["text", "hidden", "shown", "replaced", "candidate", "special", "shared", "boundary"]
@@ -35,26 +38,21 @@ BRACKETS: Mapping[Kind, tuple[str, str]] = {
 }
 """Kind of a piece -> the pair of brackets that replaces its colour, in Unicode and in ASCII."""
 
+_SHOWN = 300  # maximum characters of a title
 _AROUND = 4  # tokens decoded before and after a range of a text; no character consists of more
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of tokens of one kind.
-
-    Attributes:
-        start: position of its first token in its row, source or target.
-        tokens: number of its tokens.
-        span: number of its span in the mask row, -1 outside of spans.
-        marked: True if its positions in a source have global attention, are the prompt of a target, or
-            have labels in a stream.
-    """
+    """A run of tokens of one kind."""
 
     text: str
     kind: Kind = "text"
-    start: int = 0
-    tokens: int = 0
-    span: int = -1
+    start: int = 0  # position of its first token in its row, source or target
+    tokens: int = 0  # number of its tokens
+    span: int = -1  # number of its span in the mask row, -1 outside of spans
+    # True if its positions in a source have global attention, are the prompt of a target, or have labels in a
+    # stream
     marked: bool = False
 
 
@@ -105,3 +103,70 @@ def token_pieces(tokenizer: Tokenizer, tokens: np.ndarray, pieces: list[Piece]) 
         cut = cut_pieces(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (first, last))
         singles += [replace(each, marked=piece.marked) for each in cut]
     return singles
+
+
+def shorten(title: str | None) -> str:
+    """The first ``_SHOWN`` characters of a title; empty for None."""
+    title = title or ""
+    return title if len(title) <= _SHOWN else title[:_SHOWN] + " …"
+
+
+def title_and_id(document_id: str, title: str | None) -> str:
+    """A document in one line for a terminal: its id, after its title if it has one."""
+    return printable(f"{shorten(title)} ({document_id})" if title else document_id)
+
+
+COMPARED = 20_000  # maximum characters of a text whose words are compared
+_WORD = re.compile(r"\w+")
+
+
+def shared_words(text: str, other: str) -> list[Piece]:
+    """Cut ``text`` into pieces; those of kind ``shared`` are words that ``other`` has, too, ignoring case.
+
+    As in ROUGE-1, a word that ``other`` has n times is marked n times at most. White space between two marked words is
+    marked, too.
+    """
+    unmatched = Counter(word.casefold() for word in _WORD.findall(other))
+    edges = [0]
+    pieces: list[Piece] = []
+    for word in _WORD.finditer(text):
+        folded = word[0].casefold()
+        if unmatched[folded] <= 0:
+            continue
+        unmatched[folded] -= 1
+        between = text[edges[-1] : word.start()]
+        if pieces and pieces[-1].kind == "shared" and between.isspace():
+            pieces[-1] = Piece(pieces[-1].text + between + word[0], "shared", pieces[-1].start)
+        else:
+            if between:
+                pieces.append(Piece(between, "text", edges[-1]))
+            pieces.append(Piece(word[0], "shared", word.start()))
+        edges.append(word.end())
+    if rest := text[edges[-1] :]:
+        pieces.append(Piece(rest, "text", edges[-1]))
+    return pieces
+
+
+def nearest_reference(prediction: str, references: Sequence[str]) -> int:
+    """Return the index of the reference that shares most words with a prediction, by F1; the first of equal ones.
+
+    The index is -1 if there are no references.
+    """
+    best, score = -1, -1.0
+    predicted = Counter(word.casefold() for word in _WORD.findall(prediction))
+    for number, reference in enumerate(references):
+        expected = Counter(word.casefold() for word in _WORD.findall(reference))
+        words = predicted.total() + expected.total()
+        f1 = 2 * (predicted & expected).total() / words if words else 0.0
+        if f1 > score:
+            best, score = number, f1
+    return best
+
+
+def compare(text: str, references: Sequence[str]) -> tuple[int, list[Piece]]:
+    """Return the index of the nearest reference, -1 for none, and the text with the words marked that it shares."""
+    short = [reference[:COMPARED] for reference in references]
+    nearest = nearest_reference(text[:COMPARED], short)
+    if nearest < 0 or len(text) > COMPARED:
+        return nearest, [Piece(text)]
+    return nearest, shared_words(text, short[nearest])

@@ -1,9 +1,9 @@
-"""A corpus row for display: its parts, its text cut at spans, the reasons for these, and source and target."""
+"""A corpus row for display: its parts, its text cut at spans, the reasons for these, and blocks of texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,57 +13,8 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 from objectives.rendering.stream import Streams
-from pipelines.pages.piece import KINDS, Kind, Piece, cut_pieces
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The piece of a document that lies in a row.
-
-    Attributes:
-        document_id: ``source:path:record``.
-        start, stop: first and last + 1 token in the row.
-        offset: first token in the document.
-        document_length: tokens of the whole document.
-        title: title of the document; None if it has none or is not looked up.
-    """
-
-    document_id: str
-    start: int
-    stop: int
-    offset: int
-    document_length: int
-    title: str | None = None
-
-    @property
-    def source(self) -> str:
-        """Name of the document's source."""
-        return self.document_id.partition(":")[0]
-
-    @property
-    def place(self) -> str:
-        """Tokens of its document, in words."""
-        return f"tokens {self.offset} to {self.offset + self.stop - self.start} of {self.document_length}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """The reason for the choice of a span: its rank, score and label, each None if the objective records none.
-
-    Attributes:
-        span: number of the span in the mask row.
-        rank: order of selection, from 0.
-        start, stop: first and last + 1 token in the row.
-        kind: treatment of the span.
-    """
-
-    span: int
-    rank: int | None
-    score: float | None
-    label: str | None
-    start: int
-    stop: int
-    kind: Kind
+from pipelines.pages.page import MORE, Block, Part, Reason
+from pipelines.pages.piece import KINDS, Kind, Piece, cut_pieces, plain_pieces, shorten
 
 
 def treatment(flag: int) -> Kind:
@@ -125,11 +76,12 @@ def target_spans(masks: MaskBatch, row: int = 0) -> str:
 def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
     """The reason for each span, by rank if there are ranks; empty if there are no ranks, scores or labels."""
     columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
-    spans = len(masks.span_starts[row])
-    ranks, scores, labels = (None if column is None or len(column[row]) < spans else column[row] for column in columns)
+    starts, stops = masks.span_starts[row], masks.span_starts[row] + masks.span_lengths[row]
+    ranks, scores, labels = (
+        None if column is None or len(column[row]) < len(starts) else column[row] for column in columns
+    )
     if ranks is None and scores is None and labels is None:
         return []
-    starts, stops = masks.span_starts[row], masks.span_starts[row] + masks.span_lengths[row]
     order = range(len(starts)) if ranks is None else np.argsort(ranks, kind="stable").tolist()
     return [
         Reason(
@@ -166,48 +118,88 @@ def seen_pieces(
     return pieces
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Source, target, labels or stream of a row, as the model gets them.
+def string_block(address: str, heading: str, text: str, pieces: Sequence[Piece] = ()) -> Block:
+    """A string as a block, in ``pieces`` if there are any."""
 
-    Attributes:
-        name: ``source``, ``target``, ``labels`` or ``stream``.
-        note: length, in words.
-        ids: ``(n,)`` ids; only positions with a label count for labels.
-        marked: ``(n,)`` bool, as in ``Piece``.
-        places: ``(n,)`` positions of labels in the source; None for a source or target.
-    """
+    def read(start: int, stop: int) -> list[Piece]:
+        return [
+            Piece(piece.text[max(start - piece.start, 0) : stop - piece.start], piece.kind, max(piece.start, start))
+            for piece in pieces or [Piece(text)]
+            if piece.start < stop and piece.start + len(piece.text) > start
+        ]
 
-    name: str
-    note: str
-    ids: np.ndarray
-    marked: np.ndarray
-    places: np.ndarray | None = None
+    return Block(address, heading, "", len(text), read, unit="characters")
 
 
-def sides_of(examples: Examples, row: int = 0) -> list[Side]:
-    """Source of a row, followed by its target or labels if it has any."""
-    length = int(examples.source_lengths[row])
+def token_block(
+    address: str,
+    heading: str,
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    part: int | None = None,
+    title: str | None = None,
+) -> Block:
+    """``(n,)`` tokens as a block; ``part`` and ``title`` are those of a document."""
+    note, read = format_count(len(tokens), "token"), partial(plain_pieces, tokenizer, tokens)
+    return Block(address, heading, note, len(tokens), read, tokens, part=part, title=shorten(title))
+
+
+def side_blocks(address: str, examples: Examples, tokenizer: Tokenizer, special: Mapping[str, int]) -> list[Block]:
+    """Source of a row, followed by its target or labels if it has any, as the model gets them."""
+    length = int(examples.source_lengths[0])
     attended, note = np.zeros(length, bool), format_count(length, "position")
     if examples.global_positions is not None:
-        attended = examples.global_positions[row, :length]
+        attended = examples.global_positions[0, :length]
         note += f", {int(attended.sum())} with global attention"
-    sides = [Side("source", note, examples.source_ids[row, :length], attended)]
-    if examples.labels is not None:
-        labels = examples.labels[row, :length]
-        places = np.flatnonzero(labels != IGNORED)
-        sides.append(
-            Side("labels", format_count(len(places), "position"), labels[places], np.zeros(len(places), bool), places)
-        )
-    elif length := int(examples.target_lengths[row]):
-        prompt = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[row])
+    sides = [("source", note, examples.source_ids[0, :length], attended)]
+    if length := int(examples.target_lengths[0]):
+        prompt = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[0])
         note = format_count(length, "position") + (f", {prompt:,} of them given" if prompt else "")
-        sides.append(Side("target", note, examples.target_ids[row, :length], np.arange(length) < prompt))
-    return sides
+        sides.append(("target", note, examples.target_ids[0, :length], np.arange(length) < prompt))
+    if examples.labels is not None:
+        source = _side_block(f"{address}-0", *sides[0], tokenizer, special)
+        return [source, _label_block(f"{address}-1", examples.labels[0, : source.total], tokenizer)]
+    return [_side_block(f"{address}-{number}", *side, tokenizer, special) for number, side in enumerate(sides)]
 
 
-def side_of_stream(streams: Streams, row: int = 0) -> Side:
+def stream_block(address: str, streams: Streams, tokenizer: Tokenizer, special: Mapping[str, int]) -> Block:
     """A row for a decoder, with the positions marked that have a label."""
-    marked = streams.labels[row] != IGNORED
+    marked = streams.labels[0] != IGNORED
     note = f"{format_count(len(marked), 'position')}, the {int(marked.sum()):,} with labels are marked"
-    return Side("stream", note, streams.input_ids[row], marked)
+    return _side_block(f"{address}-0", "stream", note, streams.input_ids[0], marked, tokenizer, special)
+
+
+def _side_block(
+    address: str,
+    name: str,
+    note: str,
+    ids: np.ndarray,
+    marked: np.ndarray,
+    tokenizer: Tokenizer,
+    special: Mapping[str, int],
+) -> Block:
+    def read(start: int, stop: int) -> list[Piece]:
+        return seen_pieces(ids[start:stop], tokenizer, special, marked[start:stop], start)
+
+    return Block(address, name, note, len(ids), read, ids, "positions", "model")
+
+
+def _label_block(address: str, labels: np.ndarray, tokenizer: Tokenizer) -> Block:
+    """The labels of an encoder, each after its position in the source."""
+    places = np.flatnonzero(labels != IGNORED)
+
+    def read(start: int, stop: int) -> Iterator[Piece]:
+        for at, place in enumerate(places[start:stop].tolist(), start):
+            yield Piece(str(place), "special", at)
+            yield Piece(f" {tokenizer.decode(labels[place : place + 1]).strip()}  ", "text", at, 1)
+
+    return Block(
+        address, "labels", format_count(len(places), "position"), len(places), read, None, "positions", "model"
+    )
+
+
+def decode_pieces(tokenizer: Tokenizer, tokens: np.ndarray) -> Iterator[tuple[int, str]]:
+    """Decode ``(n,)`` tokens piece by piece: number of tokens, text."""
+    for first in range(0, len(tokens), MORE):
+        piece = tokens[first : first + MORE]
+        yield len(piece), tokenizer.decode(piece)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
@@ -60,8 +60,7 @@ def open_subjects(selection: Selection) -> list[Subject]:
         *_open_updates(selection, runs, names),
         *_open_corpora(selection, folders, names),
         *_open_documents(folders["farspan.documents"], names),
-        *_open_pairs(selection, folders["farspan.pairs"], names),
-        *_open_predictions(selection, folders["farspan.predictions"], names),
+        *_open_pairs(selection, folders, names),
     ]
 
 
@@ -99,10 +98,8 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
     from corpora.schemas.corpus import Corpus
     from objectives.api.mask_set import MaskSet
     from objectives.rendering.stream_layout import StreamLayout
-    from pipelines.pages.corpus_rows import CorpusRows
-    from pipelines.pages.links import Links
-    from pipelines.pages.maskers import Masker
-    from pipelines.pages.titles import find_titles
+    from pipelines.pages.corpus_rows import CorpusRows, Masker
+    from pipelines.pages.lookups import Links, find_titles
 
     corpora = {manifest_sha256(folder): _read_ranges(Corpus(folder)) for folder in folders["farspan.corpus"]}
     maskers: dict[str, list[Masker]] = {digest: [] for digest in corpora}
@@ -138,33 +135,26 @@ def _open_documents(folders: Iterable[str], names: Names) -> Iterator[Subject]:
         yield DocumentRows(names.new(folder), _read_ranges(DocumentSet(folder)))
 
 
-def _open_pairs(selection: Selection, folders: Iterable[str], names: Names) -> Iterator[Subject]:
-    for folder in folders:
-        from corpora.schemas.pairs import PairSet
-        from pipelines.pages.pair_rows import PairRows
-        from pipelines.pages.rendering import load_rendering
-
-        pairs = _read_ranges(PairSet(folder, selection.documents))
-        _read_ranges(pairs.documents)
-        yield PairRows(names.new(folder), pairs, (), load_rendering(pairs, *_task(selection)))
-
-
-def _open_predictions(selection: Selection, folders: Sequence[str], names: Names) -> Iterator[Subject]:
-    if not folders:
+def _open_pairs(selection: Selection, folders: Mapping[str, Sequence[str]], names: Names) -> Iterator[Subject]:
+    """Open pairs, and predictions beside each other with the pairs that they answer."""
+    pairs, answers = folders["farspan.pairs"], folders["farspan.predictions"]
+    if not pairs and not answers:
         return
+    from corpora.schemas.pairs import PairSet
     from corpora.schemas.predictions import PredictionSet
-    from pipelines.pages.pair_rows import PairRows, System, check_answers
-    from pipelines.pages.rendering import load_rendering
+    from pipelines.pages.pair_rows import PairRows, System, check_answers, load_rendering
 
-    systems = [System(base_name(folder), _read_ranges(PredictionSet(folder))) for folder in folders]
-    check_answers(systems)
-    pairs = _read_ranges(systems[0].predictions.open_pairs(documents=selection.documents))
-    _read_ranges(pairs.documents)
-    yield PairRows(names.new(folders[0]), pairs, systems, load_rendering(pairs, *_task(selection)))
-
-
-def _task(selection: Selection) -> tuple[str | None, str | None, Mapping[str, Any]]:
-    return selection.task, selection.preset, selection.options
+    systems = [System(base_name(folder), _read_ranges(PredictionSet(folder))) for folder in answers]
+    opened: list[tuple[str, PairSet, list[System]]] = [
+        (folder, PairSet(folder, selection.documents), []) for folder in pairs
+    ]
+    if systems:
+        check_answers(systems)
+        opened.append((answers[0], systems[0].predictions.open_pairs(documents=selection.documents), systems))
+    for folder, questions, of_pairs in opened:
+        _read_ranges(_read_ranges(questions).documents)
+        rendering = load_rendering(questions, selection.task, selection.preset, selection.options)
+        yield PairRows(names.new(folder), questions, of_pairs, rendering)
 
 
 def _read_ranges(rows: Rows) -> Rows:

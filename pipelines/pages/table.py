@@ -1,22 +1,22 @@
-"""The rows of a subject: as a table, sorted and filtered by columns that are read in whole batches, and searched."""
+"""The rows of a subject as a table, sorted and filtered by columns that are read in whole batches, with histograms."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from corpora.errors import FarspanError, nearest
 from corpora.storage import files
-from pipelines.pages.filters import Filter
-from pipelines.pages.measures import ALL, FEW, SOME, Measure, histogram, words
-from pipelines.pages.page import Subject
+from pipelines.pages.filters import TOKENS, Filter, has_text, matches
+from pipelines.pages.page import ALL, FEW, SOME, Measure, Subject
 
 SHOWN = 50  # rows per page of the table
-TOKENS = 400_000  # tokens decoded per request in search of a text
-ROWS = 20_000  # rows examined per request in search of the next one
+_BINS, _NAMES = 24, 8  # maximum bars of a histogram of numbers, and of names
+_TAIL = 0.5  # percent of the values at either end that the outer bars collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """A page of the table.
+    """A page of the table."""
 
-    Attributes:
-        lines: rows of the page.
-        count: number of rows that fit, before a text is compared.
-        of: number of rows that were compared, fewer than all for a sample.
-        next: place in the order from which the next page begins; None on the last.
-    """
-
-    lines: tuple[Line, ...]
-    count: int
-    of: int
-    next: int | None
+    lines: tuple[Line, ...]  # rows of the page
+    count: int  # number of rows that fit, before a text is compared
+    of: int  # number of rows that were compared, fewer than all for a sample
+    next: int | None  # place in the order from which the next page begins; None on the last
 
 
 class Table:
@@ -116,7 +109,7 @@ class Table:
         rows = self._sample(self._limit(SOME if cheap.reads else ALL))
         if wanted.rows:
             rows = np.intersect1d(np.array(wanted.rows), np.arange(len(self._subject)))
-        fits = self._read(rows, lambda start, stop: self._subject.matches(start, stop, wanted)) if len(rows) else rows
+        fits = self._read(rows, partial(matches, self._subject, wanted=wanted)) if len(rows) else rows
         return rows[fits.astype(bool)], len(rows)
 
     def _sort(self, wanted: Filter, sort: str) -> tuple[np.ndarray, int]:
@@ -144,72 +137,72 @@ class Table:
         return known[key]
 
 
-def has_text(subject: Subject, row: int, text: str) -> tuple[int, bool]:
-    """Search a row for a text; return the number of tokens decoded, and True if the row has the text."""
-    if not text:
-        return 0, True
-    wanted, read, before = text.casefold(), 0, ""
-    for tokens, piece in subject.texts(row):
-        read += tokens
-        here = before + piece.casefold()
-        if wanted in here:
-            return read, True
-        before = here[-len(wanted) :]  # the text may lie across two pieces
-    return read, False
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a histogram: its share of the highest, its label, and the parameters of a filter for its rows."""
+
+    height: float
+    label: str
+    filter: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """The result of one bounded search.
+class Histogram:
+    """A histogram of ``rows`` values with their range in words."""
 
-    Attributes:
-        row: matching row; None if there is none.
-        next: row from which to continue; None if each row was examined.
-        looked_at: number of rows examined.
-    """
-
-    row: int | None
-    next: int | None
-    looked_at: int
+    bars: tuple[Bar, ...]
+    ends: str
+    rows: int
 
 
-def search(subject: Subject, wanted: Filter, start: int, step: int, left: int | None = None) -> Match:
-    """Search for the first row that matches ``wanted``, from ``start`` upwards (``step`` 1) or downwards (-1).
-
-    After the last row comes the first; ``left`` rows are examined at most, None for each row once. The search ends
-    after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Match.next``.
-    """
-    total = len(subject)
-    left = total if left is None else min(left, total)
-    if wanted.rows:
-        return _search_listed(subject, wanted, start, step, left)
-    row, looked, decoded = start % max(total, 1), 0, 0
-    while looked < left:
-        if looked >= ROWS or decoded >= TOKENS:
-            return Match(None, row, looked)
-        first, stop = subject.batch_of(row)
-        most = left - looked
-        first, stop = (row, min(stop, row + most)) if step > 0 else (max(first, row + 1 - most), row + 1)
-        fits = subject.matches(first, stop, wanted)
-        for place in (first + np.flatnonzero(fits)).tolist()[::step]:
-            if decoded >= TOKENS:
-                return Match(None, place, looked + abs(place - row))
-            read, there = has_text(subject, place, wanted.text)
-            decoded += read
-            if there:
-                return Match(place, place, looked + abs(place - row) + 1)
-        looked += stop - first
-        row = (stop if step > 0 else first - 1) % total
-    return Match(None, None, looked)
+def histogram(values: np.ndarray, measure: Measure) -> Histogram:
+    """Count the ``(n,)`` values of a measure."""
+    if measure.decimals is None:
+        names, counts = np.unique(values.astype(str), return_counts=True)
+        first = np.argsort(-counts, kind="stable")[:_NAMES]
+        counts, names = counts[first], names[first].tolist()
+        labels = [(name, dict.fromkeys(measure.filters, name)) for name in names]
+        ends = f"{names[0]} {counts[0] / len(values):.0%}" if len(values) else ""
+    else:
+        counts, labels, ends = _bins(values[~np.isnan(values)], measure)
+    highest = max(counts.tolist(), default=1)
+    bars = [
+        Bar(
+            count / highest,
+            f"{label}: {count:,}",
+            {**dict.fromkeys(measure.filters, ""), **bounds, **dict(measure.fixed)} if bounds else {},
+        )
+        for count, (label, bounds) in zip(counts.tolist(), labels, strict=True)
+    ]
+    return Histogram(tuple(bars), ends, len(values))
 
 
-def _search_listed(subject: Subject, wanted: Filter, start: int, step: int, left: int) -> Match:
-    rows = [row for row in wanted.rows if 0 <= row < len(subject)][::step]
-    first = next((place for place, row in enumerate(rows) if (row - start) * step >= 0), 0)
-    rows = (rows[first:] + rows[:first])[:left]
-    for looked, row in enumerate(rows, 1):
-        if subject.matches(row, row + 1, wanted)[0] and has_text(subject, row, wanted.text)[1]:
-            return Match(row, row, looked)
-        if ROWS <= looked < len(rows):
-            return Match(None, rows[looked], looked)
-    return Match(None, None, len(rows))
+def _bins(values: np.ndarray, measure: Measure) -> tuple[np.ndarray, list[tuple[str, dict[str, str]]], str]:
+    """Counts of ``(n,)`` values in bins of equal width, their labels and filters, and the range in words."""
+    if not len(values):
+        return np.zeros(0, np.int64), [], ""
+    unit = 10.0 ** -(measure.decimals or 0)
+    low, high = (math.floor(value / unit) for value in np.percentile(values, [_TAIL, 100 - _TAIL]))
+    step = max(-(-(high - low + 1) // _BINS), 1)
+    starts = np.arange(low, high + 1, step) * unit  # the outer bins take what lies beyond
+    places = np.searchsorted(starts, values + unit / 1e6, side="right") - 1
+    counts = np.bincount(np.maximum(places, 0), minlength=len(starts))
+    least, most = (*measure.filters, "", "")[:2]
+    labels = []
+    for place, start in enumerate(starts.tolist()):
+        end = place + 1 == len(starts)
+        last = values.max() if end else starts[place + 1] - unit
+        shown = [words(value, measure.decimals) for value in (start if place else values.min(), last)]
+        bounds = {} if not place else {least: f"{start:.10g}"}
+        if not end:
+            bounds[most] = f"{last if not measure.decimals else starts[place + 1] - unit / 1e3:.10g}"
+        labels.append((" to ".join(dict.fromkeys(shown)), bounds if least else {}))
+    ends = " to ".join(dict.fromkeys(words(value, measure.decimals) for value in (values.min(), values.max())))
+    return counts, labels, ends
+
+
+def words(value: float | str, decimals: int | None) -> str:
+    """A value of a measure in words; empty for nan."""
+    if decimals is None or isinstance(value, str):
+        return str(value)
+    return "" if math.isnan(value) else f"{value:,.{decimals}f}"

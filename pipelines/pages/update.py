@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.masks import MaskBatch
 from objectives.tasks.protocol import Rendered
-from pipelines.pages.corpus_rows import CorpusRows
-from pipelines.pages.filters import Filter
-from pipelines.pages.maskers import Masker
-from pipelines.pages.measures import Measure
-from pipelines.pages.page import Block, PageOptions, RowPage, Subject
-from pipelines.pages.pair_rows import PairRows
-from pipelines.pages.rendering import Rendering
-from pipelines.pages.titles import find_titles
+from pipelines.pages.corpus_rows import CorpusRows, Masker
+from pipelines.pages.lookups import find_titles
+from pipelines.pages.page import SOME, Measure, PageOptions, RowPage, Subject
+from pipelines.pages.pair_rows import PairRows, Rendering
 from trainer.checkpoint.run_files import STARTS, read_lines, read_tokenizer
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.masked_corpus import MaskedCorpus
@@ -33,37 +30,21 @@ from trainer.run.sources import open_stages
 
 @dataclass(frozen=True)
 class SeenRow:
-    """A row of an update.
+    """A row of an update."""
 
-    Attributes:
-        rank: process that had the row.
-        micro_batch: number of the forward pass of that process.
-        sample: number of the sample in the order of its stage.
-        source: name of the source in the mixture.
-        part: number of the source in the mixture.
-        row: row in the source.
-        epoch: number of times the run had seen the row before.
-        place: source, file and row in words.
-    """
-
-    rank: int
+    rank: int  # process that had the row, and number of its forward pass
     micro_batch: int
-    sample: int
-    source: str
+    sample: int  # number of the sample in the order of its stage
+    source: str  # name and number of the source in the mixture, and row in the source
     part: int
     row: int
-    epoch: int
-    place: str
+    epoch: int  # number of times the run had seen the row before
+    place: str  # source, file and row in words
 
 
 @dataclass(frozen=True)
 class Update:
-    """The rows of an update, in the order of their samples.
-
-    Attributes:
-        mixture: mixture that renders them.
-        rows: rows of the selected processes.
-    """
+    """The rows of an update in the selected processes, in the order of their samples, and what renders them."""
 
     step: int
     mixture: Mixture
@@ -127,19 +108,6 @@ def _find_rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, 
             )
 
 
-@dataclass(frozen=True)
-class _Page:
-    """The page of a row of an update: row ``row`` of ``subject``, with the masks of ``draw``."""
-
-    seen: SeenRow
-    subject: Subject
-    row: int
-    draw: int
-
-    def options(self, options: PageOptions) -> PageOptions:
-        return replace(options, draw=self.draw)
-
-
 class UpdateRows:
     """A ``Subject``: the rows that an update of a run saw, each as a row of its corpus or pairs."""
 
@@ -154,56 +122,63 @@ class UpdateRows:
             raise FarspanError(f"{folder}: has no folder tokenizer; copy the run again, as a whole")
         self.tokenizer = tokenizer
         self._pages = _find_pages(self.update)
-        self.sources = tuple(sorted({source for page in self._pages for source in page.subject.sources}))
+        self.sources = tuple(sorted({source for subject, *_ in self._pages for source in subject.sources}))
         self.summary = f"update {step:,}, {format_count(len(self._pages), 'row')}"
+        columns = (("source", "source"), ("rank", "process"), ("micro_batch", "micro-batch"), ("epoch", "epoch"))
+        self.measures: tuple[Measure, ...] = (
+            Measure("tokens", "tokens", self._tokens, SOME, filters=("least", "most")),
+            *(self._measure(*column) for column in columns),
+        )
 
     def __len__(self) -> int:
         return len(self._pages)
 
     def page(self, row: int, options: PageOptions) -> RowPage:
-        inner = self._pages[row]
-        page, seen = inner.subject.page(inner.row, inner.options(options)), inner.seen
+        (subject, inner, draw), seen = self._pages[row], self.update.rows[row]
+        page = subject.page(inner, replace(options, draw=draw))
         facts = (
             ("source", seen.source),
-            ("row", f"{seen.row:,} of {Path(inner.subject.folder).name}"),
+            ("row", f"{seen.row:,} of {Path(subject.folder).name}"),
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )
         heading = f"update {self.update.step:,}, row {row:,} of {len(self):,}"
         return replace(page, row=row, heading=heading, facts=(*facts, *page.facts))
 
-    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
-        page = self._pages[row]
-        return page.subject.block(page.row, address, start, size, page.options(options))
-
     def batch_of(self, row: int) -> tuple[int, int]:
         return row, row + 1
 
-    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        wanted = replace(wanted, least_hidden=None, most_hidden=None)
-        fits = (page.subject.matches(page.row, page.row + 1, wanted) for page in self._pages[start:stop])
-        return np.concatenate([np.zeros(0, bool), *fits])
+    def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
+        names, documents = zip(*(page.ids(row, row + 1) for page, row, _ in self._pages[start:stop]), strict=True)
+        kind = pa.list_(pa.string())
+        return pa.concat_arrays(names), pa.concat_arrays([one.cast(kind) for one in documents])
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        def measure(name: str, title: str, decimals: int | None = 0) -> Measure:
-            values = [getattr(page.seen, name) for page in self._pages]
-            column = np.array(values, object if decimals is None else np.float64)
-            return Measure(name, title, lambda start, stop: column[start:stop], decimals=decimals)
+    def _tokens(self, start: int, stop: int) -> np.ndarray:
+        lengths = []
+        for subject, row, _ in self._pages[start:stop]:
+            (measure,) = (measure for measure in subject.measures if measure.key == "tokens")
+            lengths.append(measure.read(row, row + 1))
+        return np.concatenate(lengths)
 
-        columns = (("rank", "process"), ("micro_batch", "micro-batch"), ("epoch", "epoch"))
-        return (measure("source", "source", None), *(measure(*column) for column in columns))
+    def _measure(self, name: str, title: str) -> Measure:
+        """A column of the facts about the rows."""
+        values = [getattr(seen, name) for seen in self.update.rows]
+        named = name == "source"
+        column = np.array(values, object if named else np.float64)
+        return Measure(name, title, lambda start, stop: column[start:stop], decimals=None if named else 0)
 
     def beginning(self, row: int) -> tuple[str, str]:
-        return self._pages[row].subject.beginning(self._pages[row].row)
+        subject, inner, _ = self._pages[row]
+        return subject.beginning(inner)
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
-        return self._pages[row].subject.texts(self._pages[row].row)
+        subject, inner, _ = self._pages[row]
+        return subject.texts(inner)
 
 
-def _find_pages(update: Update) -> list[_Page]:
-    """Find the page of each row of the update among those of its source."""
-    pages: dict[int, _Page] = {}
+def _find_pages(update: Update) -> list[tuple[Subject, int, int]]:
+    """Find the subject, row and draw of each row of the update."""
+    pages: dict[int, tuple[Subject, int, int]] = {}
     for part, (name, source) in enumerate((part.name, part.source) for part in update.mixture.parts):
         rows = {number: row for number, row in enumerate(update.rows) if row.part == part}
         if not rows:
@@ -211,10 +186,10 @@ def _find_pages(update: Update) -> list[_Page]:
         if isinstance(source, MaskedCorpus):
             masker = Masker(name, source.objective, source.special, _draw_masks(source))
             subject: Subject = CorpusRows(name, source.corpus, [masker], titles=find_titles(source.corpus))
-            pages |= {number: _Page(row, subject, row.row, row.epoch) for number, row in rows.items()}
+            pages |= {number: (subject, row.row, row.epoch) for number, row in rows.items()}
         elif isinstance(source, PairedSource):
             subject = _open_pairs(name, source, list(rows.values()))
-            pages |= {number: _Page(row, subject, inner, 0) for inner, (number, row) in enumerate(rows.items())}
+            pages |= {number: (subject, inner, 0) for inner, number in enumerate(rows)}
         else:
             raise FarspanError(f"source {name!r} has rows of a kind that cannot be shown")
     return [pages[number] for number in range(len(update.rows))]

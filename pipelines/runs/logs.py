@@ -26,17 +26,11 @@ _EVENTS = "events.out.tfevents.*"
 
 @dataclass(frozen=True)
 class Logs:
-    """Metrics of a run.
+    """Metrics of a run."""
 
-    Attributes:
-        folder: directory of the run.
-        records: entries of the metrics file, by ascending ``step``.
-        starts: an entry for each start of the run, in order.
-    """
-
-    folder: Path
-    records: tuple[Mapping[str, Any], ...]
-    starts: tuple[Mapping[str, Any], ...] = ()
+    folder: Path  # directory of the run
+    records: tuple[Mapping[str, Any], ...]  # entries of the metrics file, by ascending `step`
+    starts: tuple[Mapping[str, Any], ...] = ()  # an entry for each start of the run, in order
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the steps that have a metric that is finite, ``(n,)``, and its values, ``(n,)`` float64."""

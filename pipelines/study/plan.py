@@ -16,26 +16,15 @@ from pipelines.study.study_file import Arm, StudyFile, list_arms, read_study
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps of a study.
-
-    Attributes:
-        path: the study file.
-        study: its contents.
-        arms: the arms, in the order of the file.
-        cells: name of an arm, seed -> stage -> step; only stages that metrics need.
-    """
+    """All steps of a study."""
 
     path: str
     study: StudyFile
     arms: Sequence[Arm]
-    cells: Mapping[tuple[str, int], Mapping[str, Step]]
+    cells: Mapping[tuple[str, int], Mapping[str, Step]]  # arm, seed -> stage -> step; only stages that metrics need
 
     def steps(self, only: Sequence[str] = ()) -> dict[str, Step]:
-        """Return the steps by id, parents first, or those that match ``ARM/STAGE`` and their parents.
-
-        Raises:
-            FarspanError: a pattern matches nothing.
-        """
+        """Return the steps by id, parents first, or those that match ``ARM/STAGE`` and their parents."""
         steps: dict[str, Step] = {}
         names = {f"{arm}/{stage}": None for (arm, _), cell in self.cells.items() for stage in cell}
         for pattern in only:
@@ -74,11 +63,7 @@ def split_metric(metric: str) -> tuple[str, str]:
 
 
 def read_plan(path: str) -> Plan:
-    """Read a study file, resolve all steps and check them, without any data.
-
-    Raises:
-        FarspanError: the study cannot work, or would compare what cannot be compared.
-    """
+    """Read a study file, resolve all steps and check them, without any data."""
     study = read_study(path)
     arms = list_arms(study, path)
     _check_metrics(study, path)
@@ -89,7 +74,7 @@ def read_plan(path: str) -> Plan:
         for seed in study.seed_list:
             steps: dict[str, Step] = {}
             for stage in needed:
-                _resolve(stage, arm, seed, study.threads, path, steps, known, ())
+                _Resolver(path, arm, seed, study.threads, steps, known).resolve(stage)
             cells[arm.name, seed] = steps
     if unused := study.stages.keys() - {stage for cell in cells.values() for stage in cell}:
         raise FarspanError(
@@ -102,37 +87,38 @@ def read_plan(path: str) -> Plan:
     return plan
 
 
-def _resolve(
-    stage: str,
-    arm: Arm,
-    seed: int,
-    threads: int,
-    path: str,
-    steps: dict[str, Step],
-    known: dict[str, Step],
-    above: tuple[str, ...],
-) -> Step:
-    """Make the step of a stage, and those that it needs."""
-    where = f"{path}: [stages.{stage}]"
-    if stage in above:
-        raise FarspanError(
-            f"{path}: stages refer to each other in a circle: {' -> '.join((*above[above.index(stage) :], stage))}"
-        )
-    if stage in steps:
-        return steps[stage]
-    values = dict(arm.stages[stage])
-    command = find_command(values.pop("command", None), where)
-    processes = values.pop("processes", 1)
-    parents = {}
-    for name in dict.fromkeys(references(values)):
-        if name != "seed" and name not in arm.stages:
-            raise FarspanError(f"{where} refers to {{{name}}}, which is no stage{nearest(name, arm.stages)}")
-        if name != "seed":
-            parents[name] = _resolve(name, arm, seed, threads, path, steps, known, (*above, stage))
-    step = Step(stage, command, values, parents, seed, processes, threads, where)
-    step.check()
-    steps[stage] = known.setdefault(step.id, step)
-    return steps[stage]
+@dataclass(frozen=True)
+class _Resolver:
+    """Makes the steps of an arm and a seed: ``steps`` by stage, those of equal content the same in ``known``."""
+
+    path: str
+    arm: Arm
+    seed: int
+    threads: int
+    steps: dict[str, Step]
+    known: dict[str, Step]
+
+    def resolve(self, stage: str, above: tuple[str, ...] = ()) -> Step:
+        """Make the step of a stage, and those that it needs."""
+        where, stages = f"{self.path}: [stages.{stage}]", self.arm.stages
+        if stage in above:
+            circle = " -> ".join((*above[above.index(stage) :], stage))
+            raise FarspanError(f"{self.path}: stages refer to each other in a circle: {circle}")
+        if stage in self.steps:
+            return self.steps[stage]
+        values = dict(stages[stage])
+        command = find_command(values.pop("command", None), where)
+        processes = values.pop("processes", 1)
+        parents = {}
+        for name in dict.fromkeys(references(values)):
+            if name != "seed" and name not in stages:
+                raise FarspanError(f"{where} refers to {{{name}}}, which is no stage{nearest(name, stages)}")
+            if name != "seed":
+                parents[name] = self.resolve(name, (*above, stage))
+        step = Step(stage, command, values, parents, self.seed, processes, self.threads, where)
+        step.check()
+        self.steps[stage] = self.known.setdefault(step.id, step)
+        return self.steps[stage]
 
 
 def _check_metrics(study: StudyFile, path: str) -> None:

@@ -36,13 +36,9 @@ class Step:
     """A stage with the options of an arm and a seed.
 
     Attributes:
-        stage: name of the stage.
-        command: the command that makes it.
         values: option -> value, in which ``{STAGE}`` and ``{seed}`` are still references.
         parents: stage -> step of each stage that ``values`` refer to.
-        seed: replaces ``{seed}``.
         processes: processes of ``torchrun``; 1 runs in this process.
-        threads: processor threads.
     """
 
     stage: str
@@ -82,11 +78,7 @@ class Step:
 
     @cached_property
     def recipe(self) -> Any:
-        """The recipe of a training or a conversion, with paths by ids; None for other commands.
-
-        Raises:
-            FarspanError: a wrong key or value, or an unknown objective, task, preset or option of these.
-        """
+        """The recipe of a training or a conversion, with paths by ids; None for other commands."""
         if self.command.name not in ("train", "convert") or "recipe" not in self.values:
             return None
         from objectives.api.protocol import load_objective
@@ -120,11 +112,7 @@ class Step:
         return values
 
     def check(self) -> None:
-        """Check the options without any data.
-
-        Raises:
-            FarspanError: an unknown option, a missing one, or a value that the command refuses.
-        """
+        """Check the options without any data."""
         own = {"output", *_keywords(Reporting)}
         options = {name: one for name, one in list_options(self.command).items() if name not in own}
         for name in self.values:
@@ -152,11 +140,7 @@ class Step:
         return words
 
     def run(self, stages: str) -> None:
-        """Make or resume the artefact or run in its folder.
-
-        Raises:
-            KeyboardInterrupt: a signal stopped a training.
-        """
+        """Make or resume the artefact or run in its folder; KeyboardInterrupt if a signal stopped a training."""
         from pipelines.execute import run
         from trainer.checkpoint.run_files import SUMMARY
         from trainer.scorer.inference import pin_threads
@@ -191,11 +175,7 @@ def start_child(kind: str, arguments: list[str], output: Any, threads: int | Non
 
 
 def find_command(name: Any, where: str) -> Command:
-    """Find a command that makes something in a folder.
-
-    Raises:
-        FarspanError: no such command, or one that only prints.
-    """
+    """Find a command that makes something in a folder."""
     able = {one.name: one for one in COMMANDS if one.name == "train" or "output" in _names(one)}
     able = {word: one for word, one in able.items() if word not in _NO_STAGES}
     if name not in able:
@@ -208,11 +188,8 @@ def references(values: Any) -> Iterator[str]:
     """Yield the names in braces."""
     if isinstance(values, str):
         yield from _REFERENCE.findall(values)
-    elif isinstance(values, Mapping):
-        for value in values.values():
-            yield from references(value)
-    elif isinstance(values, list):
-        for value in values:
+    elif isinstance(values, Mapping | list):
+        for value in values.values() if isinstance(values, Mapping) else values:
             yield from references(value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,15 +60,10 @@ class StudyFile:
 
 @dataclass(frozen=True)
 class Arm:
-    """A combination of values of all axes.
+    """A combination of values of all axes."""
 
-    Attributes:
-        choices: axis -> value.
-        stages: name -> ``command`` and its options, with the values' options in place.
-    """
-
-    choices: Mapping[str, str]
-    stages: Tables = field(repr=False)
+    choices: Mapping[str, str]  # axis -> value
+    stages: Tables = field(repr=False)  # name -> `command` and its options, with the values' options in place
 
     @property
     def name(self) -> str:
@@ -77,11 +71,7 @@ class Arm:
 
 
 def read_study(path: str) -> StudyFile:
-    """Read a study file and check its structure.
-
-    Raises:
-        FarspanError: an unknown key or one of another type, or a name that cannot stand in an arm's.
-    """
+    """Read a study file and check its structure."""
     study = parse(StudyFile, read_user_toml(path), path)
     seeds = study.seed_list
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
@@ -117,11 +107,7 @@ def _require_tables(path: str, section: str, tables: Any, known: Any = None) -> 
 
 
 def list_arms(study: StudyFile, path: str) -> list[Arm]:
-    """List the arms in the order of the file, without the excluded ones.
-
-    Raises:
-        FarspanError: two axes set the same option, fewer than two arms, or no arm has the baseline's name.
-    """
+    """List the arms in the order of the file, without the excluded ones."""
     _refuse_conflicts(study, path)
     arms, left_out = [], set()
     for values in product(*study.matrix.values()):
@@ -176,8 +162,3 @@ def _merge(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         old = merged.get(key)
         merged[key] = {**old, **value} if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-def name_of(path: str) -> str:
-    """Return the name of a study: that of its file, without suffix."""
-    return os.path.basename(path).removesuffix(".toml")

@@ -17,22 +17,16 @@ from pipelines.runs.logs import read_logs
 from pipelines.study.interval import FEW, difference
 from pipelines.study.plan import Plan, split_metric
 from pipelines.study.steps import Step
-from pipelines.study.study_file import name_of
 
 _DIGITS = 4
 _BINS = 4  # of an attribute with many numbers
 
 
 class Scores(NamedTuple):
-    """Scores of an arm.
+    """Scores of an arm."""
 
-    Attributes:
-        values: ``(S,)`` float64, the metric for each seed.
-        cells: ``(S, N)`` float64, by seed and example, with means that are ``values``; N is 1 for losses.
-    """
-
-    values: np.ndarray
-    cells: np.ndarray
+    values: np.ndarray  # (S,) float64, the metric for each seed
+    cells: np.ndarray  # (S, N) float64, by seed and example, with means that are `values`; N is 1 for losses
 
 
 def make_tables(plan: Plan, stages: str) -> list[dict[str, Any]]:
@@ -59,7 +53,7 @@ def _table(plan: Plan, metric: str, group: str, scores: Mapping[str, Scores]) ->
     best = sorted(means, key=lambda arm: round(means[arm] if lower else -means[arm], _DIGITS))[0]
     seeds = len(plan.study.seed_list)
     return {
-        "study": name_of(plan.path),
+        "study": os.path.basename(plan.path).removesuffix(".toml"),
         "metric": f"{metric}, {compare.by} {group}" if group else metric,
         "flavour": load_metric(name).flavour if generated else "the last value that the run has logged",
         "better": "lower" if lower else "higher",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
 from corpora.errors import FarspanError, from_extra, nearest
 from corpora.printing import format_count, row_numbers
 from objectives.api.plugins import plugin_errors
-from pipelines.pages.filters import Filter, whole_number
+from pipelines.pages.filters import Filter, search, whole_number
 from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
-from pipelines.pages.table import SHOWN, search
+from pipelines.pages.table import SHOWN
 from pipelines.view.overview import HEIGHT, WIDTH, draw_graph, read_tables
 from pipelines.view.run_pages import describe_runs
 from pipelines.view.workspace import Workspace
@@ -41,16 +43,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _ASSETS = {"view.css": "text/css", "view.js": "text/javascript"}
-_FILTER = ("source", "id", "text", "least", "most", "least_hidden", "most_hidden", "masks", "rows")
-_STATE = (
-    *_FILTER,
-    "draw",
-    "theme",
-    "tokens",
-    "brackets",
-    "mono",
-    "sort",
-)  # parameters kept in the address from row to row
+_STATE = (*(field.name for field in fields(Filter)), "draw", "theme", "tokens", "brackets", "mono", "sort")
+"""Parameters that are kept in the address from row to row."""
 _MOST = 60  # maximum boxes of a readable graph
 _LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
@@ -114,6 +108,7 @@ class Pages:
 
     def __init__(self, workspace: Workspace, token: str, first: int | None) -> None:
         self._workspace, self._root, self._first = workspace, f"/{token}/", first
+        self._page = lru_cache(maxsize=16)(lambda name, row, options: workspace.subject(name).page(row, options))
 
     def wrap(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
         """Wrap an endpoint, so that a ``FarspanError`` becomes a page, too; Starlette runs it in a thread."""
@@ -144,18 +139,19 @@ class Pages:
             if self._first is None:
                 return RedirectResponse(f"{self._base(subject)}{query(state)}")
             return RedirectResponse(self._row_url(subject, self._first, state))
-        graph = draw_graph(entries)
-        values = {
-            "entries": entries,
-            "graph": graph,
-            "runs": runs,
-            "WIDTH": WIDTH,
-            "HEIGHT": HEIGHT,
-            "title": "view",
-            "MOST": _MOST,
-        }
-        studies = read_tables(self._workspace.folders)
-        return self._html(request, "overview.html", None, studies=studies, **values)
+        return self._html(
+            request,
+            "overview.html",
+            None,
+            entries=entries,
+            graph=draw_graph(entries),
+            runs=runs,
+            studies=read_tables(self._workspace.folders),
+            title="view",
+            WIDTH=WIDTH,
+            HEIGHT=HEIGHT,
+            MOST=_MOST,
+        )
 
     def table(self, request: Request) -> Response:
         entry = self._workspace.entries.get(request.path_params["subject"])
@@ -205,7 +201,7 @@ class Pages:
             request,
             "row.html",
             subject,
-            page=subject.page(row, options),
+            page=self._page(subject.name, row, options),
             wanted=Filter.parse(state),
             title=f"{row} · {subject.name}",
             state={**dict.fromkeys(_STATE, ""), **state},
@@ -216,20 +212,16 @@ class Pages:
 
     def block(self, request: Request) -> Response:
         """Answer with more of a text, or with its tokens one by one."""
-        subject = self._subject(request)
-        row = self._row(subject, request.path_params["row"])
-        parameters, options = request.query_params, self._page_options(subject, request)
+        subject, parameters = self._subject(request), request.query_params
+        row, options = self._row(subject, request.path_params["row"]), self._page_options(subject, request)
         start = _number(parameters.get("start", "0"), "start")
         size = min(max(_number(parameters.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
-        block = subject.block(row, parameters.get("at", ""), start, size, options)
-        column = _number(parameters.get("column", "-1"), "column")
+        column, block = self._page(subject.name, row, options).find(parameters.get("at", ""))
+        block = block.cut(start, size)
         if parameters.get("tokens") and block.ids is not None:
-            html = token_html(block, subject.tokenizer, column)
-        elif column >= 0 and block.look == "prose":
-            columns = [one for band in subject.page(row, options).bands for one in band if one.number == column]
-            html = pieces_html(block.pieces, column, reasons_by_span(columns[0]) if columns else {})
+            html = token_html(block, subject.tokenizer, column.number)
         else:
-            html = pieces_html(block.pieces, column)
+            html = pieces_html(block.pieces, column.number, reasons_by_span(column))
         return HTMLResponse(fragment(block, html))
 
     def seek(self, request: Request) -> Response:

@@ -1,15 +1,22 @@
-"""``farspan view``: serve pages about artefacts, or save some rows as one file."""
+"""``farspan view``: serve pages about artefacts, save some rows as one file, or show them in a notebook."""
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any
 
 from corpora.errors import FarspanError, from_extra
 from corpora.printing import format_count
 from corpora.reporting import result
+from corpora.settings import make
 from corpora.storage.files import write_bytes
+from corpora.storage.sharded_rows import ShardedRows
 from pipelines.pages.page import PageOptions, Subject
 from pipelines.pages.subjects import open_subjects
 from pipelines.view.options import View
@@ -116,3 +123,63 @@ def render_saved(options: View, workspace: Workspace) -> tuple[str, str]:
     pages = [subject.page(row, PageOptions()) for row in rows]
     text = build_saved_page("saved.html", title=subject.name, summary=subject.summary, pages=pages)
     return text, f"{format_count(len(pages), 'row')} of {subject.folder}"
+
+
+_HEIGHT = 480  # pixels; the page scrolls inside
+
+
+class Cell:
+    """A page for a notebook's cell, which displays it as the cell's value."""
+
+    def __init__(self, html: str, message: str) -> None:
+        """
+        Args:
+            html: the whole page.
+            message: its description.
+        """
+        self.html, self._message = html, message
+
+    def __repr__(self) -> str:
+        return f"Cell({self._message})"
+
+    def _repr_html_(self) -> str:
+        style = "width: 100%; border: 1px solid #8884"
+        return (
+            f'<iframe sandbox="allow-scripts" height="{_HEIGHT}" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page as one self-contained file."""
+        Path(path).write_text(self.html, "utf-8")
+        return Path(path)
+
+
+def view(
+    *artefact: str | os.PathLike[str], row: int = 0, count: int = 1, options: Mapping[str, Any] | None = None
+) -> Cell:
+    """Show rows of an artefact, or the curves of runs, as ``farspan view`` does.
+
+    Args:
+        artefact: folders, as for the command: a corpus with its mask sets, predictions of several systems, runs.
+        row, count: first row and number of rows; runs have none.
+        options: other options of the command by their Python names: ``{"objective": ["t5"], "layout": "stream"}``.
+
+    Raises:
+        FarspanError: as the command does.
+    """
+    with from_extra("view", "viewing artefacts"):
+        import jinja2  # noqa: F401
+    values = {"artefact": [os.fspath(one) for one in artefact], "save": "cell.html", **(options or {})}
+    chosen = make(View, values, "{}".format)
+    if not spans_folders(chosen):
+        chosen = make(View, {**values, "row": row, "count": count}, "{}".format)
+    return Cell(*render_saved(chosen, open_workspace(chosen)))
+
+
+def show_rows(rows: ShardedRows) -> str | None:
+    """Return the first row of an opened artefact as HTML; None without the extra ``view`` or without a row."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        return None
+    return view(rows.folder)._repr_html_() + f"<pre>{escape(repr(rows))}</pre>" if len(rows) else None

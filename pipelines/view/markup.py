@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -18,10 +18,8 @@ from corpora.printing import format_count, printable
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.figures.style import thousands
 from pipelines.pages.catalog import VIEWED
-from pipelines.pages.page import Block, Column
-from pipelines.pages.piece import BRACKETS, KINDS, Kind, Piece, token_pieces
-from pipelines.pages.row import Reason
-from pipelines.pages.titles import shorten
+from pipelines.pages.page import Block, Column, Reason
+from pipelines.pages.piece import BRACKETS, KINDS, Piece, shorten, token_pieces
 
 with from_extra("view", "viewing artefacts"):
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -87,22 +85,9 @@ def reason_words(reason: Reason) -> str:
     return " ".join([*words, f"[{reason.label}]"] if reason.label is not None else words)
 
 
-def runs(density: Sequence[Kind | None]) -> list[tuple[int, int, Kind]]:
-    """Runs of bins of equal kinds in the picture of a row: (first bin, number of bins, kind)."""
-    result: list[tuple[int, int, Kind]] = []
-    for place, kind in enumerate(density):
-        if kind is None:
-            continue
-        if result and result[-1][2] == kind and sum(result[-1][:2]) == place:
-            result[-1] = (result[-1][0], result[-1][1] + 1, kind)
-        else:
-            result.append((place, 1, kind))
-    return result
-
-
 def reasons_by_span(column: Column) -> dict[int, Reason]:
     """Span -> reason, for the spans of a column."""
-    return {why.reason.span: why.reason for why in column.whys}
+    return {reason.span: reason for reason in column.reasons}
 
 
 def query(state: Mapping[str, Any], **changed: Any) -> str:
@@ -130,7 +115,6 @@ def environment() -> Environment:
         "pieces_html": pieces_html,
         "reason_words": reason_words,
         "reasons_by_span": reasons_by_span,
-        "runs": runs,
         "shorten": shorten,
         "query": query,
         "counted": format_count,

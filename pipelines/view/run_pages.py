@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.figures.style import thousands
-from pipelines.pages.shared_words import nearest_reference, shared_words
+from pipelines.pages.piece import COMPARED, compare
 from pipelines.runs.logs import Logs, average
 from pipelines.runs.plot import PANELS, curves
 from pipelines.runs.table import run_facts
@@ -25,27 +25,15 @@ _POINTS = 400  # maximum points of a line
 _SMOOTH = 25  # updates that a smoothed line averages
 _TICKS = 4
 _Scale = Callable[[np.ndarray], np.ndarray]
-_COMPARED = 20_000  # maximum characters of a text whose words are compared
 
 
 def describe_runs(workspace: Workspace, names: Sequence[str]) -> dict[str, Any]:
     """Return the values of the template of runs; ``seen`` changes with the runs' logs."""
     runs, logs = [], {}
     for number, (name, follower) in enumerate(workspace.runs(names).items()):
-        logs[number] = follower.read()
-        facts = run_facts(logs[number], name)
-        entry = workspace.entries[name]
-        validation = _validation(Path(entry.folder))
-        runs.append(
-            {
-                **facts,
-                "number": number,
-                "name": name,
-                "title": entry.title,
-                "spikes": logs[number].spikes,
-                "validation": validation,
-            }
-        )
+        logs[number], entry = follower.read(), workspace.entries[name]
+        more = {"number": number, "name": name, "title": entry.title, "spikes": logs[number].spikes}
+        runs.append(run_facts(logs[number], name) | more | {"validation": _validation(Path(entry.folder))})
     seen = ".".join(
         f"{len(logs[run['number']].records)}-{run['state']}-{(run['validation'] or {}).get('step')}" for run in runs
     )
@@ -59,10 +47,8 @@ def _validation(folder: Path) -> dict[str, Any] | None:
     except DamagedError:
         return None
     for text in values["texts"]:
-        references = [reference[:_COMPARED] for reference in text["references"]]
-        nearest = nearest_reference(text["text"][:_COMPARED], references)
-        text["reference"] = references[nearest] if nearest >= 0 else ""
-        text["pieces"] = shared_words(text["text"][:_COMPARED], text["reference"])
+        nearest, text["pieces"] = compare(text["text"][:COMPARED], text["references"])
+        text["reference"] = text["references"][nearest][:COMPARED] if nearest >= 0 else ""
     return values
 
 

@@ -70,12 +70,7 @@ class Workspace:
             self.entries = {entry.name: entry for entry in find_entries(self._options.artefact)}
 
     def subject(self, name: str) -> Subject:
-        """Return the rows of an artefact, or of the update that ``RUN-step-N`` names.
-
-        Raises:
-            KeyError: nothing here has the name.
-            FarspanError: it has no rows to show.
-        """
+        """Return the rows of an artefact, or of the update that ``RUN-step-N`` names; KeyError for other names."""
         if name in self._opened:
             return self._opened[name]
         update = re.fullmatch(r"(.+)-step-(\d{1,12})", name)
@@ -124,11 +119,7 @@ class Workspace:
         return Selection(**chosen)
 
     def runs(self, names: Sequence[str] = ()) -> Mapping[str, Follower]:
-        """Return the logs of runs by name; of all for no names.
-
-        Raises:
-            FarspanError: no run has a name.
-        """
+        """Return the logs of runs by name; of all for no names."""
         known = {entry.name: entry for entry in self.entries.values() if entry.kind == "run"}
         for name in names:
             if name not in known:

@@ -11,8 +11,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from pipelines.pages.corpus_rows import CorpusRows
-from pipelines.pages.maskers import Masker
+from pipelines.pages.corpus_rows import CorpusRows, Masker
 from tests.artefacts import make_corpus, make_documents, make_pairs, make_predictions, small_tokenizer
 
 

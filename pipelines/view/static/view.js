@@ -29,10 +29,10 @@
 
   // ---- texts
   async function fetchBlock(block, start, stop, tokens) {
-    const parameters = new URLSearchParams({ at: block.dataset.address, start, column: block.dataset.column });
+    const parameters = new URLSearchParams({ at: block.dataset.address, start });
     if (stop) parameters.set("stop", stop);
     if (tokens) parameters.set("tokens", 1);
-    if (state().get("draw")) parameters.set("draw", state().get("draw"));
+    for (const name of ["draw", "part"]) if (state().get(name)) parameters.set(name, state().get(name));
     const answer = await fetch(`${base}${block.dataset.row}/block?${parameters}`);
     if (!answer.ok) throw new Error(`${answer.status}`);
     return new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;

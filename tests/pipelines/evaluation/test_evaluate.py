@@ -13,9 +13,8 @@ from corpora.schemas.pairs import open_pairs
 from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import command, evaluate, load_metrics
-from pipelines.evaluation.figure import _apart, draw
 from pipelines.evaluation.options import Evaluate, Evaluation
-from pipelines.evaluation.printing import print_table, short_names
+from pipelines.evaluation.report import _apart, draw, print_table, short_names
 from pipelines.evaluation.systems import check_outputs
 from tests.artefacts import make_documents, make_pairs, make_predictions
 

@@ -26,19 +26,18 @@ from pipelines.corpus.linked import plan
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.pages import lookups as module
 from pipelines.pages import table as tables
-from pipelines.pages import titles as module
 from pipelines.pages.catalog import Entry, find_entries
 from pipelines.pages.corpus_rows import CorpusRows
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter
-from pipelines.pages.links import Links
-from pipelines.pages.measures import Measure, histogram
-from pipelines.pages.page import PageOptions
+from pipelines.pages.lookups import Links, find_titles
+from pipelines.pages.page import Measure, PageOptions, Part
 from pipelines.pages.pair_rows import PairRows, System
-from pipelines.pages.row import Part, cluster_of, parts_of
-from pipelines.pages.table import Table
-from pipelines.pages.titles import find_titles, shorten, title_and_id
+from pipelines.pages.piece import shorten, title_and_id
+from pipelines.pages.row import cluster_of, parts_of
+from pipelines.pages.table import Table, histogram
 from pipelines.view.overview import HEIGHT, draw_graph
 from tests.artefacts import all_rows, make_corpus, make_documents
 from tests.neighbours import make_neighbours

@@ -20,14 +20,12 @@ from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from pipelines.pages.blocks import bounds, string_block
-from pipelines.pages.corpus_rows import CorpusRows
-from pipelines.pages.filters import Filter
-from pipelines.pages.maskers import Masker, describe_options, hidden_shares
+from pipelines.pages.corpus_rows import CorpusRows, Masker, describe_options, hidden_shares
+from pipelines.pages.filters import Filter, matches
 from pipelines.pages.options import Selection
 from pipelines.pages.page import PageOptions
 from pipelines.pages.piece import plain_pieces, token_pieces
-from pipelines.pages.row import parts_of, reasons_of, seen_pieces, sides_of, span_pieces, treatment
+from pipelines.pages.row import parts_of, reasons_of, side_blocks, span_pieces, string_block, treatment
 from pipelines.pages.subjects import open_subjects
 from tests.artefacts import make_corpus, small_tokenizer
 
@@ -52,11 +50,10 @@ def test_the_page_has_what_show_prints(made, rows):
         assert printable(text_of(column.blocks)) in lines
         for side in column.seen:
             assert f"\n{side.heading}, {side.note}\n{printable(text_of([side]))}\n" in lines
-        for why in column.whys:
-            score = f"#{why.reason.rank + 1} score {why.reason.score:.4f} tokens {why.reason.start} to"
-            assert score in lines
-            assert printable(why.text.removesuffix(" …"))[:60] in lines
-    assert len(columns[1].whys) > 0
+        for reason in column.reasons:
+            assert f"#{reason.rank + 1} score {reason.score:.4f} tokens {reason.start} to" in lines
+            assert printable(reason.text.removesuffix(" …"))[:60] in lines
+    assert len(columns[1].reasons) > 0
     assert [part.document_id for part in page.parts] == Corpus(made["corpus"]).take(np.array([5])).document_ids[
         0
     ].as_py()
@@ -69,7 +66,7 @@ def test_spans_are_marked_with_their_kind(made, rows):
     assert len(hidden) == len(masks.span_starts[0])
     assert sum(piece.tokens for piece in hidden) == masks.span_lengths[0][masks.span_flags[0] & IN_TARGET > 0].sum()
     assert column.kinds == ("hidden",)
-    assert set(column.density) == {None, "hidden"}
+    assert {kind for _, _, kind in column.picture} == {"hidden"}
 
 
 def test_a_draw_is_chosen_by_the_address(made, rows):
@@ -84,7 +81,7 @@ def test_blocks_continue_where_the_page_ends(rows):
     block = rows.page(5, PageOptions()).bands[0][0].blocks[0]
     parts, start = [], 0
     while start < block.total:
-        part = rows.block(5, block.address, start, 7, PageOptions())
+        part = block.cut(start, 7)
         parts.append(part)
         assert part.stop - part.start == min(7, block.total - start) == len(part.ids)
         start = part.stop
@@ -96,7 +93,7 @@ def test_blocks_continue_where_the_page_ends(rows):
 )
 def test_other_blocks_are_refused(rows, address):
     with pytest.raises(FarspanError, match="no text"):
-        rows.block(5, address, 0, 10, PageOptions())
+        rows.page(5, PageOptions()).find(address)
 
 
 def test_a_row_costs_one_record_batch(made, monkeypatch):
@@ -137,7 +134,7 @@ def test_filters_are_those_of_plain_python(made, rows):
         (Filter(id=name), [name in "".join(ids) for ids in batch.document_ids.to_pylist()]),
         (Filter(id=batch.sequence_id(6).hex()[:12]), [row == 6 for row in range(8)]),
     ):
-        assert rows.matches(first, stop, wanted).tolist() == expected, wanted
+        assert matches(rows, first, stop, wanted).tolist() == expected, wanted
     assert "".join(text for _, text in rows.texts(9)) == small_tokenizer().decode(corpus.tokens(9))
 
 
@@ -148,8 +145,6 @@ def test_a_corpus_alone_is_plain_text(made):
     assert text_of(column.blocks) == "".join(
         small_tokenizer().decode(text) for text in np.split(batch.tokens[0], batch.document_starts[0][1:])
     )
-    address = column.blocks[0].address
-    assert text_of([subject.block(3, address, 0, 1_000, PageOptions())]) == text_of([column.blocks[0]])
 
 
 def test_many_documents_come_in_pages(tmp_path):
@@ -234,9 +229,9 @@ def test_objectives_without_ranks_scores_and_labels_give_no_reason(masked_row):
 
 def test_source_and_target_have_every_position_once(masked_row):
     _, masks, examples, special = masked_row
-    source, target = sides_of(examples)
-    assert (len(source.ids), len(target.ids)) == (masks.source_lengths[0], masks.target_lengths[0])
-    pieces = seen_pieces(source.ids, small_tokenizer(), special, source.marked)
+    source, target = side_blocks("seen-0", examples, small_tokenizer(), special)
+    assert (source.total, target.total) == (masks.source_lengths[0], masks.target_lengths[0])
+    pieces = source.cut(0, source.total).pieces
     assert [piece.start for piece in pieces] == np.cumsum([0, *(piece.tokens for piece in pieces)])[:-1].tolist()
     names = [piece.text for piece in pieces if piece.kind == "special"]
     assert names == [f"<sentinel-{number}>" for number in range(len(masks.span_starts[0]))] + ["<eos>"]
@@ -257,11 +252,12 @@ def test_characters_of_several_tokens_are_whole(masked_row):
     ("start", "size", "expected"), [(0, 4, (0, 4)), (8, 4, (8, 10)), (-3, 4, (0, 4)), (99, 4, (10, 10)), (0, 0, (0, 0))]
 )
 def test_ranges_stay_inside(start, size, expected):
-    assert bounds(start, 10, size) == expected
+    block = string_block("a", "", "0123456789").cut(start, size)
+    assert (block.start, block.stop) == expected
 
 
 def test_a_string_is_cut():
-    block = string_block("reference-0", "reference", "0123456789", 6, 100)
+    block = string_block("reference-0", "reference", "0123456789").cut(6, 100)
     assert [(piece.text, piece.start) for piece in block.pieces] == [("6789", 6)]
     assert (block.start, block.stop, block.total, block.unit) == (6, 10, 10, "characters")
 
@@ -306,8 +302,7 @@ def test_a_stream_is_what_a_decoder_gets(folders, masks, row):
     ]
     assert labelled == [place for place, label in enumerate(item["labels"].tolist()) if label != -100]
     assert 0 < len(labelled) < len(block.ids)
-    more = subject.block(row, block.address, 3, 4, PageOptions())
-    assert more.ids.tolist() == block.ids[3:7].tolist()
+    assert block.cut(3, 4).ids.tolist() == block.ids[3:7].tolist()
     assert f"{len(labelled):,} with labels are marked" in block.note
 
 

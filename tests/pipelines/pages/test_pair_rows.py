@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,10 @@ from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from objectives.metrics.load import load_metric
 from pipelines.pages.document_rows import DocumentRows
-from pipelines.pages.filters import Filter, document_matches
+from pipelines.pages.filters import Filter, matches, search
 from pipelines.pages.page import FIRST, PageOptions
-from pipelines.pages.pair_rows import PairRows, System, check_answers
-from pipelines.pages.rendering import load_rendering
-from pipelines.pages.shared_words import nearest_reference, shared_words
-from pipelines.pages.table import search
+from pipelines.pages.pair_rows import PairRows, System, check_answers, load_rendering
+from pipelines.pages.piece import nearest_reference, shared_words
 from tests.artefacts import make_documents, make_predictions, small_tokenizer
 
 
@@ -78,7 +77,7 @@ def test_a_task_shows_source_and_target(made):
 @pytest.mark.parametrize("address", ["prediction-2", "reference-9", "document--1", "query", "target-x", "seen-0"])
 def test_other_blocks_are_refused(compared, address):
     with pytest.raises(FarspanError, match="no text"):
-        compared.block(0, address, 0, 10, PageOptions())
+        compared.page(0, PageOptions()).find(address)
 
 
 def test_long_texts_are_folded(made, tmp_path):
@@ -87,7 +86,7 @@ def test_long_texts_are_folded(made, tmp_path):
     subject = PairRows("long", PairSet(made["pairs"]), [System("long", PredictionSet(folder))])
     block = subject.page(0, PageOptions()).bands[0][1].blocks[0]
     assert (block.stop, block.total, len(text_of(block))) == (1_000, 50_000, 1_000)
-    assert text_of(subject.block(0, block.address, 49_990, 100, PageOptions())) == texts[0][-10:]
+    assert text_of(block.cut(49_990, 100)) == texts[0][-10:]
 
 
 def test_filters_of_pairs(made, compared):
@@ -100,7 +99,7 @@ def test_filters_of_pairs(made, compared):
         (Filter(source="other"), lambda values: any(name.startswith("other:") for name in values["document_ids"])),
         (Filter(least=10**6), lambda values: False),
     ):
-        assert compared.matches(first, stop, wanted).tolist() == [fits(values) for values in table]
+        assert matches(compared, first, stop, wanted).tolist() == [fits(values) for values in table]
     assert "<script>alert(2)" in "".join(text for _, text in compared.texts(2))
 
 
@@ -165,7 +164,7 @@ def test_a_page_has_the_document(documents):
     marks = [piece.start for piece in pieces if piece.kind == "boundary"]
     assert marks == values["sentence_starts"][1:]
     for start in (marks[0], marks[0] + 1):  # a range that begins at a sentence has its mark, too
-        block = subject.block(43, "document", start, 10**6, PageOptions())
+        block = column.blocks[0].cut(start, 10**6)
         assert [piece.start for piece in block.pieces if piece.kind == "boundary"] == [m for m in marks if m >= start]
 
 
@@ -177,11 +176,9 @@ def test_a_long_document_is_folded_and_comes_piece_by_piece(tmp_path):
     ((column,),) = subject.page(row, PageOptions()).bands
     (block,) = column.blocks
     assert (block.stop, block.total > FIRST) == (FIRST, True)
-    more = subject.block(row, block.address, block.stop, 100, PageOptions())
+    more = block.cut(block.stop, 100)
     tokens = documents.take([row]).column("tokens")[0].as_py()
     assert more.ids.tolist() == tokens[FIRST : FIRST + 100]
-    with pytest.raises(FarspanError, match="no text 'other'"):
-        subject.block(row, "other", 0, 100, PageOptions())
 
 
 def test_filters_of_documents(documents):
@@ -194,7 +191,7 @@ def test_filters_of_documents(documents):
         (Filter(id=":0:2"), lambda values: ":0:2" in values["document_id"]),
         (Filter(least=lengths[5], most=lengths[9]), lambda v: lengths[5] <= len(v["tokens"]) <= lengths[9]),
     ):
-        assert subject.matches(first, stop, wanted).tolist() == [fits(values) for values in table]
+        assert matches(subject, first, stop, wanted).tolist() == [fits(values) for values in table]
 
 
 def test_a_text_is_also_searched_in_titles(tmp_path):
@@ -220,7 +217,14 @@ def test_other_values_are_refused(key, value):
 
 
 def test_rows_by_their_documents():
-    lists = pa.array([["a:1", "b:2"], [], ["a:2"], ["ab:1"]]).slice(0, 4)
-    assert document_matches(lists, Filter(source="a")).tolist() == [True, False, True, False]
-    assert document_matches(lists, Filter(source="a", id="2")).tolist() == [True, False, True, False]
-    assert document_matches(lists.slice(2), Filter(id="b:")).tolist() == [False, True]
+    lists = pa.array([["a:1", "b:2"], [], ["a:2"], ["ab:1"]])
+    subject = SimpleNamespace(mask_sets=(), measures=())
+    for first, wanted, fits in (
+        (0, Filter(source="a"), [True, False, True, False]),
+        (0, Filter(source="a", id="2"), [True, False, True, False]),
+        (2, Filter(id="b:"), [False, True]),
+        (0, Filter(id="row 1"), [False, True, False, False]),
+    ):
+        names = pa.array([f"row {row}" for row in range(4)])
+        subject.ids = lambda start, stop, names=names: (names.slice(start), lists.slice(start))
+        assert matches(subject, first, 4, wanted).tolist() == fits

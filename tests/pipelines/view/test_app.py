@@ -16,12 +16,12 @@ from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.storage.sharded_rows import ShardedRows
-from pipelines.pages import table as tables
+from pipelines.pages import filters
 from pipelines.pages.document_rows import DocumentRows
-from pipelines.pages.filters import Filter, within
-from pipelines.pages.page import PageOptions
+from pipelines.pages.filters import Filter, Match, search
+from pipelines.pages.page import Measure, PageOptions
 from pipelines.pages.pair_rows import PairRows, System
-from pipelines.pages.table import Match, Table, search
+from pipelines.pages.table import Table
 from pipelines.view.app import build_app
 from pipelines.view.options import View
 from pipelines.view.workspace import Workspace, spans_folders
@@ -129,7 +129,7 @@ def test_what_is_not_there_is_said(client, path, status, said):
 
 def test_more_of_a_text(client, rows):
     block = rows.page(3, PageOptions()).bands[0][0].blocks[0]
-    given = {"at": block.address, "start": 2, "stop": 9, "column": 0}
+    given = {"at": block.address, "start": 2, "stop": 9}
     text = client.get("/secret/corpus/3/block", params=given).text
     assert f'data-start="2" data-stop="9" data-total="{block.total}"' in text
     tokens = client.get("/secret/corpus/3/block", params={**given, "tokens": 1}).text
@@ -151,7 +151,7 @@ def test_next_and_previous_keep_to_the_filter(client):
 
 
 def test_a_search_shows_how_far_it_came(client, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS", 20)
+    monkeypatch.setattr(filters, "ROWS", 20)
     first = json.loads(client.get("/secret/documents/seek?format=json&source=nobody").text)
     assert first == {"address": None, "next": 32, "looked_at": 32, "left": 88}
     page = client.get("/secret/documents/seek?source=nobody").text
@@ -275,7 +275,8 @@ class Numbers:
     """A subject of so many rows; row n has n tokens and the text ``row N``, and its batches have ten rows."""
 
     def __init__(self, rows: int) -> None:
-        self.rows, self.read = rows, []
+        self.rows, self.read, self.mask_sets = rows, [], ()
+        self.measures = (Measure("tokens", "tokens", self.numbers, filters=("least", "most")),)
 
     def __len__(self) -> int:
         return self.rows
@@ -283,9 +284,9 @@ class Numbers:
     def batch_of(self, row: int) -> tuple[int, int]:
         return row // 10 * 10, min(row // 10 * 10 + 10, self.rows)
 
-    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+    def numbers(self, start: int, stop: int) -> np.ndarray:
         self.read.append((start, stop))
-        return within(np.arange(start, stop), wanted.least, wanted.most)
+        return np.arange(start, stop)
 
     def texts(self, row: int) -> Sequence[tuple[int, str]]:
         return [(1, "ro"), (1, f"W {row}")]
@@ -330,18 +331,18 @@ def search_to_the_end(subject, wanted: Filter, start: int, step: int) -> Match:
 @pytest.mark.parametrize("bounded", [False, True])
 def test_a_search_looks_at_each_row_once(monkeypatch, wanted, start, step, row, looked, bounded):
     if bounded:
-        monkeypatch.setattr(tables, "ROWS", 10)
-        monkeypatch.setattr(tables, "TOKENS", 6)
+        monkeypatch.setattr(filters, "ROWS", 10)
+        monkeypatch.setattr(filters, "TOKENS", 6)
     match = search_to_the_end(Numbers(100), wanted, start, step)
     assert (match.row, match.looked_at) == (row, looked)
 
 
 def test_one_search_reads_no_more_than_it_may(monkeypatch):
-    monkeypatch.setattr(tables, "ROWS", 30)
+    monkeypatch.setattr(filters, "ROWS", 30)
     subject = Numbers(10**9)
     assert search(subject, Filter(least=10**8), 5, 1) == Match(None, 30 + 10, 35)
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
-    monkeypatch.setattr(tables, "TOKENS", 8)
+    monkeypatch.setattr(filters, "TOKENS", 8)
     assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 4)
 
 

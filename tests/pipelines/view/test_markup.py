@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
 from pipelines.pages.filters import Filter
-from pipelines.pages.page import Block, Column, Link, PageOptions, RowPage
+from pipelines.pages.page import Block, Column, Link, PageOptions, Part, Reason, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Piece, plain_pieces
-from pipelines.pages.row import Part, Reason, parts_of
+from pipelines.pages.row import parts_of
 from pipelines.view.markup import (
     asset,
     build_saved_page,
@@ -22,7 +22,6 @@ from pipelines.view.markup import (
     query,
     reason_words,
     render,
-    runs,
     safe,
     token_html,
 )
@@ -51,7 +50,8 @@ class Seen(HTMLParser):
 
 
 def hostile_page(row: int = 0) -> RowPage:
-    block = Block("text-0", HOSTILE, HOSTILE, (Piece(HOSTILE, "hidden", span=0),), 0, 5, 9, part=0, title=HOSTILE)
+    pieces = [Piece(HOSTILE, "hidden", span=0)]
+    block = Block("text-0", HOSTILE, HOSTILE, 9, lambda *_: pieces, part=0, title=HOSTILE).cut(0, 5)
     column = Column(HOSTILE, HOSTILE, (block,), options=HOSTILE, number=0, kinds=("hidden",))
     part = Part(HOSTILE, 0, 9, 0, 9, title=HOSTILE)
     return RowPage(
@@ -128,7 +128,7 @@ def test_tokens_have_their_ids():
     tokenizer = small_tokenizer()
     ids = tokenizer.encode(["the quick <b>☃"])[0]
     pieces = tuple(plain_pieces(tokenizer, ids, 2, len(ids)))
-    seen = Seen(str(token_html(Block("a", "", "", pieces, 2, len(ids), len(ids), ids=ids[2:]), tokenizer)))
+    seen = Seen(str(token_html(Block("a", "", "", len(ids), lambda *_: pieces, ids).cut(2, 99), tokenizer)))
     assert seen.tags == ["span", "i"] * (len(ids) - 2)
     assert ("title", f"token 2, id {ids[2]}") in seen.attributes
     assert [int(number) for number in re.findall(r"id (\d+)", str(seen.attributes))] == ids[2:].tolist()
@@ -138,19 +138,11 @@ def test_tokens_show_white_space_and_share_the_mark_of_their_span():
     tokenizer = small_tokenizer()
     ids = tokenizer.encode(["the quick  brown\nfox"])[0]
     cut = [Piece("the", "text", 0, 1), Piece("", "hidden", 1, len(ids) - 1, span=3)]
-    html = str(token_html(Block("a", "", "", tuple(cut), 0, len(ids), len(ids), ids=ids), tokenizer, 2))
+    html = str(token_html(Block("a", "", "", len(ids), lambda *_: cut, ids).cut(0, 99), tokenizer, 2))
     seen = Seen(html)
     assert seen.tags == ["span", "i", "mark"] + ["span", "i"] * (len(ids) - 1)
     assert ("data-span", "2-3") in seen.attributes
     assert "".join(re.findall(r">([^<]+)<i>", html)) == "the␣quick␣␣brown↵fox"
-
-
-def test_runs_of_a_picture():
-    assert runs([None, "hidden", "hidden", "shown", None, "hidden"]) == [
-        (1, 2, "hidden"),
-        (3, 1, "shown"),
-        (5, 1, "hidden"),
-    ]
 
 
 def test_an_address_keeps_what_was_chosen():

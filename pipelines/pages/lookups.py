@@ -1,26 +1,102 @@
-"""Links between the documents of a linked row: similarities of neighbours, and near-duplicates."""
+"""Look-ups in what a corpus was made from: titles of its documents, similarities of neighbours, near-duplicates."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import lru_cache
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
+from corpora.printing import format_count
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.documents import DocumentSet, has_titles
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
+from corpora.storage import files
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, manifest_sha256
-from corpora.storage.origins import find_origin
+from corpora.storage.origins import find_origin, find_parent
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
 from pipelines.engine.job import numbered
-from pipelines.pages.page import Link
-from pipelines.pages.row import Part
+from pipelines.pages.page import Link, Part
+
+_SEARCHED = 4_000_000  # maximum documents whose ids are searched for those of a row
+
+
+class Titles:
+    """Titles of documents by id. Every look-up searches the ids of all documents, whose tokens are not read.
+
+    Attributes:
+        missing: the reason why titles cannot be shown; empty if they can.
+    """
+
+    def __init__(self, documents: DocumentSet) -> None:
+        self._documents = documents
+        documents.read_ranges()
+        self.missing = ""
+        if not files.is_local(documents.folder):
+            self.missing = f"titles are not shown: {documents.folder} is not on this machine; copy it"
+        elif len(documents) > _SEARCHED:
+            count = format_count(len(documents), "document")
+            self.missing = f"titles are not shown: {documents.folder} has {count}, more than {_SEARCHED:,}"
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        """Ids and titles of all documents; views of the memory-mapped shards, unless these are compressed."""
+        tables = []
+        for number in range(len(self._documents.manifest.shards)):
+            shard, reader = self._documents.shard(number)
+            columns = [reader.schema.get_field_index(name) for name in ("document_id", "title")]
+            options = pa.ipc.IpcReadOptions(included_fields=columns)
+            tables.append(pa.ipc.open_file(shard, options=options).read_all())
+        return pa.concat_tables(tables)
+
+    def of(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the titles of those of the given documents that have one; of none if they cannot be read."""
+        import pyarrow.compute as pc  # slow to import, and most documents have no titles
+
+        if self.missing:
+            return {}
+        try:
+            table = self._table
+        except (FarspanError, OSError, pa.ArrowException) as error:  # the rows themselves can be shown
+            self.missing = f"titles are not shown: {error}"
+            return {}
+        columns = table.filter(pc.is_in(table["document_id"], pa.array(ids, pa.string()))).to_pydict()
+        return {name: title for name, title in zip(columns["document_id"], columns["title"], strict=True) if title}
+
+    def with_titles(self, parts: Iterable[Part]) -> list[Part]:
+        """Return parts of a row with the titles of their documents."""
+        parts = list(parts)
+        known = self.of([part.document_id for part in parts])
+        return [replace(part, title=known.get(part.document_id)) for part in parts]
+
+
+def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
+    """Find the titles of the documents of a corpus, which are at the recorded place if ``documents`` is None.
+
+    None if they have no titles, are not where they were when the corpus was made, or are recorded in a remote store.
+    """
+    try:
+        place = documents or find_parent(corpus.folder)
+        if place is None or not (documents or files.is_local(place)):
+            return None
+        document_set = DocumentSet(place)
+        if manifest_sha256(place) != (corpus.manifest.parent or {}).get("manifest_sha256"):
+            raise FarspanError(f"{os.path.join(place, NAME)}: not the documents that {corpus.folder} was made from")
+    except FarspanError:
+        if documents:
+            raise
+        return None
+    return Titles(document_set) if has_titles(document_set.manifest) else None
+
 
 _READ = 64 << 20  # maximum bytes of lists of near-duplicates to read for a row without a cluster
 
@@ -100,26 +176,22 @@ class Links:
 
     def _read_cluster(self, cluster: int) -> _Cluster:
         """Read the documents of a cluster, from those record batches of its shard that hold them."""
-        assert self._rows is not None
-        shard = cluster // PARTS_OF_CLUSTER
-        if not 0 <= shard < len(self._rows.manifest.shards):
+        rows, shard = self._rows, cluster // PARTS_OF_CLUSTER
+        if rows is None or not 0 <= shard < len(rows.manifest.shards):
             return _NO_CLUSTER
-        batches = -(-self._rows.manifest.shards[shard].rows // self._rows.manifest.rows_per_batch)
-        low, high = 0, batches  # binary search for the first record batch that ends in this cluster or a later one
-        while low < high:
-            middle = (low + high) // 2
-            if self._rows.batch(shard, middle).column("cluster_id")[-1].as_py() < cluster:
-                low = middle + 1
-            else:
-                high = middle
+        batches = -(-rows.manifest.shards[shard].rows // rows.manifest.rows_per_batch)
+
+        def last_cluster(number: int) -> int:
+            return int(rows.batch(shard, number).column("cluster_id")[-1].as_py())
+
         slices, first = [], -1
-        for number in range(low, batches):
-            batch = self._rows.batch(shard, number)
+        for number in range(bisect_left(range(batches), cluster, key=last_cluster), batches):
+            batch = rows.batch(shard, number)
             places = np.flatnonzero(batch.column("cluster_id").to_numpy() == cluster)
             if not len(places):
                 break
             if first < 0:
-                first = number * self._rows.manifest.rows_per_batch + int(places[0])
+                first = number * rows.manifest.rows_per_batch + int(places[0])
             slices.append(batch.slice(int(places[0]), len(places)))
         if not slices:
             return _NO_CLUSTER
