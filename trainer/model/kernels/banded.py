@@ -84,39 +84,21 @@ def _documents(context: Context, sides: Sides | None) -> tuple[Tensor | None, Te
     return segments, keys
 
 
-@torch.library.custom_op("farspan::banded_attention", mutates_args=())
-def banded_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    near: Tensor,
-    far: Tensor,
-    query_documents: Tensor | None,
-    key_documents: Tensor | None,
-    seed: Tensor | None,
-    block: int,
-    scale: float,
-    dropout: float,
-) -> Tensor:
-    """Attend to the keys within a radius r and to G side keys, one for each block of positions.
+_INPUTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor near, Tensor far, Tensor? query_documents, Tensor? key_documents, "
+    "Tensor? seed, int block, float scale, float dropout"
+)
+"""The fields of ``Inputs``, for PyTorch."""
 
-    Args:
-        q: ``(B, L, H, D)``.
-        k, v: ``(B, L + G, H, D)``, the side keys last.
-        near: ``(H, 2 r + 1)``, added to the scores of the offsets -r ... r.
-        far: ``(H, 2 G - 1)``, added to the scores of a side key by its distance in blocks, 1 - G ... G - 1; of any
-            width where G is 0.
-        query_documents, key_documents: ``(B, L)`` and ``(B, L + G)`` int; a query attends only to keys with its own
-            number. None if queries attend to all keys. Side keys with a number below 0 are unused.
-        seed: int64 scalar, the seed of dropout; None if ``dropout`` is 0.
-        block: number of positions that a side key summarises; those after the last whole block belong to that block.
-        scale: factor of the scores.
-        dropout: probability of dropping an attention weight.
 
-    Returns:
-        ``(B, L, H, D)``; zeros where a query attends to no key.
+@torch.library.custom_op("farspan::banded_attention", mutates_args=(), schema=f"({_INPUTS}) -> Tensor")
+def banded_attention(*fields: Any) -> Tensor:
+    """Attend to the keys within a radius and to side keys, by the fields of ``Inputs``.
+
+    Returns ``(B, L, H, D)``; zeros where a query attends to no key.
     """
-    inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    inputs = Inputs(*fields)
+    q = inputs.q
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     with torch.autocast(q.device.type, enabled=False):
         for chunk in inputs.chunks():
@@ -129,23 +111,15 @@ def _(q: Tensor, *_: object) -> Tensor:
     return torch.empty(q.shape, dtype=q.dtype, device=q.device)
 
 
-@torch.library.custom_op("farspan::banded_attention_backward", mutates_args=())
-def banded_attention_backward(
-    upstream: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    near: Tensor,
-    far: Tensor,
-    query_documents: Tensor | None,
-    key_documents: Tensor | None,
-    seed: Tensor | None,
-    block: int,
-    scale: float,
-    dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+@torch.library.custom_op(
+    "farspan::banded_attention_backward",
+    mutates_args=(),
+    schema=f"(Tensor upstream, {_INPUTS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def banded_attention_backward(upstream: Tensor, *fields: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of q, k, v, near and far from the gradient of the result, ``upstream``."""
-    inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    inputs = Inputs(*fields)
+    q, k, v, near, far = inputs[:5]
     length, sides, kind = inputs.length, inputs.sides, inputs.kind
     dq, dk, dv, dnear, dfar = (torch.zeros(x.shape, dtype=kind, device=q.device) for x in (q, k, v, near, far))
     dband = torch.zeros(len(near), inputs.size, inputs.size + 2 * inputs.radius, dtype=kind, device=q.device)
@@ -159,7 +133,7 @@ def banded_attention_backward(
                 dweights.mul_(chunk.dropout_factors)
             dscores = torch._softmax_backward_data(dweights, chunk.weights, -1, kind)
             dkeys = dscores.mT @ chunk.q  # q includes the scale
-            dq[row, chunk.queries] = (dscores @ chunk.k).mul_(scale).transpose(0, 1)
+            dq[row, chunk.queries] = (dscores @ chunk.k).mul_(inputs.scale).transpose(0, 1)
             for total, part in ((dk, dkeys), (dv, dvalues)):
                 total[row, keys] += part[:, :width].transpose(0, 1)
                 total[row, length:] += part[:, width:].transpose(0, 1)

@@ -52,7 +52,21 @@ class Chunk(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Arguments of ``banded_attention``; see there."""
+    """Inputs of banded attention: queries, L keys of which each query attends to those within a radius r, G side keys.
+
+    Attributes:
+        q: ``(B, L, H, D)``.
+        k, v: ``(B, L + G, H, D)``, the side keys last.
+        near: ``(H, 2 r + 1)``, added to the scores of the offsets -r ... r.
+        far: ``(H, 2 G - 1)``, added to the scores of a side key by its distance in blocks, 1 - G ... G - 1; of any
+            width where G is 0.
+        query_documents, key_documents: ``(B, L)`` and ``(B, L + G)`` int; a query attends only to keys with its own
+            number. None if queries attend to all keys. Side keys with a number below 0 are unused.
+        seed: int64 scalar, the seed of dropout; None if ``dropout`` is 0.
+        block: number of positions that a side key summarises; those after the last whole block belong to that block.
+        scale: factor of the scores.
+        dropout: probability of dropping an attention weight.
+    """
 
     q: Tensor
     k: Tensor
