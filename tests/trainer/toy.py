@@ -1,10 +1,12 @@
-"""A small source of examples, a small recipe for it, and the files of its finished or stopped runs."""
+"""A small source of examples, a small recipe for it, its run, and the files of that."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import SpecialTokens
@@ -22,6 +24,7 @@ from trainer.model.positions import Learned
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.recipe import Recipe
+from trainer.run.train import Outcome, train
 from trainer.run_config import RunConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
@@ -79,6 +82,11 @@ def toy_recipe(
         checkpoint=CheckpointConfig(every=checkpoint_every),
         metrics=MetricsConfig(log_every=log_every, peak_tflops=None),
     )  # fmt: skip
+
+
+def train_quietly(recipe: Recipe, **options: Any) -> Outcome:
+    """``train`` without output."""
+    return train(recipe, console=Console(file=StringIO()), **options)
 
 
 def metrics_of(recipe: Recipe) -> list[dict[str, Any]]:

@@ -5,18 +5,16 @@ import math
 import os
 import pickle
 import shutil
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from corpora.errors import FarspanError
 from objectives.api.examples import Examples
 from tests.trainer.small_run import IDENTITY, Run, flip, load, save, shard, steps, truncate
-from tests.trainer.toy import SPECIAL, ToySource, toy_recipe, weights_of
+from tests.trainer.toy import SPECIAL, ToySource, toy_recipe, train_quietly, weights_of
 from trainer.checkpoint.files import MANIFEST, file_facts, find_fault
 from trainer.checkpoint.run_files import (
     METRICS,
@@ -37,7 +35,6 @@ from trainer.checkpoint.run_files import (
 from trainer.checkpoint.selection import Selection, find_checkpoint
 from trainer.checkpoint.state import load_tensors, stored_tensors
 from trainer.checkpoint.trained_model import find_trained, vocabulary_of
-from trainer.run.train import train
 
 
 def test_the_manifest_says_what_the_folder_holds(tmp_path):
@@ -357,7 +354,7 @@ def made(tmp_path_factory):
     """A recipe and the folder of its run, with checkpoints of steps 1 and 2."""
     folder = tmp_path_factory.mktemp("trained")
     recipe = toy_recipe(folder, checkpoint_every=1, dry_run=False)
-    train(recipe, source=ToySource(), until=2, console=Console(file=StringIO()))
+    train_quietly(recipe, source=ToySource(), until=2)
     return recipe, folder
 
 

@@ -3,11 +3,9 @@
 import json
 import shutil
 from dataclasses import replace
-from io import StringIO
 
 import pytest
 import torch
-from rich.console import Console
 from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
@@ -20,13 +18,12 @@ from corpora.errors import FarspanError
 from objectives.api.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.conversion.models import disturbed, tiny_model, tokenizer_files
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.checkpoint.run_files import RECIPE, keep_recipe, read_sealed
 from trainer.conversion.convert import check_initial_model, model_config, model_sha256, read_model
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
 from trainer.recipe import load_recipe
-from trainer.run.train import train
 
 SIZES = {
     "d_model": 128, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
@@ -163,7 +160,7 @@ def sources(tmp_path_factory):
     write_model_folder(model, folder / "farspan")
     write_hugging_face(model, folder / "huggingface")
     recipe = toy_recipe(folder / "run", checkpoint_every=1, dry_run=False)
-    train(recipe, source=ToySource(), until=2, console=Console(file=StringIO()))
+    train_quietly(recipe, source=ToySource(), until=2)
     return folder
 
 

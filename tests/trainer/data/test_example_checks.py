@@ -18,7 +18,7 @@ from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.example_checks import check_examples
 from trainer.data.masked_corpus import MaskedCorpus
@@ -189,7 +189,7 @@ class Mute(ToySource):
 
 def test_a_run_on_nothing_never_begins(tmp_path):
     with pytest.raises(FarspanError, match="none of the 50 rows tried has a target token"):
-        train(toy_recipe(tmp_path), source=Mute(), console=Console(file=StringIO()))
+        train_quietly(toy_recipe(tmp_path), source=Mute())
     assert not list(tmp_path.iterdir())
 
 

@@ -2,13 +2,11 @@
 
 import itertools
 from dataclasses import fields, replace
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
@@ -19,7 +17,7 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.artefacts import make_corpus
 from tests.trainer.joint_parts import LENGTH, data_of, open_rows
 from tests.trainer.masked_folders import OPTIONS, SEED, SPAN, make_folders, stages_of
-from tests.trainer.toy import toy_recipe
+from tests.trainer.toy import toy_recipe, train_quietly
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
@@ -27,7 +25,6 @@ from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source
-from trainer.run.train import train
 
 
 @pytest.fixture
@@ -144,7 +141,7 @@ def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(fol
     elsewhere = batch.source_padding_mask & (batch.segment_ids != 1)
     torch.testing.assert_close(one[elsewhere], other[elsewhere], atol=1e-6, rtol=0)
     assert not torch.allclose(one[batch.segment_ids == 1], other[batch.segment_ids == 1])
-    assert train(recipe, console=Console(file=StringIO())).finished
+    assert train_quietly(recipe).finished
 
 
 def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):

@@ -5,13 +5,11 @@ import os
 import shutil
 from dataclasses import fields, replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.storage import shard_cache
@@ -22,13 +20,12 @@ from pipelines.masks.options import Masking
 from tests.artefacts import edit_sealed, make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
-from tests.trainer.toy import toy_recipe
+from tests.trainer.toy import toy_recipe, train_quietly
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader, LoadingConfig, prefetch
 from trainer.model.positions import Learned
 from trainer.run.sources import open_source, open_stages
-from trainer.run.train import train
 from trainer.run_config import EvaluationConfig
 
 
@@ -172,7 +169,7 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(tmp_path, draws):
             data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
             evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),
         )
-        assert train(recipe, console=Console(file=StringIO())).finished
+        assert train_quietly(recipe).finished
         records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         losses.append([record.get("loss", record.get("held_out_loss")) for record in records])
     assert len(losses[0]) == 6 + 3
@@ -190,11 +187,11 @@ def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
         data = DataConfig(corpus=corpus, source_length=128, target_length=64, objective=SPAN)
         recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
         if name == "resumed":
-            train(recipe, until=3, console=Console(file=StringIO()))
+            train_quietly(recipe, until=3)
             with pytest.raises(FarspanError, match="fingerprint"):
                 fixed = replace(recipe, data=replace(data, objective=replace(SPAN, redraw=False)))
-                train(fixed, console=Console(file=StringIO()))
-        assert train(recipe, console=Console(file=StringIO())).finished
+                train_quietly(fixed)
+        assert train_quietly(recipe).finished
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
         losses.append([record["loss"] for record in map(json.loads, lines) if "loss" in record])
     assert len(losses[0]) == 7

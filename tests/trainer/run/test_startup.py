@@ -17,7 +17,7 @@ from corpora.schemas.corpus import Corpus
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.checkpoint.run_files import read_lines
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
@@ -31,7 +31,6 @@ from trainer.recipe import Recipe
 from trainer.run.display import Display
 from trainer.run.logs import MetricsFile, model_summary, open_metrics
 from trainer.run.startup import check_shards, consequences
-from trainer.run.train import train
 from trainer.run.units.choose import open_unit
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
@@ -78,13 +77,13 @@ def test_a_shard_that_is_not_what_was_written_ends_the_run_before_it_begins(tmp_
     damaged = damaged_copy(corpus, tmp_path / "damaged")
     recipe = recipe_on(tmp_path / "run", *((corpus, damaged) if held_out else (damaged, corpus)), verify)
     with pytest.raises(FarspanError, match=rf"{damaged}/shards/\S+: .*sha256"):
-        train(recipe, console=Console(file=StringIO()))
+        train_quietly(recipe)
     assert not (tmp_path / "run").exists()
 
 
 def test_who_asks_for_no_check_gets_none(tmp_path, corpus):
     damaged = damaged_copy(corpus, tmp_path / "damaged")
-    assert train(recipe_on(tmp_path / "run", damaged, damaged, "never"), console=Console(file=StringIO())).finished
+    assert train_quietly(recipe_on(tmp_path / "run", damaged, damaged, "never")).finished
 
 
 def _check(world: World, recipe: Recipe) -> str:
@@ -107,20 +106,16 @@ def test_checksums_are_compared_before_a_row_is_read(tmp_path, corpus, monkeypat
     damaged = damaged_copy(corpus, tmp_path / "damaged")
     monkeypatch.setattr(Corpus, "take", lambda *_: pytest.fail("a row is read"))
     with pytest.raises(FarspanError, match="sha256"):
-        train(recipe_on(tmp_path / "run", damaged, corpus, "start"), console=Console(file=StringIO()))
-
-
-def test_a_recipe_checks_at_the_start_unless_it_says_otherwise():
-    assert LoadingConfig().verify == "start"
+        train_quietly(recipe_on(tmp_path / "run", damaged, corpus, "start"))
 
 
 def test_sources_of_equal_weight_in_another_order_are_another_run(tmp_path):
     first, second = Part("a", ToySource(20)), Part("b", ToySource(20))
     recipe = toy_recipe(tmp_path, steps=5)
-    train(recipe, source=Mixture([first, second]), until=1, console=Console(file=StringIO()))
+    train_quietly(recipe, source=Mixture([first, second]), until=1)
     with pytest.raises(FarspanError, match=r"sources: checkpoint \[\['a', 'b'\]\], now \[\['b', 'a'\]\]"):
-        train(recipe, source=Mixture([second, first]), console=Console(file=StringIO()))
-    assert train(recipe, source=Mixture([first, second]), console=Console(file=StringIO())).finished
+        train_quietly(recipe, source=Mixture([second, first]))
+    assert train_quietly(recipe, source=Mixture([first, second])).finished
 
 
 @pytest.mark.parametrize(
@@ -132,9 +127,9 @@ def test_sources_of_equal_weight_in_another_order_are_another_run(tmp_path):
 )
 def test_another_size_or_weight_is_another_run(tmp_path, changed, said):
     recipe = toy_recipe(tmp_path, steps=5)
-    train(recipe, source=ToySource(20), until=1, console=Console(file=StringIO()))
+    train_quietly(recipe, source=ToySource(20), until=1)
     with pytest.raises(FarspanError, match=said):
-        train(recipe, source=changed, console=Console(file=StringIO()))
+        train_quietly(recipe, source=changed)
 
 
 def staged(recipe, data: DataConfig):
@@ -249,15 +244,11 @@ def test_only_one_rank_writes(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def start(recipe, **options):
-    return train(recipe, source=ToySource(), console=Console(file=StringIO()), **options)
-
-
 def test_starts_and_the_summary_of_a_finished_run(tmp_path: Path):
     recipe = toy_recipe(tmp_path, steps=6)
-    start(recipe, until=2, name="toy")
+    train_quietly(recipe, source=ToySource(), until=2, name="toy")
     assert not (tmp_path / "summary.json").exists()
-    start(recipe)
+    train_quietly(recipe, source=ToySource())
     first, second = read_lines(tmp_path / "starts.jsonl")
     assert (first["recipe"], first["step"], first["steps"], first["processes"]) == ("toy", 0, 6, 1)
     assert second["step"] == 2
@@ -276,15 +267,9 @@ def test_parameters_by_part_add_up():
     assert found["tokens"] == 25 * recipe.model.width
 
 
-def test_broken_lines_are_left_out(tmp_path: Path):
-    (tmp_path / "lines").write_text('{"a": 1}\n[2]\n{"b": \n{"c": 3}\n{"d"')
-    assert list(read_lines(tmp_path / "lines")) == [{"a": 1}, {"c": 3}]
-    assert list(read_lines(tmp_path / "none")) == []
-
-
 def test_a_trace_and_a_table_of_ten_operations(tmp_path):
     recipe = toy_recipe(tmp_path, steps=6, profile=(2, 3), dry_run=False)
-    train(recipe, source=ToySource(), console=Console(file=StringIO()))
+    train_quietly(recipe, source=ToySource())
     trace = json.loads(gzip.decompress((tmp_path / "profile" / "trace-0.json.gz").read_bytes()))
     names = [event.get("name", "") for event in trace["traceEvents"]]
     assert sum(name.startswith("Optimizer.step") for name in names) == 2  # of six updates

@@ -16,7 +16,7 @@ import torch._dynamo  # in every fork otherwise, where optimisers first need it
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from tests.trainer.toy import ToySource, metrics_of, toy_recipe, weights_of
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe, train_quietly, weights_of
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.files import checkpoints_in, step_of
 from trainer.checkpoint.run_files import find_faults
@@ -222,7 +222,7 @@ class Dying(ToySource):
 
 def run_in_fork(recipe, source):
     torch.set_num_threads(1)
-    train(recipe, source=source, console=Console(file=StringIO()))
+    train_quietly(recipe, source=source)
     os._exit(0)  # a fork must not run the test session's own exits
 
 

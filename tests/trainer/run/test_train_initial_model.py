@@ -2,19 +2,17 @@
 
 import shutil
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from transformers import BartConfig
 
 from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
 from tests.artefacts import make_corpus, make_documents, make_pairs, small_tokenizer
 from tests.trainer.conversion.models import tiny_model
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.conversion.convert import convert, read_model
 from trainer.conversion.model_folder import write_model_folder
 from trainer.conversion.vocabulary import Vocabulary
@@ -146,7 +144,7 @@ def fine_tuned(directory: Path, pairs: str, **run):
 
 def assert_begun_with(recipe, state):
     """All weights are those of ``state``, ids of the tokenizer have their rows, and <doc-s> has one of its own."""
-    train(recipe, until=1, console=Console(file=StringIO()))
+    train_quietly(recipe, until=1)
     trained = read_model(Path(recipe.run.directory))
     words = small_tokenizer().vocab_size
     number = trained.vocabulary.special["<doc-s>"]
@@ -172,13 +170,13 @@ def test_fine_tuning_begins_with_a_pretraining_run(pairs, tmp_path):
         model=tuned.model,
         data=DataConfig(corpus=corpus, objective=objective, source_length=64, target_length=12, source_multiple=8),
     )
-    train(before, until=4, console=Console(file=StringIO()))
+    train_quietly(before, until=4)
     begun = read_model(tmp_path / "run", "2")
     assert "<sentinel-0>" in begun.vocabulary.special.ids
     assert_begun_with(tuned, begun.state)
     newest = replace(tuned, run=replace(tuned.run, initial_checkpoint=None))
     with pytest.raises(FarspanError, match="initial_model: checkpoint"):
-        train(newest, until=2, console=Console(file=StringIO()))
+        train_quietly(newest, until=2)
 
 
 @pytest.mark.parametrize("to", ["farspan", "huggingface"])

@@ -16,7 +16,7 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
-from tests.trainer.toy import ToySource, metrics_of, toy_recipe, weights_of
+from tests.trainer.toy import ToySource, metrics_of, toy_recipe, train_quietly, weights_of
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
@@ -133,7 +133,7 @@ def poisoned_run(world: World, recipe):
 
     Trainer._pass = passed
     try:
-        return train(recipe, world=world, source=ToySource(), console=Console(file=StringIO()))
+        return train_quietly(recipe, world=world, source=ToySource())
     finally:
         Trainer._pass = made
 
@@ -160,7 +160,7 @@ def dying_run(world: World, recipe):
 
     Trainer.update = update
     try:
-        train(recipe, world=world, source=ToySource(), console=Console(file=StringIO()))
+        train_quietly(recipe, world=world, source=ToySource())
     except FarspanError as error:
         return str(error)
 
@@ -178,8 +178,8 @@ def test_a_killed_rank_ends_the_job_with_a_message_and_the_restart_is_exact(tmp_
     for _, message, error in found:
         assert "lost another process of the run" in message, error
     whole = toy_recipe(tmp_path / "whole", steps=12)
-    train(whole, source=ToySource(), console=Console(file=StringIO()))
-    train(recipe, source=ToySource(), console=Console(file=StringIO()))
+    train_quietly(whole, source=ToySource())
+    train_quietly(recipe, source=ToySource())
     assert losses(recipe) == pytest.approx(losses(whole), rel=1e-6)
 
 
