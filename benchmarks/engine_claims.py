@@ -74,7 +74,7 @@ def take_part(output: str, tasks: int, as_store: bool) -> tuple[float, Counter[s
     job, requests = plan(output, tasks), Requests()
     if as_store:
         requests.watch()
-        vars(participant)["claims_per_listing"] = lambda files, local: listing_cost(files)
+        vars(participant)["listing_cost"] = lambda files, local: listing_cost(files, local=False)
     begun = time.process_time()
     with redirect_stderr(StringIO()):
         run_job(job, Engine(engine="cooperative"))

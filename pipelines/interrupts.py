@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
@@ -36,10 +36,6 @@ class Terminated(BaseException):
     """The process received SIGTERM."""
 
 
-class TaskDoneElsewhere(BaseException):
-    """Another process has finished the task that this one works on."""
-
-
 class Interrupts:
     """Handling of SIGTERM while the context is open, in the main thread; elsewhere nothing is handled.
 
@@ -47,8 +43,7 @@ class Interrupts:
     """
 
     def __init__(self, grace: float) -> None:
-        self._grace, self._ended, self._late = grace, False, False
-        self._done_elsewhere: Callable[[], bool] | None = None  # of the task at work
+        self._grace, self._ended, self._at_work = grace, False, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -67,25 +62,18 @@ class Interrupts:
         self._before = {}
 
     @contextmanager
-    def working(self, done_elsewhere: Callable[[], bool]) -> Iterator[None]:
-        """Work on a task; ``done_elsewhere`` returns True if another process has finished it."""
-        self._done_elsewhere = done_elsewhere
+    def working(self) -> Iterator[None]:
+        """Work on a task."""
+        self._at_work = True
         try:
             yield
         finally:
-            self._done_elsewhere = None
+            self._at_work = False
         if self._ended:
             raise Terminated
 
-    def look_elsewhere(self) -> None:
-        """Give up the task at work if another process has finished it; called from any thread, at times."""
-        check = self._done_elsewhere
-        if self._before and check is not None and check():
-            self._late = True
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        if self._done_elsewhere is None or self._ended:
+        if not self._at_work or self._ended:
             self._ended = True
             raise Terminated
         from corpora.reporting import note
@@ -95,8 +83,6 @@ class Interrupts:
         signal.setitimer(signal.ITIMER_REAL, max(self._grace, 0.001))
 
     def _alarm(self, number: int, frame: FrameType | None) -> None:
-        late, self._late = self._late, False
-        if self._done_elsewhere is None:
-            return
-        self._done_elsewhere = None  # one exception is enough
-        raise TaskDoneElsewhere if late else Terminated
+        if self._at_work:
+            self._at_work = False  # one exception is enough
+            raise Terminated

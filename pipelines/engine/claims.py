@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import os
 import random
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 
 from corpora.storage import files
@@ -63,26 +62,17 @@ class Claims:
     def give_back(self, name: str, generation: int) -> None:
         files.delete([self._path(name, generation)])
 
-    def first(self) -> set[str]:
-        """Names whose first claim was made and not given back; takes less time than ``generations``."""
-        return {name.removesuffix(".1") for name in files.names(self.folder) if name.endswith(".1")}
-
     def generations(self) -> dict[str, int]:
-        """Name -> highest generation of its claims."""
-        return highest_generations(files.names(self.folder))
+        """Name -> highest generation of its claims; other files are passed over."""
+        found: dict[str, int] = {}
+        for file in files.names(self.folder):
+            name, _, generation = file.rpartition(".")
+            if name and generation.isdecimal():
+                found[name] = max(found.get(name, 0), int(generation))
+        return found
 
     def _path(self, name: str, generation: int) -> str:
         return os.path.join(self.folder, f"{name}.{generation}")
-
-
-def highest_generations(names: Iterable[str]) -> dict[str, int]:
-    """Name -> highest generation, from the names of the files of claims; other files are passed over."""
-    found: dict[str, int] = {}
-    for file in names:
-        name, _, generation = file.rpartition(".")
-        if name and generation.isdecimal():
-            found[name] = max(found.get(name, 0), int(generation))
-    return found
 
 
 def next_generation(generation: int, owner: Owner | None, dead: bool) -> int | None:
@@ -117,31 +107,11 @@ def _size_class(task: Task) -> int:
     return round(2 * math.log2(task.units)) if task.units > 0 else -1
 
 
-def listing_cost(files: int) -> int:
-    """Return the number of requests for listing a folder with this number of files."""
-    return 1 + files // _LISTED
+def listing_cost(files: int, *, local: bool) -> int:
+    """Return the number of requests, or of failed claims on a local disk, that listing so many files is worth."""
+    return 1 + files // (_READ if local else _LISTED)
 
 
-def claims_per_listing(files: int, *, local: bool) -> int:
-    """Return the number of failed claims that cost as much as listing a folder with this number of files."""
-    return 1 + files // _READ if local else listing_cost(files)
-
-
-@dataclass
-class Pauses:
-    """Pauses of a process that waits: a quarter of the time that it has waited, so that a long wait costs few looks.
-
-    ``least`` and ``most`` are seconds.
-    """
-
-    least: float
-    most: float = 10.0
-    clock: Callable[[], float] = time.monotonic
-    begun: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begun = self.clock()
-
-    def next(self) -> float:
-        """Return the seconds to wait until the next look."""
-        return min(max(self.least, (self.clock() - self.begun) / 4), self.most)
+def pause_after(waited: float, least: float, most: float = 10.0) -> float:
+    """Seconds until the next look: a quarter of the time waited, so that a long wait costs few looks."""
+    return min(max(least, waited / 4), most)

@@ -109,19 +109,12 @@ def _start_of(pid: int) -> int | None:
 class Member:
     """A process that works in a folder, from entering the context to leaving it.
 
-    It is ``gone`` once its sign of life was deleted: the job is finished, or its folder was deleted. ``each_beat`` is
-    called in another thread after each sign of life.
+    It is ``gone`` once its sign of life was deleted: the job is finished, or its folder was deleted.
     """
 
-    def __init__(
-        self,
-        output: str,
-        identity: Identity,
-        each_beat: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, output: str, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
         self.identity, self.gone = identity, False
-        self._output, self._each_beat, self._clock = output, each_beat, clock
+        self._output, self._clock = output, clock
         self._beats, self._stop = 0, threading.Event()
         self._seen: dict[str, tuple[bytes | None, float, bool]] = {}  # name -> sign, time of its change, if it changed
         self._failure: str | None = None
@@ -211,6 +204,5 @@ class Member:
             with suppress(FarspanError, OSError):  # an object store may refuse for a while; the lease allows for that
                 self.beat()
                 self.look_for_failure()
-                self._each_beat()
                 if self.gone:
                     return

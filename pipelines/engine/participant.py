@@ -23,11 +23,10 @@ from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import (
     Claims,
     Owner,
-    Pauses,
-    claims_per_listing,
     group_by_size,
     listing_cost,
     next_generation,
+    pause_after,
     shuffle,
 )
 from pipelines.engine.folder import FolderGone, begin, fold_receipts, require_begun
@@ -37,7 +36,7 @@ from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import FAILURES, RunTask, TaskFailed, message_bytes, note_retry
-from pipelines.interrupts import Interrupts, TaskDoneElsewhere
+from pipelines.interrupts import Interrupts
 
 _DEATHS = 4  # processes that may die with a task before the job ends
 _LOOKED_AT = 8  # claims of others that are checked at a time
@@ -85,7 +84,7 @@ def _becomes_finished(output: str, lease: float) -> bool:
 
 def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
     """Work on a job together with other processes until it is finished."""
-    member = Member(job.output, Identity.own(LAUNCHER, engine.lease), interrupts.look_elsewhere)
+    member = Member(job.output, Identity.own(LAUNCHER, engine.lease))
     try:
         with member:
             member.require_exclusive()
@@ -173,19 +172,19 @@ class SharedStage:
             with suppress(FileExistsError):
                 os.mkdir(self._claims.folder)
         self._do_unclaimed()
-        pauses = Pauses(LEAST_PAUSE[files.is_local(self._work)])
+        begun, least = time.monotonic(), LEAST_PAUSE[files.is_local(self._work)]
         while self._see_receipts():
             self.require_sound()
             if inherited := self._inherit():
                 self._do(*inherited)
                 continue
-            time.sleep(pauses.next())
+            time.sleep(pause_after(time.monotonic() - begun, least))
 
     def _do_unclaimed(self) -> None:
         """Do tasks as long as there are unclaimed ones."""
         jump = random.Random(self._member.identity.name).randrange
-        cost = claims_per_listing(len(self._missing), local=files.is_local(self._work))
-        taken, wasted = self._claims.first(), 0
+        cost = listing_cost(len(self._missing), local=files.is_local(self._work))
+        taken, wasted = self._claims.generations(), 0
         for group in group_by_size(self._missing.values()):
             free = deque(task for task in group if task.name not in taken)
             free.rotate(jump(len(group)))
@@ -197,7 +196,7 @@ class SharedStage:
                     continue
                 wasted += 1
                 if wasted >= cost:
-                    taken, wasted = self._claims.first(), 0
+                    taken, wasted = self._claims.generations(), 0
                     free = deque(task for task in free if task.name not in taken)
                 free.rotate(jump(len(group)))
 
@@ -213,10 +212,8 @@ class SharedStage:
         receipt = self._receipt(task.name)
         try:
             require_begun(self._output)  # the end of a job deletes its claims
-            with self._interrupts.working(lambda: files.exists(receipt)):
+            with self._interrupts.working():
                 self._run(task)
-        except TaskDoneElsewhere:
-            return
         except TaskFailed as error:
             if error.for_good or generation >= FAILURES:
                 self._member.fail(message_bytes(str(error)))  # the others stop as well, and then the task is free
@@ -236,7 +233,7 @@ class SharedStage:
 
     def _see_receipts(self) -> bool:
         """Forget the tasks that are done; True if others are left."""
-        if len(self._missing) > 4 * listing_cost(len(self._missing)):
+        if len(self._missing) > 4 * listing_cost(len(self._missing), local=False):
             present = {*files.names(self._work)}
             done = [name for name in self._missing if f"{name}.json" in present]
         else:

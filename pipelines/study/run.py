@@ -104,7 +104,7 @@ def start_others(options: Study) -> Iterator[None]:
 def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: Interrupts) -> None:
     """Do steps until all are done, by this process or others; parents come first."""
     stages = os.path.join(output, STAGES)
-    member = Member(output, Identity.own(LAUNCHER, _ENGINE.lease), interrupts.look_elsewhere)
+    member = Member(output, Identity.own(LAUNCHER, _ENGINE.lease))
     rows = [
         Stage(
             name,

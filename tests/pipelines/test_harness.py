@@ -20,7 +20,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -29,7 +28,7 @@ from apache_beam.runners.worker import sdk_worker_main
 
 from corpora.errors import FarspanError
 from pipelines import harness
-from pipelines.interrupts import Interrupts, TaskDoneElsewhere, Terminated
+from pipelines.interrupts import Interrupts, Terminated
 
 
 class Provision(beam_provision_api_pb2_grpc.ProvisionServiceServicer):
@@ -157,7 +156,7 @@ def test_between_tasks_it_ends_at_once():
 
 def test_at_work_it_ends_after_the_task(capsys):
     done = []
-    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working():
         terminate()
         done.append(True)
     assert done
@@ -165,33 +164,15 @@ def test_at_work_it_ends_after_the_task(capsys):
 
 
 def test_after_the_time_of_grace_it_does_not_wait():
-    with Interrupts(0.01) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+    with Interrupts(0.01) as interrupts, pytest.raises(Terminated), interrupts.working():
         terminate()
         wait()
         pytest.fail("the task went on")
 
 
 def test_a_second_one_does_not_wait():
-    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working(lambda: False):
+    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working():
         terminate()
         terminate()
         wait()
         pytest.fail("the task went on")
-
-
-def test_a_task_that_another_finished_is_given_up():
-    finished = threading.Event()
-    with Interrupts(60) as interrupts, pytest.raises(TaskDoneElsewhere), interrupts.working(finished.is_set):
-        interrupts.look_elsewhere()
-        finished.set()
-        threading.Thread(target=interrupts.look_elsewhere).start()
-        wait()
-        pytest.fail("the task went on")
-
-
-def test_without_a_task_there_is_nothing_to_give_up():
-    with Interrupts(60) as interrupts:
-        interrupts.look_elsewhere()
-        with interrupts.working(lambda: True):
-            pass
-        interrupts.look_elsewhere()

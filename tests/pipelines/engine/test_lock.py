@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,9 +21,8 @@ from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import (
     Claims,
     Owner,
-    Pauses,
-    highest_generations,
     next_generation,
+    pause_after,
     shuffle,
 )
 from pipelines.engine.folder import finalize
@@ -223,9 +223,9 @@ def test_a_claim_that_was_given_back_is_free(folder):
     assert one.create("task", 2)
     assert two.generations() == {"task": 2}
     assert one.create("task.1")
-    assert one.first() == {"task", "task.1"}
+    assert one.generations() == {"task": 2, "task.1": 1}
     one.give_back("task", 1)
-    assert two.first() == {"task.1"}
+    assert two.generations() == {"task": 2, "task.1": 1}
 
 
 def test_an_owner_killed_before_it_wrote_its_name_has_a_name_that_no_process_has(tmp_path):
@@ -244,9 +244,11 @@ def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c_2"]), st.integers(1, 12))))
 def test_the_highest_generation_counts(made):
-    names = [f"{name}.{generation}" for name, generation in made]
+    folder = f"memory://{uuid.uuid4().hex}"
+    for name in [*(f"{name}.{generation}" for name, generation in made), "x", ".1", "y.tmp"]:
+        write_bytes(f"{folder}/{name}", b"")
     expected = {name: max(g for n, g in made if n == name) for name, _ in made}
-    assert highest_generations([*names, "x", ".1", "y.tmp"]) == expected
+    assert Claims(folder, "one").generations() == expected
 
 
 @pytest.mark.parametrize(
@@ -289,11 +291,9 @@ def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
 
 
 def test_looks_become_rarer_the_longer_one_waits():
-    now = [0.0]
-    pauses, looks = Pauses(0.05, clock=lambda: now[0]), 0
-    while now[0] < 3600:
-        now[0] += pauses.next()
+    waited, looks = 0.0, 0
+    while waited < 3600:
+        waited += pause_after(waited, 0.05)
         looks += 1
     assert looks < 400
-    assert pauses.next() == 10.0
-    assert Pauses(0.5, clock=lambda: now[0]).next() == 0.5
+    assert (pause_after(waited, 0.05), pause_after(0, 0.5)) == (10.0, 0.5)
