@@ -31,7 +31,7 @@ from text import real_documents, write_texts
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEQUENCE_LENGTH = 16_384

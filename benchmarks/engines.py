@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from report import arguments, machine, publish
 
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 TEXT = "The quick brown fox jumps over the lazy dog. "
 

@@ -22,7 +22,7 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, machine, pu
 from text import real_documents, write_texts
 
 from corpora.storage.manifest_file import read_manifest
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 PACKAGES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farspan" / "readers" / "megatron"
 SEQUENCE_LENGTH = 16_384

@@ -11,8 +11,7 @@ from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import manifest_sha256, read_manifest, write_manifest
-from corpora.storage.origins import relative_path, write_origins
+from corpora.storage.manifest_file import manifest_sha256, read_manifest, relative_path, write_manifest, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard, shard_name, write_shard
 from objectives.api.masks import MASK_SCHEMA

@@ -19,7 +19,7 @@ from report import arguments, machine, publish
 from text import real_documents, write_texts
 
 from corpora.storage.manifest_file import read_manifest
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 INTERVAL = 0.02
 FILE_MEGABYTES = 25

@@ -27,8 +27,8 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.text.utf8 import byte_offsets
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.tokenizers.protocol import Tokenizer
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective
 
 VOCAB = 32_000

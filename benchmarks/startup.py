@@ -20,7 +20,7 @@ import time
 from report import arguments, machine, publish
 from text import real_documents
 
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOALS = {

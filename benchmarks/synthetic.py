@@ -18,13 +18,12 @@ from corpora.keyed import make_key
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.vectors import vector_column, vectors_schema
 from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import list_files, manifest_sha256, write_manifest
-from corpora.storage.origins import relative_path, write_origins
+from corpora.storage.manifest_file import list_files, manifest_sha256, relative_path, write_manifest, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.tokenizers.protocol import Tokenizer
+from corpora.tokenizers.training import train_byte_level_bpe
 
 DIMENSION = 768
 _BLOCK = 16_384

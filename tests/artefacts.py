@@ -21,13 +21,19 @@ from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_s
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold
-from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
-from corpora.storage.origins import relative_path, write_origins
+from corpora.storage.manifest_file import (
+    list_files,
+    manifest_sha256,
+    read_manifest,
+    relative_path,
+    write_manifest,
+    write_origins,
+)
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import shard_name, write_shard
 from corpora.storage.strict_json import seal, unseal
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 
 
 @contextmanager

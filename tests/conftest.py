@@ -79,22 +79,22 @@ def _store() -> Iterator["Store"]:
 @pytest.fixture
 def store(_store: "Store") -> Iterator["Store"]:
     """The store, reached by this process's file systems; what it was asked before is forgotten."""
-    from corpora.storage.stores import s3
+    from corpora.storage.stores import connect
 
-    s3.use_settings(_store.settings)
+    connect.use_s3_settings(_store.settings)
     _store.requests.clear()
     yield _store
     _store.unavailable = 0
-    s3.use_settings({})
+    connect.use_s3_settings({})
 
 
 @pytest.fixture
 def bucket(store: "Store", request: pytest.FixtureRequest) -> Iterator[str]:
     """``s3://NAME``, empty."""
     from corpora.storage import files
-    from corpora.storage.stores import s3
+    from corpora.storage.stores import connect
 
     place = store.make_bucket("bucket")
     yield place
-    s3.use_settings(store.settings)
+    connect.use_s3_settings(store.settings)
     files.delete(files.walk(place))

@@ -60,7 +60,7 @@ class Hub:
         import huggingface_hub.constants as constants
         from huggingface_hub import HfFileSystem
 
-        from corpora.storage.stores import fsspec_store
+        from corpora.storage.stores import remote
 
         monkeypatch.setattr(constants, "ENDPOINT", self.url)
         monkeypatch.setattr(
@@ -71,7 +71,7 @@ class Hub:
         monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)  # it may have been imported without a network
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         HfFileSystem.clear_instance_cache()
-        fsspec_store._open.cache_clear()
+        remote._open.cache_clear()
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)

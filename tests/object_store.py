@@ -21,7 +21,7 @@ class Store:
     """An S3 server on a free port that keeps a list of what it was asked.
 
     Attributes:
-        settings: what ``corpora.storage.stores.s3.use_settings`` needs to reach it.
+        settings: what ``corpora.storage.stores.connect.use_s3_settings`` needs to reach it.
         flags: the same as Beam's flags.
         requests: (method, ``/bucket/key``, query, range) of each request.
         cut: paths whose next answer breaks off in the middle.

@@ -17,8 +17,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from corpora.storage.manifest_file import read_manifest
-from corpora.storage.origins import find_parent
+from corpora.storage.manifest_file import find_parent, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.strict_json import seal, unseal
 from corpora.tokenizers.load import load_tokenizer

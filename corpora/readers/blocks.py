@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
+from corpora.readers.raw_tasks import Place, RawTask, text_key
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject, missing_field
-from corpora.readers.task_data.declaration import Place, RawTask, text_key
 from corpora.storage import files as disk
 from corpora.storage.files import Files
 from corpora.text.preprocessing import STEPS

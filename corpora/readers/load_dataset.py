@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
-from corpora.hugging_face import require_hub
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, DamagedFile, Range, group
+from corpora.readers.records import Cut, DamagedFile, Range, Reader, group
 from corpora.storage.files import Files
+from corpora.storage.stores.connect import require_hub
 
 if TYPE_CHECKING:
     from datasets import DatasetBuilder, IterableDataset

@@ -15,9 +15,9 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
 from corpora.readers.isolation import FILE_ERRORS
 from corpora.readers.options import PAIRS_OF, ReadOptions
-from corpora.readers.reader import Reader
-from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, RecordBlock
+from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, Reader, RecordBlock
 from corpora.readers.streams import compression
+from corpora.readers.tasks import MORE_READERS
 from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
 
@@ -34,7 +34,8 @@ def reader(format: str) -> Reader:
         return load_dataset.READER
     name = format.removeprefix(PAIRS_OF)
     folder = "formats" if format in FORMATS else "tasks"
-    chosen: Reader = import_module(f"corpora.readers.{folder}.{name.replace('-', '_')}").READER
+    module, attribute = MORE_READERS.get(name, (name.replace("-", "_"), "READER"))
+    chosen: Reader = getattr(import_module(f"corpora.readers.{folder}.{module}"), attribute)
     return chosen
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.sequences import token_list
-from corpora.storage.manifest_file import manifest_sha256
-from corpora.storage.origins import parent_folder
+from corpora.storage.manifest_file import manifest_sha256, parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 

@@ -22,8 +22,8 @@ from corpora.errors import FarspanError, one_line
 from corpora.storage.stores.local_disk import FileState, LocalDisk, is_temporary
 
 if TYPE_CHECKING:
-    from corpora.storage.stores.fsspec_store import FsspecStore
     from corpora.storage.stores.object_store import ObjectStore
+    from corpora.storage.stores.remote import FsspecStore
 
 _DISK = LocalDisk()
 
@@ -63,7 +63,7 @@ def _system(path: str) -> LocalDisk | ObjectStore | FsspecStore:
         from corpora.storage.stores.object_store import ObjectStore
 
         return ObjectStore(root)
-    from corpora.storage.stores.fsspec_store import FsspecStore
+    from corpora.storage.stores.remote import FsspecStore
 
     return FsspecStore(root)
 

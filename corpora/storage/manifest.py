@@ -85,7 +85,7 @@ class Manifest:
         rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
         tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (role -> id of the tokenizer's own token).
         special_tokens: name -> id, masks only.
-        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.origins`` stores its path.
+        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.manifest_file`` stores its path.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
         files: relative path -> bytes and sha256 of every other file of the artefact.
     """

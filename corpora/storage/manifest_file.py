@@ -1,15 +1,18 @@
-"""The manifest in the folder of an artefact, and the other files that it lists.
+"""The manifest in the folder of an artefact, the other files that it lists, and the paths of the artefact's parents.
 
 A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
+The manifest names a parent by its checksum only, so equal artefacts have equal manifests wherever they were made. The
+paths of parents are in a hidden file beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
 from corpora.storage import files
@@ -17,7 +20,7 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import FORMATS, fault
 from corpora.storage.stores.local_disk import is_temporary
-from corpora.storage.strict_json import StructureError, parse_json
+from corpora.storage.strict_json import StructureError, decode, parse_json, seal, unseal
 
 NAME = "manifest.json"
 EXPORT_NAME = ".farspan.json"  # name in an export, whose readers may take every file that is not hidden for data
@@ -121,3 +124,73 @@ def is_listed(path: str) -> bool:
         and folder not in ("shards", "_work")
         and not os.path.basename(path).startswith(".")
     )
+
+
+ORIGINS_NAME = ".origins.json"
+_ORIGINS: Any = Mapping[str, str]
+
+
+def relative_path(output: str, parent: str) -> str:
+    """Return the path to record for a parent: relative if both are on local disk or in one bucket.
+
+    A relative path stays valid if both are moved together.
+    """
+    if _store_of(output) != _store_of(parent):
+        return parent
+    return os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # also right for URLs
+
+
+def write_origins(folder: str, origins: Mapping[str, str]) -> None:
+    """Record the paths of parents by role: ``parent`` for that of the manifest, and others."""
+    write_bytes(os.path.join(folder, ORIGINS_NAME), seal(origins))
+
+
+def find_parent(folder: str) -> str | None:
+    """Return the recorded folder of the parent, which may no longer exist; None if none is recorded."""
+    return find_origin(folder, "parent")
+
+
+def find_origin(folder: str, role: str) -> str | None:
+    """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded."""
+    path = _read_origins(folder).get(role)
+    return path and resolve(folder, path)
+
+
+def parent_folder(folder: str, flag: str) -> str:
+    """Return the recorded folder of the parent."""
+    parent = find_parent(folder)
+    if parent is None:
+        raise FarspanError(
+            f"{folder}: {ORIGINS_NAME}, which names the folder of its parent, was not copied with it; give it: {flag} "
+            "FOLDER"
+        )
+    if files.is_local(parent) and not os.path.exists(parent):
+        raise FarspanError(f"{folder}: its parent is no longer in {parent}; if it was moved, give it: {flag} FOLDER")
+    return parent
+
+
+def _read_origins(folder: str) -> Mapping[str, str]:
+    path = os.path.join(folder, ORIGINS_NAME)
+    try:
+        origins: Mapping[str, str] = decode(_ORIGINS, unseal(read_bytes(path)))
+        return origins
+    except FileNotFoundError:
+        return {}
+    except StructureError as error:
+        raise FarspanError(f"{path}: not a record of the artefact's parents ({error}); delete it") from error
+
+
+def resolve(folder: str, path: str) -> str:
+    """Resolve a path that may be relative to ``folder``, on local disk or in a bucket."""
+    if not files.is_local(path) or os.path.isabs(path):
+        return path
+    if files.is_local(folder):  # the path was written relative to the real folder
+        return os.path.normpath(os.path.join(os.path.realpath(folder), path))
+    start = len(_store_of(folder))
+    return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
+
+
+def _store_of(path: str) -> str:
+    """Return ``scheme://bucket``; empty for local disk."""
+    store = re.match(r"\w+://[^/]*", path)
+    return store[0] if store else ""

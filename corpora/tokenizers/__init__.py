@@ -4,5 +4,5 @@
     ids, starts = tokenizer.encode_with_starts(["Hello world."])
     text, characters = tokenizer.decode_with_offsets(ids[0])
 
-``load`` chooses the class that reads a file; ``kinds`` has one module per kind of tokenizer to train.
+``load`` chooses the class that reads a file; ``training`` has a function for each kind to train.
 """

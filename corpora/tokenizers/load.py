@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.hugging_face import is_reachable
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import read_user_file, read_user_json
+from corpora.storage.stores.connect import is_reachable
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer

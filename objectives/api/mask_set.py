@@ -12,8 +12,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage import files
 from corpora.storage.gather import Gatherable
-from corpora.storage.manifest_file import NAME, manifest_sha256
-from corpora.storage.origins import find_parent, parent_folder, resolve
+from corpora.storage.manifest_file import NAME, find_parent, manifest_sha256, parent_folder, resolve
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MaskBatch, mask_schema

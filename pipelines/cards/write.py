@@ -15,8 +15,7 @@ from corpora.printing import printable
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import CARD, NAME, manifest_sha256, read_manifest
-from corpora.storage.origins import find_parent
+from corpora.storage.manifest_file import CARD, NAME, find_parent, manifest_sha256, read_manifest
 from corpora.storage.shards import open_shard
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer

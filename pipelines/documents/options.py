@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, UNRECORDED, Flag
 from corpora.readers.options import ReadOptions
-from corpora.tokenizers.kinds import KINDS
+from corpora.tokenizers.training import KINDS
 from pipelines.options import Compression, ErrorBudget, Folder, Output, Seed
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ class TokenizerTraining:
 
     output: Folder
     text: RawText
-    kind: Annotated[str, Flag(choices=KINDS)] = "byte-level-bpe"
+    kind: Annotated[str, Flag(choices=tuple(KINDS))] = "byte-level-bpe"
     vocab_size: int = 32_000

@@ -14,8 +14,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import NAME, file_info, manifest_sha256, read_manifest
-from corpora.storage.origins import find_parent, relative_path
+from corpora.storage.manifest_file import NAME, file_info, find_parent, manifest_sha256, read_manifest, relative_path
 from corpora.storage.shards import StoredShard, stored_shards
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer

@@ -17,8 +17,7 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, TaskName, farspan_version, fold
 from corpora.storage.manifest_contents import fault
-from corpora.storage.manifest_file import NAMES, list_files, manifest_path, read_manifest, write_manifest
-from corpora.storage.origins import write_origins
+from corpora.storage.manifest_file import NAMES, list_files, manifest_path, read_manifest, write_manifest, write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import Natural, StructureError, decode, seal, unseal

@@ -104,12 +104,12 @@ def use_store_flags(rest: Sequence[str]) -> list[str]:
 
     Every command and worker takes them. For those left out, AWS's variables and profile count.
     """
-    from corpora.storage.stores import s3
+    from corpora.storage.stores import connect
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in s3.SETTINGS:
+    for name in connect.S3_SETTINGS:
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
     parser.add_argument("--s3_disable_ssl", action="store_true", default=argparse.SUPPRESS)
     flags, others = parser.parse_known_args(list(rest))
-    s3.use_settings(vars(flags))
+    connect.use_s3_settings(vars(flags))
     return others

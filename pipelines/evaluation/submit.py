@@ -12,7 +12,7 @@ from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.reporting import result
 from corpora.schemas.predictions import open_predictions
 from corpora.storage.files import is_local, write_bytes
-from corpora.storage.origins import find_parent
+from corpora.storage.manifest_file import find_parent
 from pipelines.evaluation.options import Submission
 from pipelines.evaluation.systems import check_outputs, is_json, read_json, read_systems
 

@@ -7,8 +7,7 @@ import os
 import numpy as np
 
 from corpora.storage import files
-from corpora.storage.manifest_file import NAME
-from corpora.storage.origins import find_parent
+from corpora.storage.manifest_file import NAME, find_parent
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import IN_TARGET

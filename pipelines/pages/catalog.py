@@ -11,9 +11,8 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.storage import origins
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import NAME, manifest_sha256, read_manifest
+from corpora.storage.manifest_file import NAME, find_origin, manifest_sha256, read_manifest
 from pipelines.engine.job import WORK
 from pipelines.runs.table import in_use
 from pipelines.study.report import is_study
@@ -143,7 +142,7 @@ class _Known:
                 yield os.path.realpath(text)
         for role in ("parent", "neighbours"):
             try:
-                path = origins.find_origin(entry.folder, role)
+                path = find_origin(entry.folder, role)
             except FarspanError:
                 continue
             if path:

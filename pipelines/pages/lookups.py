@@ -19,8 +19,7 @@ from corpora.schemas.documents import DocumentSet, has_titles
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
 from corpora.storage import files
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import NAME, manifest_sha256
-from corpora.storage.origins import find_origin, find_parent
+from corpora.storage.manifest_file import NAME, find_origin, find_parent, manifest_sha256
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard

@@ -17,7 +17,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from corpora.options import list_changed, record_options
-from corpora.readers.task_data.declaration import RawPair
+from corpora.readers.raw_tasks import RawPair
 from corpora.schemas.documents import DocumentSet, documents_schema
 from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_schema
 from corpora.schemas.sequences import token_dtype

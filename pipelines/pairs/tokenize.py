@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from corpora.keyed import id_keys, make_key
 from corpora.readers import RAW_BYTES, ReadOptions, Reject
 from corpora.readers.options import PAIRS_OF
+from corpora.readers.raw_tasks import RawPair, find_split_name
 from corpora.readers.selection import reader
-from corpora.readers.task_data.declaration import RawPair, find_split_name
 from corpora.schemas.documents import rows_with_special_tokens
 from corpora.schemas.pairs import SPLITS, pairs_schema
 from corpora.schemas.sequences import token_dtype

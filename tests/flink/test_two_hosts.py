@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from corpora.storage import files
 from corpora.storage.files import read_bytes
-from corpora.storage.stores import s3
+from corpora.storage.stores import connect
 from tests.flink.cluster import Cluster
 from tests.flink.test_flink import documents, inputs  # noqa: F401 (a fixture)
 from tests.object_store import upload
@@ -77,7 +77,7 @@ def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, t
     }
     stores = [f"--{name}={value}" for name, value in settings.items()]
     try:
-        s3.use_settings(settings)
+        connect.use_s3_settings(settings)
         import boto3
 
         boto3.client("s3", endpoint_url=settings["s3_endpoint_url"], region_name="us-east-1", aws_access_key_id="key",
@@ -90,7 +90,7 @@ def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, t
             status, _, errors = run(*command, *flags, *stores)
             assert status == 0, errors
         assert run(*documents(inputs, tmp_path / "documents"))[0] == 0
-        s3.use_settings(settings)
+        connect.use_s3_settings(settings)
         local = {
             str(path.relative_to(tmp_path)): path for path in (tmp_path / "documents").rglob("*") if path.is_file()
         }
@@ -99,5 +99,5 @@ def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, t
         found = {name: read_bytes(path) for name, path in found.items() if not Path(name).name.startswith(".")}
         assert found == local
     finally:
-        s3.use_settings({})
+        connect.use_s3_settings({})
         server.stop()

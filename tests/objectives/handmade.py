@@ -16,7 +16,7 @@ from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.masks import REPLACED, MaskBatch
 from tests.factories import make_sequences
 

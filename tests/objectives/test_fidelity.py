@@ -11,7 +11,7 @@ import pytest
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.protocol import EntityRecognizer, Tools, equip
 from objectives.entity_pyramid import EntityPyramid
 from objectives.principal_sentences import PrincipalSentences

@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective, mask_key
 from objectives.principal_sentences import PrincipalSentences

@@ -9,8 +9,7 @@ import torch
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import manifest_sha256, write_manifest
-from corpora.storage.origins import write_origins
+from corpora.storage.manifest_file import manifest_sha256, write_manifest, write_origins
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.examples import IGNORED
 from objectives.api.masks import MASK_SCHEMA

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from corpora.errors import FarspanError
-from corpora.hugging_face import is_reachable
+from corpora.storage.stores.connect import is_reachable
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, DamagedFile, Range, group
+from corpora.readers.records import Cut, DamagedFile, Range, Reader, group
 from corpora.storage.files import Files
 
 _MAGIC = b"ARROW1"

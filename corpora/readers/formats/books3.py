@@ -8,8 +8,7 @@ from typing import BinaryIO
 from corpora.readers.archives import plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import text
-from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, Range
+from corpora.readers.records import Cut, Range, Reader
 from corpora.storage.files import Files
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import BLOCK_BYTES, Range
+from corpora.readers.records import BLOCK_BYTES, Range, Reader
 from corpora.readers.streams import Line, Lines, first_lines, plan_lines, read_lines, text_by_field, whole_range
 from corpora.storage.files import Files
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpora.readers.formats.text import read_each_line
-from corpora.readers.reader import Reader
+from corpora.readers.records import Reader
 from corpora.readers.streams import plan_lines
 
 READER = Reader(plan_lines, read_each_line)

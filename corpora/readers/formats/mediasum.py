@@ -11,8 +11,7 @@ from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import BadRecord, Range, missing_field
+from corpora.readers.records import BadRecord, Range, Reader, missing_field
 from corpora.readers.streams import Line
 from corpora.storage.files import Files
 

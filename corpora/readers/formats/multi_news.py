@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import arrow, jsonl, lines, parquet
-from corpora.readers.reader import Reader
-from corpora.readers.records import Cut, Range
+from corpora.readers.records import Cut, Range, Reader
 from corpora.storage.files import Files
 
 _SEPARATOR = re.compile(r"\|\|\|\|\||story_separator_special_tag")

@@ -13,8 +13,7 @@ from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, Reader
 from corpora.readers.streams import Line
 from corpora.storage.files import Files
 

@@ -19,8 +19,7 @@ from xml.parsers import expat
 from corpora.readers.archives import is_archive, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats.text import gather_lines
-from corpora.readers.reader import Reader
-from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import BadRecord, Cut, DamagedFile, Range, Reader
 from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
 from corpora.storage.files import Files
 

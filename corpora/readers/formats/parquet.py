@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
+from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, Reader, group
 from corpora.storage.files import Files
 
 _MOST_ROWS = 4096

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from corpora.readers.archives import is_archive, lines_or_archives
 from corpora.readers.formats import jsonl
-from corpora.readers.reader import Reader
+from corpora.readers.records import Reader
 from corpora.storage.files import Files
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats.text import gather_lines
-from corpora.readers.reader import Reader
-from corpora.readers.records import Range
+from corpora.readers.records import Range, Reader
 from corpora.readers.streams import Lines, compression, plan_lines
 from corpora.storage.files import Files
 

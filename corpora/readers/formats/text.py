@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.reader import Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, Reader
 from corpora.readers.streams import Line, read_lines, whole_file
 from corpora.storage.files import Files
 

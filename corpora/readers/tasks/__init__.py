@@ -1,5 +1,15 @@
-"""Data sets of tasks, one module each: ``--format zero-scrolls`` uses ``READER`` from the module ``zero_scrolls``."""
+"""Data sets of tasks: ``--format hotpot-qa`` uses ``READER`` of the module ``hotpot_qa``.
+
+Modules of several data sets have more readers, which ``MORE_READERS`` lists.
+"""
 
 from pkgutil import iter_modules
 
-DATA_SETS = tuple(sorted(module.name.replace("_", "-") for module in iter_modules(__path__)))
+MORE_READERS = {
+    "narrative-qa-summaries": ("narrative_qa", "SUMMARIES_READER"),
+    "pubmed": ("arxiv", "READER"),
+    "summ-screen-raw": ("summ_screen", "RAW_READER"),
+    "zero-scrolls": ("scrolls", "ZERO_READER"),
+}
+"""Name of a data set -> module and reader."""
+DATA_SETS = tuple(sorted([*(module.name.replace("_", "-") for module in iter_modules(__path__)), *MORE_READERS]))

@@ -23,11 +23,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, filled_texts, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.streams import Line
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import filled_text, filled_texts, text_beside
-from corpora.readers.task_data.files import index_files
+from corpora.readers.task_files import index_files
 
 _KEPT = ("bid", "book_id", "title", "is_aggregate")
 Row = dict[str, Any] | BadRecord

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, id_of, list_of, object_of, task_of_questions
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import filled_text, id_of, list_of, object_of, task_of_questions
-from corpora.readers.task_data.files import json_object, whole_files
+from corpora.readers.task_files import json_object, whole_files
 
 OPTIONS = {"Entailment": "Entailment", "Contradiction": "Contradiction", "NotMentioned": "Not mentioned"}
 

@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, filled_texts, list_of, object_of, optional_text, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.task_data.fields import filled_text, filled_texts, list_of, object_of, optional_text, text_beside
-from corpora.readers.task_data.files import by_name, index_files, json_lines, json_object
+from corpora.readers.task_files import by_name, index_files, json_lines, json_object
 
 _IDS = re.compile(r"(gao|crs)_(train|valid|test)\.ids")
 _RECOMMENDATIONS = re.compile(r"\s*what gao recommends\s*", re.IGNORECASE)

@@ -21,11 +21,11 @@ from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
+from corpora.readers.raw_fields import filled_text
+from corpora.readers.raw_tasks import Place, RawPair, RawTask, text_key
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
-from corpora.readers.task_data.declaration import Place, RawPair, RawTask, text_key
-from corpora.readers.task_data.fields import filled_text
-from corpora.readers.task_data.files import task_reader
+from corpora.readers.task_files import task_reader
 from corpora.storage.files import Files
 
 _SIZE = 1 << 20

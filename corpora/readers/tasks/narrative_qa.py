@@ -11,7 +11,13 @@ Each of the 1,572 stories is one document, and its questions are pairs: 46,765 i
 answers are references. Stories are UTF-8, windows-1252 or latin-1, plain text or web pages; markup is removed, and so
 are Project Gutenberg's header and licence. ``story_start`` and ``story_end`` cannot find these, because in the
 published table they are often the first and last words of header and licence. A story that was not downloaded, or is
-still compressed, is one dead letter. For questions about the summaries, use ``--format narrative-qa-summaries``.
+still compressed, is one dead letter.
+
+``--format narrative-qa-summaries`` reads Wikipedia's summaries, from which the questions were written, in place of the
+stories; documents have the keys of the stories, and pairs the ids of the questions about them::
+
+    third_party/wikipedia/summaries.csv    document_id,set,summary,summary_tokenized
+    qaps.csv                               two folders above it, or beside it
 """
 
 from __future__ import annotations
@@ -21,10 +27,10 @@ import io
 import re
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, task_of_questions, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import filled_text, task_of_questions
-from corpora.readers.task_data.files import index_files
+from corpora.readers.task_files import index_files
 from corpora.text.preprocessing import html_text, looks_like_html, strip_gutenberg
 
 ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # the last decodes anything
@@ -114,4 +120,17 @@ def _decode(data: bytes) -> str:
     return data.decode(ENCODINGS[-1])
 
 
+def summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
+    """List the summaries of the table, each with its questions."""
+    rows = table_of(data, place.name, ("document_id", "set", "summary"))
+    return with_questions(rows, text_beside(place, "../../qaps.csv", "qaps.csv").encode())
+
+
+def parse_summary(story: Story, place: Place) -> RawTask:
+    """Parse a summary and its questions."""
+    row, questions = story
+    return questions_about(RawDocument(place.key, filled_text(row, "summary").strip()), questions, row["set"], {})
+
+
 READER = index_files(stories, parse, r"documents\.csv")
+SUMMARIES_READER = index_files(summaries, parse_summary, r"summaries\.csv")

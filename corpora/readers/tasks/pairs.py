@@ -18,10 +18,9 @@ from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import parquet
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.reader import DOCUMENT_ID
-from corpora.readers.records import BadRecord, Range, missing_field
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.task_data.files import JSON_LINES, by_name, json_lines, task_reader
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
+from corpora.readers.records import DOCUMENT_ID, BadRecord, Range, missing_field
+from corpora.readers.task_files import JSON_LINES, by_name, json_lines, task_reader
 from corpora.storage.files import Files
 
 _DOCUMENT, _DOCUMENTS = "document", "documents"

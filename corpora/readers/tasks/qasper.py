@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, list_of, object_of, optional_text, task_of_questions
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import filled_text, list_of, object_of, optional_text, task_of_questions
-from corpora.readers.task_data.files import json_document
+from corpora.readers.task_files import json_document
 
 
 def parse(paper: dict[str, Any], place: Place) -> RawTask:

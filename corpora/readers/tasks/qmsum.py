@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, list_of, optional_text, task_of_questions
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.task_data.fields import filled_text, list_of, optional_text, task_of_questions
-from corpora.readers.task_data.files import json_lines
+from corpora.readers.task_files import json_lines
 
 _LISTS = {"general": "general_query_list", "specific": "specific_query_list"}
 

@@ -18,10 +18,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, filled_texts, id_of, list_of, optional_text, task_of_questions
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import filled_text, filled_texts, id_of, list_of, optional_text, task_of_questions
-from corpora.readers.task_data.files import json_lines
+from corpora.readers.task_files import json_lines
 
 _PAGES = re.compile(r"QuALITY\.v[\d.]+\.(train|dev|test)")
 _LETTERS = "ABCDEFGH"

@@ -7,8 +7,16 @@ tokenised text::
     SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json
     {"filename": "...", "Transcript": ["..."], "Recap": ["..."]}
 
-The document has one line for each entry of the transcript, and the reference one for each entry of the recap. For the
-original text without tokenisation, which SCROLLS uses, give ``--format summ-screen-raw``.
+The document has one line for each entry of the transcript, and the reference one for each entry of the recap.
+
+``--format summ-screen-raw`` reads the original text without tokenisation, which SCROLLS uses: one file per episode. The
+published files with the original text name no splits and include episodes that the authors filtered out. So the lines
+of the tokenised files determine the episodes and their splits::
+
+    SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json   {"filename": "..."}
+    SummScreen_raw/{fd,tms}/FILENAME                   {"Transcript": ["..."], "Recap": ["..."], "Show Title": "..."}
+
+``SummScreen_raw`` is beside ``SummScreen``, or in it.
 """
 
 from __future__ import annotations
@@ -16,11 +24,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.task_data.fields import filled_texts
-from corpora.readers.task_data.files import json_lines
+from corpora.readers.raw_fields import filled_text, filled_texts, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
+from corpora.readers.records import BadRecord
+from corpora.readers.task_files import json_lines, json_object
 
-FILES = r"(fd|tms)_(train|dev|test)\.json"
+_FILES = r"(fd|tms)_(train|dev|test)\.json"
+_RAW_FOLDERS = ("../../SummScreen_raw/", "../SummScreen_raw/")  # from the folder of the lines
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
@@ -40,4 +50,15 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     return RawTask([RawDocument(key, text)], [pair])
 
 
-READER = json_lines(parse, FILES)
+def parse_raw(record: dict[str, Any], place: Place) -> RawTask:
+    """Parse the episode that a line names, and its recap."""
+    name = filled_text(record, "filename")
+    site = re.match("fd|tms", place.name)
+    if site is None or "/" in name or name.startswith("."):
+        raise BadRecord("unsafe_name", f"{name[:100]!r} in {place.name} is not the file of an episode of fd or tms")
+    episode = json_object(text_beside(place, *(f"{folder}{site[0]}/{name}" for folder in _RAW_FOLDERS)).encode())
+    return parse({**episode, "filename": name}, place)
+
+
+READER = json_lines(parse, _FILES)
+RAW_READER = json_lines(parse_raw, _FILES)

@@ -20,18 +20,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, filled_texts, id_of, list_of, object_of, optional_text, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import (
-    filled_text,
-    filled_texts,
-    id_of,
-    list_of,
-    object_of,
-    optional_text,
-    text_beside,
-)
-from corpora.readers.task_data.files import json_field
+from corpora.readers.task_files import json_field
 
 EVIDENCE = "../evidence/wikipedia/"
 

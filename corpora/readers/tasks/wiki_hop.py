@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from corpora.readers.raw_fields import filled_text, filled_texts, id_of
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.task_data.fields import filled_text, filled_texts, id_of
-from corpora.readers.task_data.files import json_records
+from corpora.readers.task_files import json_records
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:

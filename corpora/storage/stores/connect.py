@@ -1,18 +1,24 @@
-"""Clients of object stores (S3, Google's and Azure's), by obstore: their credentials, patience and time-outs."""
+"""Clients of object stores (S3, Google's and Azure's), by obstore: their credentials, patience and time-outs.
+
+Whether Hugging Face's hub can be reached is found out here, too, before its client tries for a minute.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from corpora.errors import FarspanError
-from corpora.storage.stores import s3
+from corpora.errors import FarspanError, StoreError, from_extra
 
 PATIENCE = "FARSPAN_STORE_PATIENCE"
 _PATIENCE = 180.0  # seconds for which a request that fails is repeated
@@ -47,7 +53,7 @@ def open_client(root: str, answered: bool, timeout: int) -> Any:
             f"{root}: a process that was forked cannot use its parent's connections to stores; start it by spawn, as "
             "with DataLoader's multiprocessing_context='spawn'"
         )
-    return _open(root, s3.settings() if root.startswith("s3:") else (), patience(answered), timeout)
+    return _open(root, _s3_settings if root.startswith("s3:") else (), patience(answered), timeout)
 
 
 @lru_cache(maxsize=64)
@@ -67,8 +73,8 @@ def _open_s3(root: str, options: Any, retry: Any) -> Any:
     bucket = root.removeprefix("s3://")
     if not _BUCKET.fullmatch(bucket):
         raise FarspanError(f"{root}: invalid bucket name; make the bucket, or mend its name or --s3_endpoint_url")
-    arguments, client = s3.store_options()
-    if not s3.has_credentials() and "credential_provider" not in arguments and not _on_cloud_machine():
+    arguments, client = s3_options()
+    if not _has_s3_credentials() and "credential_provider" not in arguments and not _on_cloud_machine():
         arguments["config"]["skip_signature"] = True  # as public buckets are read
     return S3Store(bucket, **arguments, client_options=options | client, retry_config=retry)
 
@@ -113,3 +119,119 @@ def _on_cloud_machine() -> bool:
     with suppress(OSError), socket.create_connection(_METADATA, timeout=1):
         return True
     return False
+
+
+S3_SETTINGS = (
+    "s3_access_key_id",
+    "s3_secret_access_key",
+    "s3_session_token",
+    "s3_endpoint_url",
+    "s3_region_name",
+    "s3_verify",
+)
+"""Names of the settings of S3 that take a value."""
+_s3_settings: tuple[tuple[str, Any], ...] = ()  # the key of a cache
+
+
+def use_s3_settings(flags: Mapping[str, Any]) -> None:
+    """Set up S3 for this process.
+
+    Args:
+        flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); AWS's own variables and
+            profile replace those left out.
+    """
+    global _s3_settings
+    _s3_settings = tuple(sorted(flags.items()))
+
+
+def s3_options() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the settings say of a bucket: arguments of ``S3Store``, and options of its client."""
+    flags = dict(_s3_settings)
+    url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    scheme, _, host = (url or "").rstrip("/").rpartition("://")
+    if flags.get("s3_disable_ssl"):
+        scheme = "http"
+    config = {
+        "access_key_id": flags.get("s3_access_key_id"),
+        "secret_access_key": flags.get("s3_secret_access_key"),
+        "session_token": flags.get("s3_session_token"),
+        "region": flags.get("s3_region_name"),
+        "endpoint": host and f"{scheme or 'https'}://{host}",
+    }
+    arguments: dict[str, Any] = {"config": {name: value for name, value in config.items() if value}}
+    client: dict[str, Any] = {"allow_http": scheme == "http"}
+    if flags.get("s3_verify"):
+        try:
+            client["root_certificate"] = Path(flags["s3_verify"]).read_bytes()
+        except OSError as error:
+            raise FarspanError(f"--s3_verify {error.filename}: {error.strerror}; give certificates") from error
+    key = [name for name in ("s3_access_key_id", "s3_secret_access_key") if flags.get(name)]
+    if len(key) == 1:
+        raise FarspanError(f"only --{key[0]} is given; check --s3_access_key_id and --s3_secret_access_key")
+    if not key and not os.environ.get("AWS_ACCESS_KEY_ID") and _has_profile() and (provider := _profile()):
+        arguments["credential_provider"] = provider
+    return arguments, client
+
+
+def _has_s3_credentials() -> bool:
+    """Return True if flags or AWS's variables name credentials."""
+    variables = [f"AWS_CONTAINER_CREDENTIALS_{kind}_URI" for kind in ("FULL", "RELATIVE")]
+    variables += ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"]
+    return "s3_access_key_id" in dict(_s3_settings) or any(map(os.environ.get, variables))
+
+
+def _has_profile() -> bool:
+    files = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
+    places = (os.path.expanduser(os.environ.get(name, place)) for name, place in files.items())
+    return bool(os.environ.get("AWS_PROFILE")) or any(os.path.isfile(place) for place in places)
+
+
+def _profile() -> Any:
+    """Return a provider of the credentials of AWS's profile; None if the profile has none."""
+    with from_extra("s3", "AWS's profile"):
+        import boto3
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    session = boto3.session.Session()
+    return Boto3CredentialProvider(session) if session.get_credentials() else None
+
+
+_TIMEOUT = 5.0  # seconds for a name and a connection
+_answered: set[str] = set()  # servers that have answered this process
+
+
+def require_hub(path: str) -> None:
+    """Check that the hub can be reached."""
+    if not is_reachable():
+        cure = "run the command again, or download the files and give their folder"
+        raise StoreError(f"{path}: no connection to {_endpoint()}; the hub cannot be reached; {cure}")
+
+
+def is_reachable() -> bool:
+    """Return False if no connection to the hub's server can be made, or ``HF_HUB_OFFLINE`` is set."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and _answers(_endpoint())
+
+
+def _endpoint() -> str:
+    from huggingface_hub import constants
+
+    return constants.ENDPOINT
+
+
+def _answers(url: str) -> bool:
+    if url in _answered or getproxies().keys() & {"https", "all"}:  # which may know names that this machine does not
+        return True
+    parts, answers = urlsplit(url), []
+
+    def connect() -> None:
+        port = parts.port or {"http": 80}.get(parts.scheme, 443)
+        with suppress(OSError), socket.create_connection((parts.hostname or "", port), timeout=_TIMEOUT):
+            answers.append(True)
+
+    thread = threading.Thread(target=connect, daemon=True)  # looking up a name has no time-out
+    thread.start()
+    thread.join(_TIMEOUT + 1)
+    _answered.update([url] * len(answers))
+    return bool(answers)

@@ -1,4 +1,4 @@
-"""Files on remote stores: what object stores and fsspec's file systems have in common."""
+"""Files on remote stores: what all have in common, and those that fsspec reads (``hf://``, and any other scheme)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, BinaryIO, NoReturn
 
+from corpora.errors import FarspanError
+from corpora.storage.stores.client_errors import explain_errors
+from corpora.storage.stores.connect import require_hub
 from corpora.storage.stores.local_disk import FileState
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file is read whole, in one request
@@ -134,3 +138,70 @@ def _regex(pattern: str) -> str:
     stars = {"**": ".*", "*": "[^/]*"}
     parts = re.split(r"(\*\*|\*|\[!?\]?[^\]]*\])", pattern)
     return "".join(stars.get(part) or fnmatch.translate(part)[4:-3] for part in parts)  # without its (?s: and )\Z
+
+
+class FsspecStore(RemoteStore):
+    """The operations of ``corpora.storage.files`` that read; those that write raise.
+
+    Raises:
+        FarspanError: no installed library supports the scheme, or the store refuses.
+    """
+
+    def open(self, path: str) -> BinaryIO:
+        size = self.size(path)  # opening a folder raises no error everywhere
+        with explain_errors(path):
+            file = self._system(path).open(path, "rb")
+            if not size:  # or unknown, as of a web page
+                return io.BytesIO(file.read())
+
+        def read(start: int, stop: int) -> bytes:
+            with explain_errors(path):
+                file.seek(start)
+                return bytes(file.read(stop - start))
+
+        return io.BufferedReader(RangeFile(size, read), BUFFER)
+
+    def stat(self, path: str) -> Remote:
+        with explain_errors(path):
+            info = self._system(path).info(path)
+            if info["type"] != "file":
+                raise FileNotFoundError(path)
+            return replace(self._remote(info), version=str(sorted(info.items())))
+
+    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
+        infos: dict[str, dict[str, Any]] = {}
+        with explain_errors(folder), suppress(FileNotFoundError, NotADirectoryError):
+            infos = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
+        yield from map(self._remote, infos.values())
+
+    def _refuse(self, path: str | list[str], *_: object) -> NoReturn:
+        path, scheme = path if isinstance(path, str) else path[0], self._root.partition("://")[0]
+        raise FarspanError(f"{path}: {scheme}:// is for reading; write to a folder on disk, s3://, gs:// or abfs://")
+
+    create = create_new = renew = delete = _refuse
+
+    def _system(self, path: str) -> Any:
+        """Return the file system, without the listings that it may keep: other processes change the files."""
+        if path.startswith("hf://"):
+            require_hub(path)
+        system = _open(self._root)
+        system.invalidate_cache()
+        return system
+
+    def _remote(self, info: dict[str, Any]) -> Remote:
+        base = _open(self._root)._strip_protocol(f"{self._root}/")
+        key = str(info["name"]).removeprefix(base).lstrip("/")
+        return Remote(f"{self._root}/{key}", int(info["size"] or 0))
+
+
+@lru_cache(maxsize=16)
+def _open(root: str) -> Any:
+    import fsspec  # slow to import, and object stores do not need it
+
+    scheme = root.partition("://")[0]
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ValueError as error:
+        reason = f"no file system {scheme}:// is installed; copy the files to local disk or to S3"
+        raise FarspanError(f"{root}: {reason}") from error
+    return fsspec.core.url_to_fs(f"{root}/")[0]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions
 from corpora.readers.formats.huggingface import data_files
-from corpora.readers.reader import DOCUMENT_ID, Reader
-from corpora.readers.records import CrashedReader, DamagedFile, DamagedStream, group
+from corpora.readers.records import DOCUMENT_ID, CrashedReader, DamagedFile, DamagedStream, Reader, group
 from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
 from corpora.storage import files
 from corpora.storage.stores.local_disk import DanglingLink, NotAFile

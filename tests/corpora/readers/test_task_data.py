@@ -11,11 +11,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
-from corpora.readers.records import BadRecord, DamagedFile, Range
-from corpora.readers.selection import plan_ranges
-from corpora.readers.streams import whole_file
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.fields import (
+from corpora.readers.raw_fields import (
     filled_text,
     filled_texts,
     id_of,
@@ -23,8 +19,13 @@ from corpora.readers.task_data.fields import (
     object_of,
     task_of_questions,
     text_beside,
+    text_of,
 )
-from corpora.readers.task_data.files import (
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
+from corpora.readers.records import BadRecord, DamagedFile, Range
+from corpora.readers.selection import plan_ranges
+from corpora.readers.streams import whole_file
+from corpora.readers.task_files import (
     ENTRIES_A_RANGE,
     by_name,
     index_files,
@@ -33,11 +34,10 @@ from corpora.readers.task_data.files import (
     json_lines,
     json_object,
     json_records,
-    text_of,
-    texts_of,
     whole_files,
 )
 from corpora.readers.tasks import DATA_SETS
+from corpora.readers.tasks.arxiv import _texts_of
 from corpora.storage import files
 
 # Readers of each layout of files, from a function that turns a record into documents and pairs.
@@ -160,8 +160,8 @@ def test_a_damaged_file_is_not_believed(tmp_path):
         (lambda: text_of({}, "a"), "missing_text"),
         (lambda: text_of({"a": None}, "a"), "null_text"),
         (lambda: text_of({"a": 1}, "a"), "not_a_string"),
-        (lambda: texts_of({"a": "x"}, "a"), "not_a_string"),
-        (lambda: texts_of({"a": ["x", 1]}, "a"), "not_a_string"),
+        (lambda: _texts_of({"a": "x"}, "a"), "not_a_string"),
+        (lambda: _texts_of({"a": ["x", 1]}, "a"), "not_a_string"),
         (lambda: json_object(b"[1]"), "not_an_object"),
         (lambda: json_object(b"{"), "broken_json"),
         (lambda: json_object(b'"\xff"'), "invalid_utf8"),
@@ -171,7 +171,7 @@ def test_other_values_are_rejected(call, reason):
     with pytest.raises(BadRecord) as caught:
         call()
     assert caught.value.reason == reason
-    assert texts_of({"a": ["x", ""]}, "a") == ("x", "")
+    assert _texts_of({"a": ["x", ""]}, "a") == ("x", "")
 
 
 # Index files, whose entries name others.

@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo, fold
 from corpora.storage.manifest_contents import fault, tokenizer_fault
-from corpora.storage.manifest_file import read_manifest, write_manifest
-from corpora.storage.origins import NAME, find_parent, parent_folder, relative_path, resolve
+from corpora.storage.manifest_file import (
+    NAME,
+    find_parent,
+    parent_folder,
+    read_manifest,
+    relative_path,
+    resolve,
+    write_manifest,
+)
 from corpora.storage.shards import shard_name
 from corpora.storage.strict_json import (
     Natural,

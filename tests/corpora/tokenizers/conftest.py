@@ -8,9 +8,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
-from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
+from corpora.tokenizers.training import train_byte_level_bpe, train_sentencepiece
 
 _TEXT = (
     "the river runs past old mills where people's boats aren't moored any longer, and 1984 was its driest year; "

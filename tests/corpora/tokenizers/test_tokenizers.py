@@ -5,7 +5,6 @@ import io
 import json
 import pickle
 import random
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import kinds
-from corpora.tokenizers.kinds import KINDS
-from corpora.tokenizers.kinds.sentencepiece import train
 from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
 from corpora.tokenizers.protocol import special_ids
 from corpora.tokenizers.tokenizer_json import _without_offsets, fingerprint_of, load, parse
-from corpora.tokenizers.training import train_tokenizer
+from corpora.tokenizers.training import KINDS, train_sentencepiece, train_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 
 FIXTURES = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]
@@ -368,12 +364,12 @@ def test_special_ids_are_those_of_no_text():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_white_space_and_unknown_characters_survive(kind):
-    tokenizer = import_module(f"{kinds.__name__}.{kind.replace('-', '_')}").train(sample_texts(80), 380)
+    tokenizer = KINDS[kind](sample_texts(80), 380)
     for text in ("a  b\n\n c \t", " ﬁ①\r\n", "𝔘🌍"):
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
 
 
 def test_long_lines_are_learnt_from():
     text = "zebra quagga " * 5_000  # one line, longer than SentencePiece reads by default
-    tokenizer = train([text, *sample_texts(80)], 380)
+    tokenizer = train_sentencepiece([text, *sample_texts(80)], 380)
     assert len(tokenizer.encode(["zebra quagga"])[0]) <= 4

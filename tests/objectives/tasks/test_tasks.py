@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
+from corpora.tokenizers.training import train_sentencepiece
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
 from objectives.tasks.plan import Frame, plan

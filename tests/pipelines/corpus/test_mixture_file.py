@@ -9,8 +9,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.packing.mixture import Source, mix
-from corpora.storage.manifest_file import read_manifest
-from corpora.storage.origins import find_parent
+from corpora.storage.manifest_file import find_parent, read_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.mixture_file import MixtureFile, MixtureSource, read_mixture_file

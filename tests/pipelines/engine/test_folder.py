@@ -10,7 +10,7 @@ from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.manifest_file import manifest_sha256
 from corpora.storage.strict_json import seal
-from corpora.tokenizers.kinds.byte_level_bpe import train
+from corpora.tokenizers.training import train_byte_level_bpe
 from pipelines.engine.artefacts import (
     Parent,
     absolute,
@@ -37,7 +37,7 @@ def test_equal_folders_have_equal_paths():
 
 def test_an_artefact_made_again_has_its_new_tokenizer(tmp_path):
     for vocab_size in (270, 280):
-        tokenizer = train(["a few words, and a few more words"], vocab_size)
+        tokenizer = train_byte_level_bpe(["a few words, and a few more words"], vocab_size)
         save_tokenizer(tokenizer, tokenizer_folder(str(tmp_path)))
         assert artefact_tokenizer(str(tmp_path)).fingerprint == tokenizer.fingerprint
 

@@ -12,7 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
-from corpora.storage.stores import s3
+from corpora.storage.stores import connect
 from corpora.storage.strict_json import seal
 from pipelines.documents.options import Documents
 from pipelines.engine.folder import finalize
@@ -66,20 +66,20 @@ def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
     ],
 )  # fmt: skip
 def test_flags_set_up_the_client(monkeypatch, flags, expected):
-    monkeypatch.setattr(s3, "_settings", ())
+    monkeypatch.setattr(connect, "_s3_settings", ())
     use_store_flags(flags)
-    arguments, client = s3.store_options()
+    arguments, client = connect.s3_options()
     assert arguments["config"] == expected
     assert client == {"allow_http": expected.get("endpoint", "").startswith("http:")}
 
 
 def test_a_certificate_is_read(monkeypatch, tmp_path):
-    monkeypatch.setattr(s3, "_settings", ())
+    monkeypatch.setattr(connect, "_s3_settings", ())
     use_store_flags([f"--s3_verify={tmp_path}/ca.pem"])
     with pytest.raises(FarspanError, match=r"--s3_verify .*/ca.pem: No such file or directory"):
-        s3.store_options()
+        connect.s3_options()
     (tmp_path / "ca.pem").write_bytes(b"certificate")
-    assert s3.store_options()[1]["root_certificate"] == b"certificate"
+    assert connect.s3_options()[1]["root_certificate"] == b"certificate"
 
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}

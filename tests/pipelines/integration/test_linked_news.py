@@ -15,7 +15,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.vectors import vector_rows
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 from corpora.verify.artefact import verify
 from pipelines.corpus import linked
 from pipelines.corpus import random as random_corpus

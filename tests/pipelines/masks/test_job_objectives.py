@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import CANDIDATE, IN_TARGET
 from objectives.api.protocol import mask_key

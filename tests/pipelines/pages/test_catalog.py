@@ -18,8 +18,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
-from corpora.storage.manifest_file import list_files
-from corpora.storage.origins import NAME
+from corpora.storage.manifest_file import ORIGINS_NAME, list_files
 from corpora.storage.shards import write_shard
 from pipelines import functions
 from pipelines.corpus.linked import plan
@@ -282,7 +281,7 @@ def test_near_duplicates_are_those_of_the_lists(linked, tmp_path):
 def test_without_neighbours_the_page_says_so(linked, tmp_path):
     folder, neighbours = linked
     alone = str(tmp_path / "alone")
-    shutil.copytree(folder, alone, ignore=shutil.ignore_patterns(NAME))
+    shutil.copytree(folder, alone, ignore=shutil.ignore_patterns(ORIGINS_NAME))
     corpus = Corpus(alone)
     links = Links(alone, corpus.manifest)
     assert "give it: --neighbours DIR" in links.missing
@@ -332,9 +331,9 @@ def test_documents_without_titles_or_out_of_reach_have_none(titled_folders: Path
     shutil.copytree(titled_folders / "titled-c", alone)
     assert find_titles(Corpus(str(alone))) is None
     assert find_titles(Corpus(str(alone)), str(titled_folders / "titled")).of(["made:0:0"]) == {"made:0:0": "One"}
-    (alone / NAME).unlink()
+    (alone / ORIGINS_NAME).unlink()
     assert find_titles(Corpus(str(alone))) is None
-    (alone / NAME).write_text('{"parent": "s3://farspan-no-such-bucket/documents"}')
+    (alone / ORIGINS_NAME).write_text('{"parent": "s3://farspan-no-such-bucket/documents"}')
     assert find_titles(Corpus(str(alone))) is None
 
 

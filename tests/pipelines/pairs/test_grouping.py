@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
-from corpora.readers.task_data.declaration import RawPair
+from corpora.readers.raw_tasks import RawPair
 from corpora.schemas.pairs import SPLITS
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged

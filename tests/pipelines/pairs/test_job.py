@@ -13,7 +13,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.readers.task_data.declaration import text_key
+from corpora.readers.raw_tasks import text_key
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="farspan[view] is not installed")
 
 from corpora.errors import FarspanError
 from corpora.storage import sharded_rows
-from corpora.storage.origins import NAME
+from corpora.storage.manifest_file import ORIGINS_NAME
 from pipelines import functions
 from pipelines.pages.page import PageOptions, RowPage
 from pipelines.view.command import command, open_artefacts
@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused(made, names, options, message):
 
 def test_masks_of_another_corpus_are_refused(made, tmp_path):
     alone = str(tmp_path / "alone")
-    shutil.copytree(made["spans"], alone, ignore=shutil.ignore_patterns(NAME))
+    shutil.copytree(made["spans"], alone, ignore=shutil.ignore_patterns(ORIGINS_NAME))
     assert open_artefacts(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ("alone",)
     other = make_corpus(str(tmp_path / "corpus"), seed=1)
     with pytest.raises(FarspanError, match="its masks are not those of the corpus"):

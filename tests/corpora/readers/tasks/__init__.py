@@ -6,8 +6,8 @@ from pathlib import Path
 
 from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
+from corpora.readers.raw_tasks import RawPair
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.readers.task_data.declaration import RawPair
 from corpora.storage import files
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from corpora.readers import ReadOptions
 from corpora.readers.options import PairFields
+from corpora.readers.raw_tasks import RawPair, text_key
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.readers.task_data.declaration import RawPair, text_key
 from corpora.readers.tasks.scrolls import SUBSETS, divide_input
 from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines

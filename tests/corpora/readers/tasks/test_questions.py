@@ -6,9 +6,9 @@ import zipfile
 import pytest
 
 from corpora.readers import ReadOptions
+from corpora.readers.raw_tasks import text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.selection import holds_records
-from corpora.readers.task_data.declaration import text_key
 from corpora.readers.tasks.qasper import answer_of
 from corpora.readers.tasks.scrolls import divide_input
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines

@@ -6,8 +6,8 @@ from copy import deepcopy
 import pytest
 
 from corpora.readers import ReadOptions
+from corpora.readers.raw_tasks import Place, RawPair, RawTask
 from corpora.readers.records import BadRecord
-from corpora.readers.task_data.declaration import Place, RawPair, RawTask
 from corpora.readers.tasks import (
     booksum,
     contract_nli,
@@ -18,7 +18,6 @@ from corpora.readers.tasks import (
     qmsum,
     quality,
     summ_screen,
-    summ_screen_raw,
     trivia_qa,
     wiki_hop,
 )
@@ -42,7 +41,7 @@ CASES = {
     "qmsum": (test_collections.MEETING, qmsum.parse),
     "quality": (test_questions.line("W", test_questions.choice(1)), quality.parse),
     "summ_screen": (test_summaries.line("A"), summ_screen.parse),
-    "summ_screen_raw": (test_summaries.line("A"), summ_screen_raw.parse),
+    "summ_screen_raw": (test_summaries.line("A"), summ_screen.parse_raw),
     "trivia_qa": (test_stories.question("q", test_stories.page("Fox")), trivia_qa.parse),
     "wiki_hop": (test_questions.QUERY, wiki_hop.parse),
 }

@@ -16,7 +16,7 @@ from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.shards import read_shard
-from corpora.storage.stores import connect, object_store, remote, s3
+from corpora.storage.stores import connect, object_store, remote
 from corpora.storage.stores.client_errors import Unsupported
 from corpora.storage.stores.remote import BUFFER
 
@@ -246,7 +246,7 @@ def test_a_missing_object_is_no_refusal(bucket):
 def test_a_key_that_nobody_was_given_is_refused(bucket, store):
     store.check_keys(True)
     try:
-        s3.use_settings(store.settings_of("stranger"))
+        connect.use_s3_settings(store.settings_of("stranger"))
         for _, message in refusals(f"{bucket}/a", OPERATIONS):
             assert message.startswith("s3://bucket")
             assert "--s3_access_key_id" in message
@@ -256,7 +256,7 @@ def test_a_key_that_nobody_was_given_is_refused(bucket, store):
 
 def test_an_address_where_nothing_answers_is_named(store, monkeypatch):
     monkeypatch.setenv(connect.PATIENCE, "0.1")
-    s3.use_settings({**store.settings, "s3_endpoint_url": "http://127.0.0.1:9"})
+    connect.use_s3_settings({**store.settings, "s3_endpoint_url": "http://127.0.0.1:9"})
     for _, message in refusals("s3://bucket/a", OPERATIONS):
         assert message.startswith("s3://bucket")
         assert "127.0.0.1" in message
@@ -264,7 +264,7 @@ def test_an_address_where_nothing_answers_is_named(store, monkeypatch):
 
 
 def test_half_a_key(store):
-    s3.use_settings({"s3_endpoint_url": store.url, "s3_access_key_id": "alone"})
+    connect.use_s3_settings({"s3_endpoint_url": store.url, "s3_access_key_id": "alone"})
     for _, message in refusals("s3://bucket/a", ["exists", "walk", "open", "write", "delete"]):
         assert "check --s3_access_key_id" in message
 
@@ -284,7 +284,7 @@ def test_a_profile_is_read_by_boto3(bucket, store, tmp_path, monkeypatch):
     profile.write_text("[mine]\naws_access_key_id = key\naws_secret_access_key = secret\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
     monkeypatch.setenv("AWS_PROFILE", "mine")
-    s3.use_settings({"s3_endpoint_url": store.url, "s3_region_name": "us-east-1"})
+    connect.use_s3_settings({"s3_endpoint_url": store.url, "s3_region_name": "us-east-1"})
     write_bytes(f"{bucket}/a", b"x")
     assert read_bytes(f"{bucket}/a") == b"x"
     monkeypatch.setitem(sys.modules, "boto3", None)
@@ -304,12 +304,12 @@ def test_a_forked_process_is_refused_instead_of_waiting_for_threads_that_it_lack
 
 def test_equal_settings_share_a_client_and_the_environment_may_hold_them(bucket, store, monkeypatch):
     first = connect.open_client(bucket, True, 60)
-    s3.use_settings(store.settings)
+    connect.use_s3_settings(store.settings)
     assert connect.open_client(bucket, True, 60) is first
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    s3.use_settings({})
+    connect.use_s3_settings({})
     connect._open.cache_clear()
     write_bytes(f"{bucket}/a", b"x")
     assert files.walk(bucket) == [f"{bucket}/a"]
@@ -323,7 +323,7 @@ def test_without_credentials_public_objects_are_read(bucket, store):
         f"{store.url}/bucket/a", b"x", {"x-amz-acl": "public-read", "Content-Type": "text/plain"}, method="PUT"
     )
     urllib.request.urlopen(request).close()
-    s3.use_settings({"s3_endpoint_url": store.url})
+    connect.use_s3_settings({"s3_endpoint_url": store.url})
     assert read_bytes(f"{bucket}/a") == b"x"
 
 

@@ -13,7 +13,6 @@ import obstore
 import pytest
 import transformers
 
-from corpora import hugging_face
 from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
@@ -248,7 +247,7 @@ def test_the_hub_without_a_network_is_one_line(monkeypatch):
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hugging_face, "getproxies", dict)
+    monkeypatch.setattr(connect, "getproxies", dict)
     with pytest.raises(StoreError, match=rf"^hf://datasets/a/b/c: no connection to {url}; the hub cannot be reached; "):
         files.open("hf://datasets/a/b/c")
     asked = []

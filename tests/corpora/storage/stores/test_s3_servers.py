@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.storage import files
 from corpora.storage.shard_cache import ShardCache
-from corpora.storage.stores import s3
+from corpora.storage.stores import connect
 from corpora.verify.artefact import verify
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, make_documents
@@ -55,7 +55,7 @@ def bucket(tmp_path, monkeypatch):
                 if not attempt.connect_ex(("127.0.0.1", port)):
                     break
             time.sleep(0.1)
-        s3.use_settings(
+        connect.use_s3_settings(
             {
                 "s3_endpoint_url": f"http://127.0.0.1:{port}",
                 "s3_access_key_id": "S3RVER",
@@ -64,7 +64,7 @@ def bucket(tmp_path, monkeypatch):
             }
         )
         yield "s3://farspan"
-        s3.use_settings({})
+        connect.use_s3_settings({})
         server.kill()
 
 

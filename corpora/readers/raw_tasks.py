@@ -1,7 +1,7 @@
 """The contents of a task's raw data: documents, and pairs of a query with its answers.
 
 Each module of ``corpora.readers.tasks`` has a function that turns a record into a ``RawTask``, of which
-``corpora.readers.task_data.files`` makes a ``Reader``. With it, ``farspan documents`` keeps the documents of a data set
+``corpora.readers.task_files`` makes a ``Reader``. With it, ``farspan documents`` keeps the documents of a data set
 and ``farspan pairs`` its pairs.
 """
 

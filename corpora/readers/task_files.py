@@ -6,7 +6,6 @@ files are read if a record needs them (``Place.read_beside``).
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +20,9 @@ from corpora.readers.archives import is_archive, lines_or_archives
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
-from corpora.readers.reader import Plan, Read, Reader
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, missing_field
+from corpora.readers.raw_tasks import Place, RawTask
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Plan, Range, Read, Reader
 from corpora.readers.streams import Line, whole_file
-from corpora.readers.task_data.declaration import Place, RawTask
 from corpora.storage.files import Files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
@@ -180,22 +178,3 @@ def as_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
     return value
-
-
-def text_of(record: Mapping[str, Any], name: str) -> str:
-    """Return a field that has to be a string."""
-    if name not in record:
-        raise missing_field(record, name)
-    value = record[name]
-    if not isinstance(value, str):
-        raise BadRecord("null_text" if value is None else "not_a_string", f"{name!r} is of type {type(value).__name__}")
-    return value
-
-
-def texts_of(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field that has to be a list of strings."""
-    value = record.get(name)
-    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        shown = json.dumps(value, default=str)[:100]
-        raise BadRecord("not_a_string", f"{name!r} is not a list of strings but {shown}")
-    return tuple(value)

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord, missing_field
-from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask
-from corpora.readers.task_data.files import text_of
 
 Item = TypeVar("Item")
+
+
+def text_of(record: Mapping[str, Any], name: str) -> str:
+    """Return a field that has to be a string."""
+    if name not in record:
+        raise missing_field(record, name)
+    value = record[name]
+    if not isinstance(value, str):
+        raise BadRecord("null_text" if value is None else "not_a_string", f"{name!r} is of type {type(value).__name__}")
+    return value
 
 
 def filled_text(record: Mapping[str, Any], name: str) -> str:
