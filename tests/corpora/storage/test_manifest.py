@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo, fold
 from corpora.storage.manifest_contents import fault, tokenizer_fault
 from corpora.storage.manifest_file import (
-    NAME,
+    ORIGINS_NAME,
     find_parent,
     parent_folder,
     read_manifest,
@@ -245,7 +245,7 @@ def test_the_parent_is_found_wherever_both_were_moved(vectors, tmp_path):
 
 
 def test_a_lost_record_is_said_with_the_cure(vectors, tmp_path):
-    os.remove(tmp_path / "vectors" / NAME)
+    os.remove(tmp_path / "vectors" / ORIGINS_NAME)
     assert find_parent(vectors) is None
     with pytest.raises(FarspanError, match=r"was not copied with it; give it: --corpus FOLDER"):
         parent_folder(vectors, "--corpus")
@@ -261,7 +261,7 @@ def test_a_parent_that_is_gone_is_said_with_the_cure(vectors, tmp_path):
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"parent": 3}'])
 def test_a_damaged_record_is_said(vectors, tmp_path, damage):
-    (tmp_path / "vectors" / NAME).write_text(damage)
+    (tmp_path / "vectors" / ORIGINS_NAME).write_text(damage)
     with pytest.raises(FarspanError, match=r"not a record of the artefact's parents .*; delete it"):
         find_parent(vectors)
 
