@@ -1,10 +1,12 @@
-"""Arrow arrays as numpy arrays.
+"""Arrow arrays as numpy arrays, and rows as Python values.
 
 Arrow's own conversions import pandas if it is installed, and some load all of Arrow's functions, which takes longer
 than a small job.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,3 +69,16 @@ def _unpack(array: pa.Array, bits: pa.Buffer) -> np.ndarray:
 def _dtype(array: pa.Array) -> np.dtype:
     name = str(array.type)
     return np.dtype(_FLOATS.get(name, name))
+
+
+def plain_row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    """Return a row by column: lists of numbers as read-only numpy arrays, all else as Python objects, null as None."""
+    return {name: _plain(batch.column(name)[row]) for name in batch.schema.names}
+
+
+def _plain(value: pa.Scalar) -> Any:
+    kind = value.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if is_list and value.is_valid and pa.types.is_primitive(kind.value_type):
+        return np.asarray(value.values)
+    return value.as_py()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, overload
@@ -15,9 +16,9 @@ import pyarrow as pa
 from corpora.errors import FarspanError, StoreError
 from corpora.printing import format_count, format_total, row_numbers
 from corpora.storage import files
-from corpora.storage.fetched_shards import FetchedShards, Mapped
+from corpora.storage.arrow_views import plain_row
 from corpora.storage.gather import Block, Gatherable, gather
-from corpora.storage.manifest import FileInfo, Manifest
+from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shard_cache import ShardCache
@@ -28,6 +29,7 @@ _CACHED_BATCHES = 1 << 16
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 
 Made = TypeVar("Made")
+Mapped = tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]
 
 
 class ShardedRows:
@@ -73,7 +75,14 @@ class ShardedRows:
         return int(self.starts[-1])
 
     def __repr__(self) -> str:
-        return describe(type(self).__name__, self.folder, self.manifest, self.schema)
+        """Folder, size, totals and columns, a line each."""
+        size = f"{format_count(len(self), 'row')} in {format_count(len(self.manifest.shards), 'shard')}"
+        totals = self.manifest.totals.items()
+        sums = [format_total(value, name) for name, value in totals if not name.startswith("max_")]
+        lines = [f"{type(self).__name__}({self.folder!r}): {size}"]
+        lines += [f"  totals: {', '.join(sums)}"] if sums else []
+        lines += [] if self.schema is None else [f"  columns: {', '.join(self.schema.names)}"]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str | None:
         """Show the first row in a notebook's cell, if a package above this one has set ``as_html``."""
@@ -166,7 +175,14 @@ class ShardedRows:
         Shards for an unbounded cache are fetched instead.
         """
         for name, listed in self.manifest.files.items():
-            self._check_file(os.path.join(self.folder, name), listed)
+            path = os.path.join(self.folder, name)
+            try:
+                with files.open(path) as file:
+                    actual = file_info(file).sha256
+            except OSError as error:
+                raise StoreError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
+            if actual != listed.sha256:
+                raise StoreError(f"{path}: sha256 {actual} where the manifest says {listed.sha256}; {_COPY_AGAIN}")
         has_tokenizer = files.walk(os.path.join(self.folder, "tokenizer"))
         tokenizer = load_tokenizer_of(self.folder) if has_tokenizer else None
         if tokenizer and (wrong := tokenizer_fault(self.manifest, tokenizer)):
@@ -183,19 +199,6 @@ class ShardedRows:
                 raise unreadable(self.path(shard), error) from error
             if size != info.bytes:
                 raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
-
-    def _check_file(self, path: str, info: FileInfo) -> None:
-        try:
-            with files.open(path) as file:
-                actual = file_info(file)
-        except OSError as error:
-            raise StoreError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
-        if actual != info:
-            raise StoreError(f"{path}: sha256 {actual.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
-
-    def check_shard(self, shard: int) -> None:
-        """Compare a shard with its checksum."""
-        self._stored[shard].compare(map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64.
@@ -250,7 +253,7 @@ class ShardedRows:
     def _outside(self, rows: np.ndarray) -> IndexError:
         return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
 
-    def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+    def _open(self, shard: int) -> Mapped:
         stored, info = self._stored[shard], self.manifest.shards[shard]
         if files.is_local(stored.path):
             mapped = stored.map() if self.verify else map_shard(stored.path, ahead=not self._ranges)
@@ -292,25 +295,55 @@ class ShardedRows:
         return rows
 
 
-def plain_row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Return a row by column: lists of numbers as read-only numpy arrays, all else as Python objects, null as None."""
-    return {name: _plain(batch.column(name)[row]) for name in batch.schema.names}
+class FetchedShards:
+    """The mapped shards of a remote artefact, and objects derived from their record batches.
 
+    ``sizes``: bytes of each shard. ``last``: number of most recently read shards to keep beside those of ``keep``.
+    """
 
-def _plain(value: pa.Scalar) -> Any:
-    kind = value.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if is_list and value.is_valid and pa.types.is_primitive(kind.value_type):
-        return np.asarray(value.values)
-    return value.as_py()
+    def __init__(self, open_shard: Callable[[int], Mapped], sizes: Sequence[int], last: int) -> None:
+        self._open, self._sizes, self._last, self._kept = open_shard, sizes, last, frozenset[int]()
+        self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last
+        self._lock = threading.Lock()
 
+    def __call__(self, shard: int) -> Mapped:
+        return self._entry(shard)[0]
 
-def describe(kind: str, folder: str, manifest: Manifest, schema: pa.Schema | None) -> str:
-    """Return folder, size, totals and columns of an artefact, a line each."""
-    rows = sum(shard.rows for shard in manifest.shards)
-    size = f"{format_count(rows, 'row')} in {format_count(len(manifest.shards), 'shard')}"
-    sums = [format_total(value, name) for name, value in manifest.totals.items() if not name.startswith("max_")]
-    lines = [f"{kind}({folder!r}): {size}", f"  totals: {', '.join(sums)}" if sums else ""]
-    if schema is not None:
-        lines.append(f"  columns: {', '.join(schema.names)}")
-    return "\n".join(filter(None, lines))
+    def __contains__(self, shard: int) -> bool:
+        return shard in self._shards
+
+    def derived(self, shard: int) -> dict[Any, Any]:
+        """Return the objects derived from the record batches of a shard; callers add to them."""
+        return self._entry(shard)[1]
+
+    def add(self, shard: int, mapped: Mapped) -> None:
+        with self._lock:
+            self._shards.setdefault(shard, (mapped, {}))
+
+    def keep(self, shards: Set[int], room: float = 0) -> int:
+        """Keep these shards, and of the others those used last, up to ``room`` bytes in all; return the bytes kept."""
+        with self._lock:
+            self._kept = frozenset(shards)
+            size = sum(self._sizes[shard] for shard in self._shards.keys() | shards)
+            for shard in self._list_unkept():
+                if size > room:
+                    del self._shards[shard]
+                    size -= self._sizes[shard]
+            return size
+
+    def _entry(self, shard: int) -> tuple[Mapped, dict[Any, Any]]:
+        with self._lock:
+            entry = self._shards.pop(shard, None)
+            if entry is not None:
+                self._shards[shard] = entry
+                return entry
+        mapped = self._open(shard)  # takes long: other shards can be read meanwhile
+        with self._lock:
+            entry = self._shards.setdefault(shard, (mapped, {}))
+            unkept = self._list_unkept()
+            for other in unkept[: max(len(unkept) - self._last, 0)]:
+                del self._shards[other]
+            return entry
+
+    def _list_unkept(self) -> list[int]:
+        return [shard for shard in self._shards if shard not in self._kept]

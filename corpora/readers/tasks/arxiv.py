@@ -1,9 +1,8 @@
 """arXiv and PubMed: ``train.txt``, ``val.txt`` and ``test.txt``, JSON lines of articles with their abstracts.
 
 A record is ``{article_id, article_text: [sentence], abstract_text: ["<S> sentence </S>"], section_names, sections:
-[[sentence]], labels}``, lowercased and tokenised. Sentences become lines. The document is ``article_text``, as in most
-systems. With ``--text-field sections``, each section is a document that starts with its name, as in PRIMERA (the two
-fields differ in text). Source: Cohan et al. 2018, "A Discourse-Aware Attention Model", section 4, and its repository.
+[[sentence]], labels}``, lowercased and tokenised; the two fields of text differ. Source: Cohan et al. 2018, "A
+Discourse-Aware Attention Model", section 4, and its repository.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """BookSum: chapters and whole books of Project Gutenberg, and summaries of them from study guides.
 
-Source: Kryscinski et al. 2021, "BookSum"; layout of salesforce/booksum: alignments/, with which this reader was
-checked. The texts have to be downloaded with that repository's scripts; the alignments name them::
+Source: Kryscinski et al. 2021, "BookSum"; layout of salesforce/booksum: alignments/::
 
     alignments/chapter-level-summary-alignments/chapter_summary_aligned_{train,val,test}_split.jsonl
     alignments/book-level-summary-alignments/book_summaries_aligned_{train,val,test}.jsonl
@@ -11,11 +10,8 @@ checked. The texts have to be downloaded with that repository's scripts; the ali
     {"bid": "1023", "is_aggregate": false, "source": "gradesaver", "chapter_path": "all_chapterized_books/...",
      "summary_path": "finished_summaries/...", "book_id": "Bleak House.chapter 18", "summary_id": "chapter 18"}
 
-A summary file is a JSON object with ``summary``, whatever its suffix. Up to seven guides summarise one chapter: their
-summaries are references of one pair, in the order of the file, and attribute ``sources`` names the guides. So training
-on each target uses the published rows, but a score that takes the best reference is not the published score over rows.
-The 1,432 test rows become 776 chapters. Rows whose summary is missing or empty are rejected, as the authors skip them.
-Chapters and books are two data sets: give one folder of alignments.
+A summary file is a JSON object with ``summary``, whatever its suffix. Rows whose summary is missing or empty are
+rejected, as the authors skip them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """ContractNLI: 607 contracts, each of which entails, contradicts or does not mention each of 17 hypotheses.
 
 Source: Koreeda and Manning 2021, "ContractNLI", section 3; fields as read by stanfordnlp/contract-nli-bert:
-contract_nli/dataset/loader.py. Not checked against the original files. Files ``train.json``,
-``dev.json``, ``test.json``, each one object::
+contract_nli/dataset/loader.py. Files ``train.json``, ``dev.json``, ``test.json``, each one object::
 
     {"documents": [{"id": 34, "text": "...", "spans": [[0, 50]], "annotation_sets": [{"annotations":
          {"nda-1": {"choice": "Entailment", "spans": [3, 7]}}}]}],
      "labels": {"nda-1": {"hypothesis": "..."}}}
 
-The query is the hypothesis; options and target are ``Entailment``, ``Contradiction`` and ``Not mentioned``, as SCROLLS
-writes the ``NotMentioned`` of the files. Attribute ``evidence`` holds the [start, stop) characters of the evidence.
+Attribute ``evidence`` holds the [start, stop) characters of the evidence.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
 """GovReport: reports of two agencies of the US Congress, GAO and CRS, and the summaries that experts wrote for them.
 
 Source: Huang et al. 2021, "Efficient Attentions for Long Document Summarization", section 4; layout as read by
-tensorflow_datasets: summarization/gov_report. Not checked against the original files. Each report is a JSON file, and
-lists of ids define the splits::
+tensorflow_datasets: summarization/gov_report::
 
     gov-report/split_ids/{gao,crs}_{train,valid,test}.ids
     gov-report/gao/ID.json   {"id", "title", "report": [SECTION], "highlight": [SECTION]}
     gov-report/crs/ID.json   {"id", "title", "reports": SECTION, "summary": ["paragraph"]}
     SECTION = {"section_title": "...", "paragraphs": ["..."], "subsections": [SECTION]}
 
-The document consists of section titles and paragraphs, one per line. The summary of a GAO report is its highlights
-without "What GAO Recommends", as in the paper. Reports with an empty summary are rejected; reports in no list are not
-read. JSON lines with ``report`` (or ``document``) and ``summary``, as on the hub, are read too; read other tables with
-these columns by ``--format pairs``.
+JSON lines with ``report`` (or ``document``) and ``summary``, as on the hub, are read too.
 """
 
 from __future__ import annotations

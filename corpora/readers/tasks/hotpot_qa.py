@@ -1,17 +1,14 @@
 """HotpotQA: questions that need two Wikipedia paragraphs, among distractors or paragraphs found by a search engine.
 
-Source: Yang et al. 2018, "HotpotQA"; fields as read by hotpotqa/hotpot: prepro.py. Not checked against the original
-files. One JSON array in each of ``hotpot_train_v1.1.json``, ``hotpot_dev_distractor_v1.json``,
-``hotpot_dev_fullwiki_v1.json`` and ``hotpot_test_fullwiki_v1.json``::
+Source: Yang et al. 2018, "HotpotQA"; fields as read by hotpotqa/hotpot: prepro.py. One JSON array in each of
+``hotpot_train_v1.1.json``, ``hotpot_dev_distractor_v1.json``, ``hotpot_dev_fullwiki_v1.json`` and
+``hotpot_test_fullwiki_v1.json``, which has no answers::
 
     [{"_id": "...", "question": "...", "answer": "...", "type": "bridge", "level": "hard",
       "supporting_facts": [["Title", 0]], "context": [["Title", ["First sentence.", " Second."]]]}]
 
-Each paragraph is a document: its title, then its sentences on a second line (they include their own spaces). Its key is
-the title with a hash of the text, so two versions of a paragraph are two documents. Attributes: ``type``, ``level``,
-and ``supporting``, the positions of the supporting paragraphs in the pair. ``test`` has no answers. Some fullwiki
-questions have no paragraph; they are rejected. Both settings have the same dev questions with equal ids: read one of
-the two files.
+A paragraph's key is its title with a hash of the text, so two versions of it are two documents. Attribute
+``supporting`` has the positions of the supporting paragraphs in the pair.
 """
 
 from __future__ import annotations

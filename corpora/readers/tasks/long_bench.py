@@ -4,9 +4,6 @@ Source: Bai et al. 2023, "LongBench", appendix; the names of the fields were not
 
     {"_id": "...", "dataset": "qasper", "language": "en", "length": 3417, "context": "...", "input": "...",
      "answers": ["..."], "all_classes": null}
-
-The document is the context, and the query the input, which is empty in summaries and code completion. All answers are
-references, of which the best counts; classes, if there are some, are the options. All records are of the test.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Multi-News: summaries of two to ten news articles about one event.
 
-Source: Fabbri et al. 2019, "Multi-News"; layout of Alex-Fabbri/Multi-News: README.md, and of the hub. Clusters are read
-as by the format of the same name (``corpora.readers.formats.multi_news``), which also makes the documents: one for each
-article, in order. The summary of a cluster is the line of the same number in the ``.tgt`` file beside the ``.src`` file
-(``train.src`` and ``train.tgt``, ``val.src.cleaned`` and ``val.tgt``, ``test.txt.src`` and ``test.txt.tgt``), or the
-field ``summary`` of JSON lines.
-
-Summaries in the published files start with a dash, those on the hub do not: both are kept as they are. A cluster
-without articles or summary is rejected. The pair's id is the split with a hash of the cluster.
+Source: Fabbri et al. 2019, "Multi-News"; layout of Alex-Fabbri/Multi-News: README.md, and of the hub. The format of the
+same name (``corpora.readers.formats.multi_news``) reads the clusters and makes the documents. The summary of a cluster
+is the line of the same number in the ``.tgt`` file beside the ``.src`` file (``train.src`` and ``train.tgt``,
+``val.src.cleaned`` and ``val.tgt``, ``test.txt.src`` and ``test.txt.tgt``), or the field ``summary`` of JSON lines. The
+pair's id is the split with a hash of the cluster.
 """
 
 from __future__ import annotations

@@ -1,23 +1,16 @@
 """NarrativeQA: questions about whole books and film scripts, written from Wikipedia's summaries of them.
 
 Source: Kocisky et al. 2018, "The NarrativeQA Reading Comprehension Challenge"; layout of google-deepmind/narrativeqa:
-README.md, documents.csv, download_stories.sh; not checked with the stories themselves::
+README.md, documents.csv, download_stories.sh::
 
     documents.csv    document_id,set,kind,story_url,story_file_size,wiki_url,wiki_title,story_word_count,...
     qaps.csv         document_id,set,question,answer1,answer2,question_tokenized,answer1_tokenized,answer2_tokenized
-    tmp/ID.content   the story, as download_stories.sh stores it
-
-Each of the 1,572 stories is one document, and its questions are pairs: 46,765 in all, with two answers each. Both
-answers are references. Stories are UTF-8, windows-1252 or latin-1, plain text or web pages; markup is removed, and so
-are Project Gutenberg's header and licence. ``story_start`` and ``story_end`` cannot find these, because in the
-published table they are often the first and last words of header and licence. A story that was not downloaded, or is
-still compressed, is one dead letter.
-
-``--format narrative-qa-summaries`` reads Wikipedia's summaries, from which the questions were written, in place of the
-stories; documents have the keys of the stories, and pairs the ids of the questions about them::
-
+    tmp/ID.content   the story, as download_stories.sh stores it: UTF-8, windows-1252 or latin-1, text or a web page
     third_party/wikipedia/summaries.csv    document_id,set,summary,summary_tokenized
-    qaps.csv                               two folders above it, or beside it
+
+``story_start`` and ``story_end`` cannot find Project Gutenberg's header and licence, because in the published table
+they are often the first and last words of these. ``--format narrative-qa-summaries`` reads the summaries in place of
+the stories; documents have the keys of the stories, and pairs the ids of the questions about them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Pairs of your own: JSON lines or Parquet, one question with its answers in each record.
 
-The fields, whose names are options: ``document`` (a text) or ``documents`` (a list of texts), ``document_id`` (an id or
-a list of ids; by default the text's hash), ``query`` (also ``question``), ``references`` (a text or a list; also
-``reference``, ``answers``, ``answer``), ``options`` (a list of texts), ``id`` and ``split``. Other fields become
-attributes.
+Options name the fields; fields that have no meaning become attributes.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """Qasper: questions about NLP papers, answered from the whole paper by one or several annotators.
 
 Source: Dasigi et al. 2021, "A Dataset of Information-Seeking Questions and Answers Anchored in Research Papers"; fields
-as read by allenai/qasper-led-baseline: qasper_baselines/dataset_reader.py, scripts/evaluator.py; checked with the
-sample in its fixtures. Files ``qasper-train-v0.3.json``, ``qasper-dev-v0.3.json``, ``qasper-test-v0.3.json``, each one
-object, paper id -> paper::
+as read by allenai/qasper-led-baseline: qasper_baselines/dataset_reader.py, scripts/evaluator.py. Files
+``qasper-train-v0.3.json``, ``qasper-dev-v0.3.json``, ``qasper-test-v0.3.json``, each one object, paper id -> paper::
 
     {"1909.00694": {"title": "...", "abstract": "...", "full_text": [{"section_name": "...", "paragraphs": ["..."]}],
      "qas": [{"question": "...", "question_id": "...", "answers": [{"answer": {"unanswerable": false,
          "extractive_spans": [], "yes_no": null, "free_form_answer": "..."}}]}]}}
-
-The document is ``full_text``: section names and paragraphs, one per line, without title and abstract, as in the
-authors' baseline. The answers of all annotators are references, written as by the authors' evaluator:
-``Unanswerable``, ``Yes``, ``No``, or spans joined by ``, ``.
 """
 
 from __future__ import annotations

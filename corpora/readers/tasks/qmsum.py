@@ -1,17 +1,14 @@
 """QMSum: summaries of meetings for queries, general (about the whole meeting) and specific (about some turns).
 
 Source: Zhong et al. 2021, "QMSum"; layout of Yale-LILY/QMSum: data/ALL/jsonl/{train,val,test}.jsonl, one meeting per
-line; checked with val and test (272 and 281 queries)::
+line::
 
     {"topic_list": [...], "general_query_list": [{"query": "...", "answer": "..."}],
      "specific_query_list": [{"query": "...", "answer": "...", "relevant_text_span": [["459", "530"]]}],
      "meeting_transcripts": [{"speaker": "...", "content": "..."}]}
 
-The document has a line ``speaker: content`` for each turn. Attributes: ``kind`` (general or specific) and ``turns``,
-the first and last turn of each relevant span (strings in the files). Meetings have no id, so their key is a hash of the
-text. Marks of speech recognition such as ``{vocalsound}`` are kept; ``--preprocess strip-speech-marks`` removes those
-that the authors' data_process.ipynb removes. data/ALL also has the same meetings as single files: give the jsonl
-folder.
+Attribute ``turns`` has the first and last turn of each relevant span. Meetings have no id, so a hash of the text is the
+key.
 """
 
 from __future__ import annotations

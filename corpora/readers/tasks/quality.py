@@ -1,15 +1,12 @@
 """QuALITY: questions with four options about stories and articles of about 5,000 words.
 
-Source: Pang et al. 2022, "QuALITY"; fields as in nyu-mll/quality: README.md. Not checked against the original files.
-JSON lines named ``QuALITY.v1.0.1.htmlstripped.train``, ``.dev``, ``.test``, one line for each article and question
-writer, so two for an article::
+Source: Pang et al. 2022, "QuALITY"; fields as in nyu-mll/quality: README.md. JSON lines named
+``QuALITY.v1.0.1.htmlstripped.train``, ``.dev``, ``.test``, one line for each article and question writer::
 
     {"article_id": "...", "set_unique_id": "...", "article": "...", "questions": [{"question": "...",
      "question_unique_id": "...", "options": ["...", "...", "...", "..."], "gold_label": 2, "difficult": 1}]}
 
-The query has the layout of SCROLLS: question, blank line, a line `` (A) ...`` for each option. The target is the text
-of the right option; ``gold_label`` counts from 1, and the test file has none. Attribute ``hard`` is true for questions
-that people under time pressure get wrong. Files without ``htmlstripped`` contain web pages and are refused.
+``gold_label`` counts from 1. Attribute ``hard`` is true for questions that people under time pressure get wrong.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """SCROLLS: ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of each of seven data sets; and ZeroSCROLLS.
 
-The files are in folders or zips.
-
 A record is ``{id, pid, input, output}``; its input is the query, a blank line and the text. Records with equal ``id``
-have the same input, and their outputs are references of one pair; ``output`` is null in ``test``. The text has no id,
-so its hash is the document's key. Source: Shaham et al. 2022, "SCROLLS", section 3, and the files of ``tau/scrolls``.
+have the same input; ``output`` is null in ``test``. Source: Shaham et al. 2022, "SCROLLS", section 3, and the files of
+``tau/scrolls``.
 
-ZeroSCROLLS (``--format zero-scrolls``) has ``validation.jsonl`` and ``test.jsonl`` of each of ten data sets. A record
-is that of SCROLLS with the positions of document and query in its input, in characters:
-``document_start_index``, ``document_end_index`` and ``query_start_index``. The pair's query is the prompt without the
-document: the instruction before it and the question after it. Source: Shaham et al. 2023, "ZeroSCROLLS", section 3; the
-names of the fields were not checked against the files of ``tau/zero_scrolls``.
+ZeroSCROLLS has ``validation.jsonl`` and ``test.jsonl`` of each of ten data sets, whose records have the positions of
+document and query in their input, in characters: ``document_start_index``, ``document_end_index`` and
+``query_start_index``. Source: Shaham et al. 2023, "ZeroSCROLLS", section 3; the names of the fields were not checked
+against the files of ``tau/zero_scrolls``.
 """
 
 from __future__ import annotations

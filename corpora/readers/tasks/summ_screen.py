@@ -1,22 +1,14 @@
 """SummScreen: transcripts of television episodes and their recaps, from ForeverDreaming (fd) and TVMegaSite (tms).
 
 Source: Chen et al. 2022, "SummScreen", section 3; layout as read by mingdachen/SummScreen: data_utils.py, and
-tensorflow_datasets: summarization/summscreen. Not checked against the original files. The splits are JSON lines of
-tokenised text::
+tensorflow_datasets: summarization/summscreen::
 
     SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json
     {"filename": "...", "Transcript": ["..."], "Recap": ["..."]}
+    SummScreen_raw/{fd,tms}/FILENAME    {"Transcript": ["..."], "Recap": ["..."], "Show Title": "..."}
 
-The document has one line for each entry of the transcript, and the reference one for each entry of the recap.
-
-``--format summ-screen-raw`` reads the original text without tokenisation, which SCROLLS uses: one file per episode. The
-published files with the original text name no splits and include episodes that the authors filtered out. So the lines
-of the tokenised files determine the episodes and their splits::
-
-    SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json   {"filename": "..."}
-    SummScreen_raw/{fd,tms}/FILENAME                   {"Transcript": ["..."], "Recap": ["..."], "Show Title": "..."}
-
-``SummScreen_raw`` is beside ``SummScreen``, or in it.
+``--format summ-screen-raw`` reads the original text, one file per episode. These files name no splits and include
+episodes that the authors filtered out, so the lines of the tokenised files determine the episodes and their splits.
 """
 
 from __future__ import annotations

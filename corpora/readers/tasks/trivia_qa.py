@@ -1,7 +1,7 @@
 """TriviaQA: trivia questions with the Wikipedia pages that a linker found for them.
 
-Source: Joshi et al. 2017, "TriviaQA", section 3; fields as in mandarjoshi90/triviaqa: samples/triviaqa_sample.json,
-with which this reader was checked, and utils/dataset_utils.py. Questions and pages are side by side::
+Source: Joshi et al. 2017, "TriviaQA", section 3; fields as in mandarjoshi90/triviaqa: samples/triviaqa_sample.json, and
+utils/dataset_utils.py. Questions and pages are side by side::
 
     qa/wikipedia-train.json, qa/wikipedia-dev.json, qa/wikipedia-test-without-answers.json, qa/web-*.json
     evidence/wikipedia/FILENAME
@@ -9,11 +9,7 @@ with which this reader was checked, and utils/dataset_utils.py. Questions and pa
     {"Data": [{"Question": "...", "QuestionId": "tc_33", "Answer": {"Value": "...", "Aliases": ["..."]},
                "EntityPages": [{"Title": "...", "Filename": "Some_Page.txt"}], "SearchResults": [...]}]}
 
-As in LongT5, each page starts with its title and search results are ignored, so a question of the web files that has
-only these is rejected. The target is the answer's value; value and aliases are the references. LongT5 lowercases all
-texts; here they are as published. A missing page is left out, with a dead letter; a question without any page is
-rejected. Files ``verified-*`` repeat dev questions, so give them by themselves; only the questions and pages that
-people verified are read. In a folder, the ``wikipedia-*`` files are read.
+Search results are ignored, so a question of the web files that has only these is rejected.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """WikiHop: choosing the object of a Wikidata statement among candidates, given several paragraphs.
 
 Source: Welbl et al. 2018, "Constructing Datasets for Multi-hop Reading Comprehension Across Documents"; fields as in
-the card of QAngaroo on the hub. Not checked against the original files. One JSON array in each of ``train.json`` and
-``dev.json``; the test set is not public::
+the card of QAngaroo on the hub. One JSON array in each of ``train.json`` and ``dev.json``; the test set is not public::
 
     [{"id": "WH_train_0", "query": "country_of_citizenship some name", "answer": "...",
       "candidates": ["..."], "supports": ["..."]}]
-
-Each support is a document; supports have no id, so the key is a hash of the text, and a support of many questions is
-stored once. The query is the relation and the subject, as in the files. Candidates are the options. In a folder, the
-masked files (``train.masked.json``), where names are placeholders, are skipped, because they repeat the ids of the
-others. MedHop has the same layout.
 """
 
 from __future__ import annotations

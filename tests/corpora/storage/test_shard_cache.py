@@ -12,10 +12,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files, shard_cache
-from corpora.storage.fetched_shards import FetchedShards
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.shard_cache import ShardCache
+from corpora.storage.sharded_rows import FetchedShards
 
 SIZE = 1000  # bytes of a shard
 ROOT = "memory://corpus/shards"
