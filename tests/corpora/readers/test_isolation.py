@@ -3,13 +3,12 @@
 import io
 import os
 import signal
-from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import Range, ReadOptions, isolation, selection
+from corpora.readers import ReadOptions, isolation
 from corpora.readers.selection import check_fields, plan_ranges, read_records
 from tests.corpora.readers import InMemory, read_all, reasons
 
@@ -104,62 +103,6 @@ def test_an_error_of_the_file_system_reaches_the_reader():
     (reject,) = read_all("a.parquet", files=files).rejects
     assert reject.reason == "unreadable_file"
     assert "the disk is tired" in reject.detail
-
-
-class Parent:
-    """A pipe for a reading process in the process of the test; what it asks of the file is there at its next read."""
-
-    def __init__(self, data: bytes, error: str = "") -> None:
-        self.answers: list[tuple] = []
-        self._data, self._error = data, error
-
-    def send(self, message: tuple) -> None:
-        kind, value = message
-        if kind == "read":
-            self._reply = OSError(self._error) if self._error else self._data[value[0] : sum(value)]
-        else:
-            self.answers.append(message)
-
-    def recv(self) -> object:
-        return self._reply
-
-
-def answers(function: Callable, place: object, data: bytes, *arguments: object, error: str = "") -> list[tuple]:
-    parent = Parent(data, error)
-    isolation._answer(parent, function, place, len(data), arguments)
-    return parent.answers
-
-
-def test_plans_fields_and_blocks_are_those_of_this_process():
-    data, options = arrow(pa.ipc.new_file), ReadOptions()
-    file = InMemory(data)
-    cuts = selection.cuts("a.arrow", file, options, 1000)
-    assert len(cuts) > 1
-    assert answers(selection.cuts, "a.arrow", data, options, 1000) == [("part", cuts), ("end", None)]
-    fields = selection.fields("a.arrow", file, options)
-    assert answers(selection.fields, "a.arrow", data, options) == [("part", fields), ("end", None)]
-    piece = Range("a.arrow", "arrow", 0, 4, len(data), len(data))
-    blocks = list(selection.blocks(piece, file, options))
-    assert answers(selection.blocks, piece, data, options) == [*(("part", block) for block in blocks), ("end", None)]
-
-
-def test_errors_are_answers():
-    ((kind, error),) = answers(
-        selection.cuts, "a.arrow", arrow(pa.ipc.new_file), ReadOptions(), 1, error="the disk is tired"
-    )
-    assert (kind, type(error), str(error)) == ("error", OSError, "the disk is tired")
-    ((kind, error),) = answers(selection.cuts, "a.txt", b"a\nb", ReadOptions(format="lines", id_field="key"), 1)
-    assert (kind, type(error)) == ("error", FarspanError)
-    assert "leave --id-field out" in str(error)
-
-
-def test_a_file_that_is_asked_for_ends_at_its_size():
-    file = isolation._ParentFiles(Parent(b"0123456789"), 10).open("a")
-    assert file.seek(-3, io.SEEK_END) == 7
-    assert file.read() == b"789"
-    assert file.read() == b""
-    assert file.seek(4) == 4
-    assert (file.read(2), file.tell()) == (b"45", 6)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(-1, "half"), (1 << 20, 1 << 20)])
