@@ -117,10 +117,8 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
         return [Range(path, options.format or "", 0, 1, 0, None)]
     format = format_of(path, options)
     try:
-        if _is_native(path, format):
-            (planned,) = isolation.call(cuts, path, files, options, target_bytes)
-        else:
-            planned = _cuts(path, format, files, target_bytes)
+        native, arguments = _is_native(path, format), (path, files, options, target_bytes)
+        (planned,) = isolation.call(cuts, *arguments) if native else [cuts(*arguments)]
     except FILE_ERRORS:
         planned = [Cut(0, 1, state.size)]
     return [
@@ -131,12 +129,8 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
-    return _cuts(path, format_of(path, options), files, target_bytes)
-
-
-def _cuts(path: str, format: str, files: Files, target_bytes: int) -> list[Cut]:
     with _as_file_error(path):
-        return reader(format).plan(path, files, target_bytes)
+        return reader(format_of(path, options)).plan(path, files, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
