@@ -287,9 +287,7 @@ class PairLengths:
         np.maximum.at(longest, np.repeat(np.arange(len(counts)), counts), targets)
         return cls(
             queries=_join(batch.column("query").value_lengths() for batch in batches),
-            document_rows=Ragged.concatenate(
-                [Ragged.from_arrow(batch.column("document_rows")).compact() for batch in batches]
-            ),
+            document_rows=rows.document_rows,
             targets=targets,
             target_starts=np.cumsum(counts) - counts,
             longest_targets=longest,
