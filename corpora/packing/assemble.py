@@ -52,11 +52,7 @@ class Cuts:
 
 
 def assemble_cuts(
-    document_ids: pa.Array,
-    tokens: Ragged,
-    sentence_starts: Ragged,
-    cuts: Cuts,
-    cluster_ids: np.ndarray | None = None,
+    document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, cuts: Cuts, cluster_ids: np.ndarray | None = None
 ) -> SequenceBatch:
     """Cut parts out of whole documents and assemble them into rows.
 

@@ -70,10 +70,7 @@ class Mixture:
 
 
 def mix(
-    sources: Mapping[str, Source],
-    tokens: int | None = None,
-    temperature: float | None = None,
-    on_cap: str = "stop",
+    sources: Mapping[str, Source], tokens: int | None = None, temperature: float | None = None, on_cap: str = "stop"
 ) -> Mixture:
     """Divide a budget of ``tokens`` among ``sources``.
 

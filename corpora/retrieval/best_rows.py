@@ -102,13 +102,7 @@ class Proposals:
             keep_best(products, places, candidates, itself, self.products, self.rows, self.counts)
 
     def rank(
-        self,
-        vectors: VectorRows,
-        queries: VectorRows,
-        bounds: Bounds,
-        k: int,
-        others: np.ndarray,
-        order: np.ndarray,
+        self, vectors: VectorRows, queries: VectorRows, bounds: Bounds, k: int, others: np.ndarray, order: np.ndarray
     ) -> tuple[Neighbours, np.ndarray]:
         """Select the best k by exact products, in place.
 

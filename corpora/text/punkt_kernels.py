@@ -9,18 +9,7 @@ import numpy as np
 
 from corpora.compiled import compiled
 from corpora.text.punkt_rules_kernels import ASK, NO, is_refused, realign, verdict
-from corpora.text.utf8 import (
-    APOSTROPHE,
-    BORDER,
-    CLOSER,
-    LETTER,
-    SPACE,
-    decode,
-    previous,
-    skip,
-    skip_word,
-    strip,
-)
+from corpora.text.utf8 import APOSTROPHE, BORDER, CLOSER, LETTER, SPACE, decode, previous, skip, skip_word, strip
 
 _PERIOD, _EXCLAMATION, _QUESTION = (ord(character) for character in ".!?")
 _MARK_BYTES = np.isin(np.arange(256), [_PERIOD, _EXCLAMATION, _QUESTION, 0xE2])  # 0xE2 begins "…"

@@ -25,16 +25,7 @@ from corpora.storage.manifest_file import (
     write_manifest,
 )
 from corpora.storage.shards import shard_name
-from corpora.storage.strict_json import (
-    Natural,
-    Positive,
-    Sha256,
-    StructureError,
-    decode,
-    parse_json,
-    seal,
-    unseal,
-)
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json, seal, unseal
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents, tokenizer_entry
 from tests.vectors import make_vectors
