@@ -200,6 +200,10 @@ class ShardedRows:
             if size != info.bytes:
                 raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
 
+    def check_shard(self, shard: int) -> None:
+        """Compare a shard with its checksum."""
+        self._stored[shard].compare(map_shard(self.path(shard))[0])
+
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64.
 
@@ -239,12 +243,7 @@ class ShardedRows:
     def gather(self, rows: np.ndarray, view: Callable[[int, int], Gatherable[Block]]) -> Block:
         """Copy the given rows ``(n,)``, n at least 1, into one block, in the given order.
 
-        Args:
-            view: returns the block of a shard's record batch; should cache it (``cache_by_batch``).
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-            FarspanError: a damaged record batch.
+        ``view`` returns the block of a shard's record batch, and should cache it (``cache_by_batch``).
         """
         shards, batches, inside = self.locate(rows)
         blocks = [view(*place) for place in zip(shards.tolist(), batches.tolist(), strict=True)]

@@ -370,6 +370,9 @@ def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_pat
     flipped = copied(corpus, tmp_path, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:])
     trusting, careful = Corpus(flipped[0]), Corpus(flipped[0], verify=True)
     trusting.check_files()
+    trusting.check_shard(0)
+    with pytest.raises(FarspanError, match=rf"{flipped[1]}: .*sha256 \w+ where the manifest says"):
+        trusting.check_shard(1)
     first, second = np.array([0]), trusting.starts[1:2]
     careful.take(first)
     for reader in (careful, pickle.loads(pickle.dumps(careful))):
