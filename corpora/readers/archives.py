@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 from typing import BinaryIO, cast
 
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Plan, Read
 from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.readers.streams import (
     STREAM_ERRORS,
@@ -28,7 +28,7 @@ from corpora.readers.streams import (
     read_lines,
     sound_chunks,
 )
-from corpora.storage.files import Files
+from corpora.storage import files
 
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # the last: encrypted, or an unknown version
 MEMBER_ERRORS = (*STREAM_ERRORS, *_ZIP_ERRORS, tarfile.TarError)
@@ -53,7 +53,7 @@ def is_zip(path: str) -> bool:
     return path.lower().endswith(".zip")
 
 
-def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> list[Cut]:
+def plan_archive(path: str, target_bytes: int, wanted: Wanted) -> list[Cut]:
     """Split an archive between members.
 
     An archive is a single range if it is compressed as a whole, or has a fault that only all members together show: a
@@ -89,7 +89,7 @@ def _one_range(names: list[str], wanted: Wanted) -> bool:
     return len(set(names)) < len(names) or not any(map(wanted, names))
 
 
-def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted, add: Add) -> Iterator[int]:
+def read_archive(piece: Range, block: BlockBuilder, wanted: Wanted, add: Add) -> Iterator[int]:
     """Pass every wanted member of a range to ``add``.
 
     Folders, links and devices are skipped. A name that leads out of the archive, or that occurred before, is a reject.
@@ -123,9 +123,7 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
         block.reject(0, "no_member", b"", "the archive has no member of the kind that the format reads")
 
 
-def lines_or_archives(
-    wanted: Wanted, add: Callable[[BlockBuilder, Line], None]
-) -> tuple[Callable[[str, Files, int], list[Cut]], Callable[[Range, Files, BlockBuilder], Iterator[int]]]:
+def lines_or_archives(wanted: Wanted, add: Callable[[BlockBuilder, Line], None]) -> tuple[Plan, Read]:
     """Return the ``plan`` and ``read`` of a ``Reader`` of files of lines, and of archives with such members.
 
     Args:
@@ -133,14 +131,10 @@ def lines_or_archives(
         add: adds a line's record to a block; in an archive, its place is ``member:offset``.
     """
 
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        return (
-            plan_archive(path, files, target_bytes, wanted)
-            if is_archive(path)
-            else plan_lines(path, files, target_bytes)
-        )
+    def plan(path: str, target_bytes: int) -> list[Cut]:
+        return plan_archive(path, target_bytes, wanted) if is_archive(path) else plan_lines(path, target_bytes)
 
-    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
         def add_member(name: str, stream: BinaryIO) -> Iterator[int]:
             if is_zip(piece.path):
                 while stream.read(_STEP):  # read to the checksum at its end before any line is used
@@ -151,8 +145,8 @@ def lines_or_archives(
             yield from add_lines(Lines(stream, whole, block.options.max_record_bytes), block, add)
 
         if is_archive(piece.path):
-            return read_archive(piece, files, block, wanted, add_member)
-        return read_lines(piece, files, block, add)
+            return read_archive(piece, block, wanted, add_member)
+        return read_lines(piece, block, add)
 
     return plan, read
 

@@ -1,17 +1,25 @@
-"""Checks of records of all formats: each is kept, left out or rejected."""
+"""The declaration of a format, and checks of records of all formats: each is kept, left out or rejected."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
 from corpora.readers.raw_tasks import Place, RawTask, text_key
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, RecordBlock, Reject, missing_field
-from corpora.storage import files as disk
-from corpora.storage.files import Files
+from corpora.readers.records import (
+    BLOCK_BYTES,
+    RAW_BYTES,
+    BadRecord,
+    Cut,
+    DamagedFile,
+    Range,
+    RecordBlock,
+    Reject,
+    missing_field,
+)
 from corpora.text.preprocessing import STEPS
 
 _RECORD_BYTES = 100  # memory of a record in addition to its text
@@ -30,7 +38,6 @@ class BlockBuilder:
     """Checks records and collects the good ones into blocks.
 
     Attributes:
-        files: opens the file, and others that its records name.
         pairs: True to keep the pairs of data sets of tasks, and not their documents.
         prefix: prefix of the place of every record: the name of the current archive member and a colon.
         split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
@@ -39,7 +46,6 @@ class BlockBuilder:
 
     path: str
     options: ReadOptions
-    files: Files = disk
     pairs: bool = False
     prefix: str = ""
     split: Callable[[str], list[str]] | None = None
@@ -76,7 +82,7 @@ class BlockBuilder:
 
     def place(self, key: str) -> Place:
         """Return the place of a record of a task."""
-        return Place(self.path, self.prefix.removesuffix(":"), key, self.files, self.options)
+        return Place(self.path, self.prefix.removesuffix(":"), key, self.options)
 
     def add_task(self, key: str, task: RawTask, raw: bytes) -> None:
         """Keep each document of a record once, or its pairs as JSON."""
@@ -216,3 +222,51 @@ def _half_pair(text: str) -> str | None:
     except UnicodeEncodeError as error:
         return ascii(text[error.start])
     return None
+
+
+Plan = Callable[[str, int], list[Cut]]
+Read = Callable[[Range, BlockBuilder], Iterator[int]]
+DOCUMENT_ID = "document_id"  # field of a document's id in data sets of tasks
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Functions that split and read the files of a format, and properties of the format.
+
+    Attributes:
+        plan: splits a file into ranges of about the given number of bytes.
+        read: adds the records of a range to a block; repeatedly yields the bytes of the range read so far.
+        fields: returns the fields of the first records, each with the amount of text in it; None for a format without
+            fields.
+        text_field: name of the text's field if the options leave it at ``text``.
+        suffixes: suffixes of the files read in this format by default.
+        native: True if native code, which damaged or malicious files can crash, reads the files; such files are never
+            compressed as a whole.
+        native_suffixes: suffixes of files for which ``native`` is true, if not for all.
+        published: True for a data set as its authors publish it.
+        beside: regular expression of the names of published files without records: summaries, tables of contents.
+        records: regular expression of the names of files with records; others in a folder are skipped. Empty for all.
+        own_ids: True if the reader gives each document an id, by which repeated documents are left out.
+        keyed_by_place: True for pairs about documents of a format of the same name, whose ids have the file's path.
+    """
+
+    plan: Plan
+    read: Read
+    fields: Callable[[str], dict[str, int]] | None = None
+    text_field: str = "text"
+    suffixes: tuple[str, ...] = ()
+    native: bool = False
+    native_suffixes: tuple[str, ...] = ()
+    published: bool = False
+    beside: str = ""
+    records: str = ""
+    own_ids: bool = False
+    keyed_by_place: bool = False
+
+    def resolve(self, options: ReadOptions) -> ReadOptions:
+        """Return the options with the format's own field for the text, and for the id if the reader gives one."""
+        if self.own_ids and options.id_field is None:
+            options = replace(options, id_field=DOCUMENT_ID)
+        if options.text_field == "text" != self.text_field:
+            options = replace(options, text_field=self.text_field)
+        return options

@@ -1,13 +1,12 @@
 """Reading in separate processes, so that a file that crashes native code does not end the job.
 
-Such a process opens no files and needs no file systems: it asks its parent for bytes. Both exchange pairs of a kind and
-a value over a pipe of ``multiprocessing``. What is pickled there comes from farspan's own processes, never from a file.
+Such a process sends the parts of its result, and in the end its error or None, over a pipe of ``multiprocessing``. What
+is pickled there comes from farspan's own processes, never from a file.
 """
 
 from __future__ import annotations
 
 import atexit
-import io
 import os
 import resource
 import signal
@@ -18,53 +17,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.readers.records import CrashedReader, Range
-from corpora.storage.files import Files
-from corpora.storage.stores.local_disk import FileState
-from corpora.storage.stores.remote import RangeFile
+from corpora.storage.stores import connect
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
-_BUFFER = 1 << 16
 # signals of a process that crashed; others are sent from outside
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
-def call(function: Callable[..., Any], place: str | Range, files: Files, *arguments: Any) -> Iterator[Any]:
-    """Call a function of a module with these arguments in a separate process.
+def call(function: Callable[..., Any], place: str | Range, *arguments: Any) -> Iterator[Any]:
+    """Call a function of a module with a file, or a range of one, and more arguments in a separate process.
 
     Yields:
         The parts of its result if that is an iterator, else the result.
     """
-    path = place if isinstance(place, str) else place.path
-    size = files.size(path)
-    with _idle_process() as reader, files.open(path) as file:
+    with _idle_process() as reader:
         try:
-            reader.pipe.send((function, place, size, arguments))
-            while True:
+            reader.pipe.send((os.getcwd(), connect.s3_settings, function, place, arguments))
+            kind, value = reader.pipe.recv()
+            while kind == "part":
+                yield value
                 kind, value = reader.pipe.recv()
-                if kind == "read":
-                    reader.pipe.send(_bytes_or_error(file, *value))
-                elif kind == "part":
-                    yield value
-                else:
-                    break
         except (EOFError, ConnectionError) as error:
-            raise _explain_end(reader.process, path) from error
-    if kind == "error":
+            raise _explain_end(reader.process, place if isinstance(place, str) else place.path) from error
+    if value is not None:
         raise value
-
-
-def _bytes_or_error(file: BinaryIO, offset: int, count: int) -> bytes | OSError:
-    try:
-        file.seek(offset)
-        return file.read(count)
-    except OSError as error:
-        return OSError(str(error))
 
 
 class _Reader(NamedTuple):
@@ -137,7 +119,10 @@ def serve(handle: int) -> None:
     _limit_memory()
     with Connection(handle) as pipe, suppress(EOFError, ConnectionError):
         while True:
-            _answer(pipe, *pipe.recv())
+            folder, settings, function, place, arguments = pipe.recv()
+            os.chdir(folder)
+            connect.use_s3_settings(dict(settings))
+            pipe.send(("end", _answer(pipe, function, place, arguments)))
 
 
 def _limit_memory() -> None:
@@ -148,39 +133,15 @@ def _limit_memory() -> None:
 
 
 def _answer(
-    pipe: Connection, function: Callable[..., Any], place: str | Range, size: int, arguments: tuple[Any, ...]
-) -> None:
+    pipe: Connection, function: Callable[..., Any], place: str | Range, arguments: tuple[Any, ...]
+) -> Exception | None:
+    """Send the parts of a function's result; return its error, if any."""
     try:
-        result = function(place, _ParentFiles(pipe, size), *arguments)
+        result = function(place, *arguments)
         for part in result if isinstance(result, Iterator) else [result]:
             pipe.send(("part", part))
-        end: tuple[str, Exception | None] = ("end", None)
     except FarspanError as error:
-        end = "error", FarspanError(str(error))
+        return error
     except FILE_ERRORS as error:
-        end = "error", OSError(str(error))
-    pipe.send(end)
-
-
-class _ParentFiles:
-    """The file of a request, for the functions that read it."""
-
-    def __init__(self, pipe: Connection, size: int) -> None:
-        self._pipe, self._size = pipe, size
-
-    def open(self, path: str) -> BinaryIO:
-        return io.BufferedReader(RangeFile(self._size, self._read), _BUFFER)
-
-    def _read(self, start: int, stop: int) -> bytes:
-        """Ask the parent for bytes."""
-        self._pipe.send(("read", (start, stop - start)))
-        data: bytes | OSError = self._pipe.recv()
-        if isinstance(data, OSError):
-            raise data
-        return data
-
-    def size(self, path: str) -> int:
-        return self._size
-
-    def state(self, path: str) -> FileState:
-        return FileState(self._size, "")
+        return OSError(str(error))
+    return None

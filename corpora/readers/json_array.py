@@ -20,7 +20,7 @@ from corpora.readers.streams import (
     text_by_field,
     whole_range,
 )
-from corpora.storage.files import Files
+from corpora.storage import files
 
 Add = Callable[[BlockBuilder, Line], None]
 _OUTER = re.compile(rb'[^"\[\]{},]*+')  # up to a character that may end a record of the array
@@ -29,14 +29,14 @@ _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # up to the string's en
 _LOOKED_AT = 1 << 20
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a file of lines; an array is one range."""
     with files.open(path) as file:
         array = is_array(file, path)
-    return [Cut(0, 1, files.size(path))] if array else plan_lines(path, files, target_bytes)
+    return [Cut(0, 1, files.size(path))] if array else plan_lines(path, target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder, add: Add) -> Iterator[int]:
     """Pass every record of the range to ``add`` as JSON text; its place is its offset in the file."""
     limit = block.options.max_record_bytes
     with files.open(piece.path) as file:
@@ -46,7 +46,7 @@ def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[
             yield from add_lines(Lines(file, piece, limit), block, add)
 
 
-def read_field(piece: Range, files: Files, block: BlockBuilder, field: str, add: Add) -> Iterator[int]:
+def read_field(piece: Range, block: BlockBuilder, field: str, add: Add) -> Iterator[int]:
     """Pass every element of the array in a field of the file's one object to ``add``; its place is its number.
 
     Fields before it must not be nested; anything after the array is not read.
@@ -86,11 +86,11 @@ def is_array(file: BinaryIO, path: str) -> bool:
     return not (lines[0].endswith(b"]") and len(lines) > 1 and lines[1].startswith(b"["))
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the fields of the first valid objects to the number of text characters in each."""
     with files.open(path) as file:
         kind = _Elements if is_array(file, path) else Lines
-        return text_by_field(first_lines(kind(file, whole_range(path, files), _LOOKED_AT, sound=False)))
+        return text_by_field(first_lines(kind(file, whole_range(path), _LOOKED_AT, sound=False)))
 
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:

@@ -21,9 +21,8 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
 from corpora.readers import columns
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import Cut, DamagedFile, Range, Reader, group
-from corpora.storage.files import Files
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.storage.stores.connect import require_hub
 
 if TYPE_CHECKING:
@@ -125,12 +124,12 @@ def size(path: str) -> int:
     return sum(_open_split(path)[1])
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a data set between its own shards."""
     return group(_open_split(path)[1], target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read the shards of a range; each row is a record.
 
     Damage ends its own shard only.
@@ -157,7 +156,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         yield done
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the columns of the first row to the characters of text in each."""
     with _explain_errors(path):
         row: dict[str, Any] = next(iter(_open_split(path)[0]), {})

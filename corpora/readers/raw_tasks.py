@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from corpora.readers.options import ReadOptions
 from corpora.readers.records import BadRecord
-from corpora.storage.files import Files
+from corpora.storage import files
 
 _SPLITS = {
     "train": "train",
@@ -105,14 +105,12 @@ class Place:
         path: the file.
         member: name of the member of an archive, else empty.
         key: place of the record in the file or member: byte offset, row number or name.
-        files: opens the files of the data set.
         options: options for reading records.
     """
 
     path: str
     member: str
     key: str
-    files: Files
     options: ReadOptions
 
     @property
@@ -139,7 +137,7 @@ class Place:
         # only the local disk follows `..`
         path = scheme + sign + posixpath.normpath(posixpath.join(folder, relative))
         try:
-            with self.files.open(path) as file:
+            with files.open(path) as file:
                 return file.read()
         except OSError as error:
             raise BadRecord("missing_file", f"{path}: {error.strerror or error}") from error

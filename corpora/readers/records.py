@@ -1,17 +1,12 @@
-"""The declaration of a format as a ``Reader``, and its input and output: ranges, blocks of good records, rejects."""
+"""Input and output of readers: ranges, blocks of good records, rejects, damage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from corpora.storage.stores.local_disk import DanglingLink, NotAFile
-
-if TYPE_CHECKING:
-    from corpora.readers.blocks import BlockBuilder
-    from corpora.readers.options import ReadOptions
-    from corpora.storage.files import Files
 
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # bytes kept of a bad record
@@ -174,51 +169,3 @@ class BadRecord(Exception):
 def missing_field(record: Mapping[str, Any], name: str, reason: str = "missing_text") -> BadRecord:
     """Return the error for a record without the field ``name``."""
     return BadRecord(reason, f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
-
-
-Plan = Callable[["str", "Files", "int"], "list[Cut]"]
-Read = Callable[["Range", "Files", "BlockBuilder"], Iterator[int]]
-DOCUMENT_ID = "document_id"  # field of a document's id in data sets of tasks
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Functions that split and read the files of a format, and properties of the format.
-
-    Attributes:
-        plan: splits a file into ranges of about the given number of bytes.
-        read: adds the records of a range to a block; repeatedly yields the bytes of the range read so far.
-        fields: returns the fields of the first records, each with the amount of text in it; None for a format without
-            fields.
-        text_field: name of the text's field if the options leave it at ``text``.
-        suffixes: suffixes of the files read in this format by default.
-        native: True if native code, which damaged or malicious files can crash, reads the files; such files are never
-            compressed as a whole.
-        native_suffixes: suffixes of files for which ``native`` is true, if not for all.
-        published: True for a data set as its authors publish it.
-        beside: regular expression of the names of published files without records: summaries, tables of contents.
-        records: regular expression of the names of files with records; others in a folder are skipped. Empty for all.
-        own_ids: True if the reader gives each document an id, by which repeated documents are left out.
-        keyed_by_place: True for pairs about documents of a format of the same name, whose ids have the file's path.
-    """
-
-    plan: Plan
-    read: Read
-    fields: Callable[[str, Files], dict[str, int]] | None = None
-    text_field: str = "text"
-    suffixes: tuple[str, ...] = ()
-    native: bool = False
-    native_suffixes: tuple[str, ...] = ()
-    published: bool = False
-    beside: str = ""
-    records: str = ""
-    own_ids: bool = False
-    keyed_by_place: bool = False
-
-    def resolve(self, options: ReadOptions) -> ReadOptions:
-        """Return the options with the format's own field for the text, and for the id if the reader gives one."""
-        if self.own_ids and options.id_field is None:
-            options = replace(options, id_field=DOCUMENT_ID)
-        if options.text_field == "text" != self.text_field:
-            options = replace(options, text_field=self.text_field)
-        return options

@@ -11,14 +11,14 @@ from importlib import import_module
 
 from corpora.errors import FarspanError, StoreError
 from corpora.readers import isolation, load_dataset
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats import FORMATS
 from corpora.readers.isolation import FILE_ERRORS
 from corpora.readers.options import PAIRS_OF, ReadOptions
-from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, Reader, RecordBlock
+from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
 from corpora.readers.tasks import MORE_READERS
-from corpora.storage.files import Files
+from corpora.storage import files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
 
 _LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
@@ -67,7 +67,7 @@ def gives_ids(options: ReadOptions) -> bool:
     return options.format is not None and reader(options.format).own_ids
 
 
-def state_of(path: str, files: Files) -> FileState:
+def state_of(path: str) -> FileState:
     """Return the state of a file, or of a data set of ``load_dataset``, whose revision is part of its name."""
     return FileState(load_dataset.size(path), "") if load_dataset.is_data_set(path) else files.state(path)
 
@@ -102,7 +102,7 @@ def format_of(path: str, options: ReadOptions) -> str:
     return format
 
 
-def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Range]:
+def plan_ranges(path: str, options: ReadOptions, target_bytes: int) -> list[Range]:
     """Split a file into ranges of about ``target_bytes`` if its format allows it; at least one.
 
     An unreadable file, a dangling link and a pipe are one range each, and give one reject.
@@ -110,14 +110,14 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
     try:
-        state = state_of(path, files)
+        state = state_of(path)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, DanglingLink):
             raise FarspanError(f"{path}: vanished since it was found ({error}); run the command again") from error
         return [Range(path, options.format or "", 0, 1, 0, None)]
     format = format_of(path, options)
     try:
-        native, arguments = _is_native(path, format), (path, files, options, target_bytes)
+        native, arguments = _is_native(path, format), (path, options, target_bytes)
         (planned,) = isolation.call(cuts, *arguments) if native else [cuts(*arguments)]
     except FILE_ERRORS:
         planned = [Cut(0, 1, state.size)]
@@ -127,10 +127,10 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     ]
 
 
-def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
+def cuts(path: str, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
     with _as_file_error(path):
-        return reader(format_of(path, options)).plan(path, files, target_bytes)
+        return reader(format_of(path, options)).plan(path, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
@@ -149,7 +149,7 @@ def _as_file_error(path: str) -> Iterator[None]:
         raise OSError(f"{type(error).__name__}: {error}") from error
 
 
-def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
+def read_records(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
     """Read the records of a range in file order; the ranges of a file together give every record once.
 
     A bad record is a reject, and its neighbours are kept. If a file ends early or is damaged, all complete records
@@ -163,7 +163,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     try:
         if piece.size is not None:
             native = _is_native(piece.path, piece.format)
-            read = isolation.call(blocks, piece, files, options) if native else blocks(piece, files, options)
+            read = isolation.call(blocks, piece, options) if native else blocks(piece, options)
             for block in read:
                 position = block.position
                 good += len(block.texts) + block.filtered
@@ -173,7 +173,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     except FILE_ERRORS as error:
         damaged = DamagedFile(error, piece.start)
         last.damage(damaged, _lost_bytes(damaged, piece, position))
-    _check_unchanged(piece, files, last)
+    _check_unchanged(piece, last)
     lost += last.block.lost
     if piece.is_whole and not good and lost < piece.bytes:
         if bad or last.block.lost:
@@ -186,14 +186,14 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
         yield block
 
 
-def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
+def blocks(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
     """Read the records of a range of a file, in this process."""
     chosen = reader(piece.format)
-    block = BlockBuilder(piece.path, chosen.resolve(options), files, piece.format.startswith(PAIRS_OF))
+    block = BlockBuilder(piece.path, chosen.resolve(options), piece.format.startswith(PAIRS_OF))
     position = 0
     try:
         with _as_file_error(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
-            for position in chosen.read(piece, files, block):
+            for position in chosen.read(piece, block):
                 if block.full:
                     yield block.take(position)
     except (DamagedFile, *FILE_ERRORS) as error:
@@ -211,9 +211,9 @@ def _lost_bytes(damaged: DamagedFile, piece: Range, position: int) -> int:
     return piece.bytes - position if damaged.lost is None else damaged.lost
 
 
-def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
+def _check_unchanged(piece: Range, block: BlockBuilder) -> None:
     try:
-        state = state_of(piece.path, files)
+        state = state_of(piece.path)
     except OSError as error:
         if piece.size is not None:
             raise StoreError(f"{piece.path}: vanished while the job ran ({error}); {RESTORE}") from error
@@ -226,7 +226,7 @@ def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
             raise FarspanError(f"{piece.path}: was written to or replaced while the job ran; {RESTORE}")
 
 
-def check_fields(path: str, files: Files, options: ReadOptions) -> None:
+def check_fields(path: str, options: ReadOptions) -> None:
     """Check that the first good records of a file have the fields that the options name.
 
     A file that cannot be read, or has no good record at its beginning, passes: reading it gives rejects.
@@ -235,7 +235,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     options = reader(format).resolve(options)
     try:
         native = _is_native(path, format)
-        (names,) = isolation.call(fields, path, files, options) if native else [fields(path, files, options)]
+        (names,) = isolation.call(fields, path, options) if native else [fields(path, options)]
     except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
@@ -247,8 +247,8 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
             )
 
 
-def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
+def fields(path: str, options: ReadOptions) -> dict[str, int]:
     """Return the fields of a file's first records with the amount of text in each, read in this process."""
     look = reader(format_of(path, options)).fields
     with _as_file_error(path):
-        return look(path, files) if look else {}
+        return look(path) if look else {}

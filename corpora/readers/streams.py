@@ -18,7 +18,7 @@ import zstandard
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, Cut, DamagedFile, DamagedStream, Range
-from corpora.storage.files import Files
+from corpora.storage import files
 
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
@@ -133,7 +133,7 @@ def _feed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
             yield chunk[start : start + _CHUNK], None
 
 
-def whole_file(path: str, files: Files, limit: int = sys.maxsize) -> bytes:
+def whole_file(path: str, limit: int = sys.maxsize) -> bytes:
     """Read a whole file, decompressed, or somewhat more than ``limit`` bytes of a larger one."""
     pieces: list[bytes] = []
     size = 0
@@ -277,7 +277,7 @@ class Lines:
         return self._stop
 
 
-def whole_range(path: str, files: Files) -> Range:
+def whole_range(path: str) -> Range:
     """Return the range that is a whole file."""
     size = files.size(path)
     return Range(path, "", 0, size, size, size)
@@ -296,9 +296,7 @@ def first_lines(lines: Lines) -> list[Line]:
     return first[:_LOOKED_AT]
 
 
-def read_lines(
-    piece: Range, files: Files, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]
-) -> Iterator[int]:
+def read_lines(piece: Range, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]) -> Iterator[int]:
     """Pass every line of a range to ``add``, except blank ones, which are not records, and too long ones."""
     with files.open(piece.path) as file:
         yield from add_lines(Lines(file, piece, block.options.max_record_bytes), block, add)
@@ -318,7 +316,7 @@ def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Li
         yield lines.position
 
 
-def plan_lines(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan_lines(path: str, target_bytes: int) -> list[Cut]:
     """Split a plain file into equal ranges; a compressed file is one range, because it cannot be split."""
     size = files.size(path)
     if compression(path):

@@ -17,13 +17,13 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.readers import json_array
 from corpora.readers.archives import is_archive, lines_or_archives
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Plan, Read, Reader
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
 from corpora.readers.raw_tasks import Place, RawTask
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Plan, Range, Read, Reader
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line, whole_file
-from corpora.storage.files import Files
+from corpora.storage import files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
 """Record and its place -> documents and pairs; raises ``BadRecord`` to reject it, as the functions below do."""
@@ -42,7 +42,7 @@ def task_reader(
     return Reader(
         plan,
         read,
-        lambda path, files: {},
+        lambda path: {},
         text_field,
         published=True,
         records=records,
@@ -97,8 +97,8 @@ def json_document(parse: Parse, records: str = "") -> Reader:
 def whole_files(contents: Contents, records: str = "") -> Reader:
     """Declare a data set whose files are read whole, such as tables that refer to other files."""
 
-    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-        data = whole_file(piece.path, files)
+    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
+        data = whole_file(piece.path)
         try:
             for key, task in contents(data, block.place("0")):
                 if isinstance(task, BadRecord):
@@ -119,10 +119,10 @@ def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], record
     An index is split into ranges of entries, so that many workers read the files that they name.
     """
 
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    def plan(path: str, target_bytes: int) -> list[Cut]:
         size = files.size(path)
         try:
-            count = len(entries(whole_file(path, files), Place(path, "", "0", files, ReadOptions())))
+            count = len(entries(whole_file(path), Place(path, "", "0", ReadOptions())))
         except (BadRecord, DamagedFile):
             count = 0  # reading the file reports it
         starts = range(0, max(1, count), ENTRIES_A_RANGE)
@@ -132,8 +132,8 @@ def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], record
             for start, (begin, stop) in zip(starts, pairwise(edges), strict=True)
         ]
 
-    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-        data = whole_file(piece.path, files)
+    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
+        data = whole_file(piece.path)
         try:
             part = entries(data, block.place("0"))[piece.start : piece.stop]
         except BadRecord as bad:
@@ -159,11 +159,11 @@ def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
             return reader
         raise FarspanError(f"{path}: not a file of this data set, whose names match {' or '.join(readers)}")
 
-    def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-        return of(path).plan(path, files, target_bytes)
+    def plan(path: str, target_bytes: int) -> list[Cut]:
+        return of(path).plan(path, target_bytes)
 
-    def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-        return of(piece.path).read(piece, files, block)
+    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
+        return of(piece.path).read(piece, block)
 
     return task_reader(plan, read, "|".join(readers), text_field)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from corpora.errors import FarspanError, one_line
 from corpora.storage.stores.local_disk import FileState, LocalDisk, is_temporary
@@ -35,16 +35,6 @@ class _Publishing:
 
 
 _publishing: ContextVar[_Publishing] = ContextVar("publishing", default=_Publishing())  # noqa: B039 (frozen)
-
-
-class Files(Protocol):
-    """A source of bytes for the readers of raw formats: this module, or the answers of another process."""
-
-    def open(self, path: str) -> BinaryIO: ...
-
-    def size(self, path: str) -> int: ...
-
-    def state(self, path: str) -> FileState: ...
 
 
 def is_local(path: str) -> bool:

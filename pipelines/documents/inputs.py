@@ -193,8 +193,8 @@ def check_first(item: Input) -> None:
     """Check the fields of an input's first readable file."""
     for path in item.paths:
         try:
-            state_of(path, files)
+            state_of(path)
         except OSError:
             continue  # its task will reject it
-        check_fields(path, files, item.read)
+        check_fields(path, item.read)
         return

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from corpora.readers import Range, ReadOptions, RecordBlock
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.storage import files
 from pipelines.documents.inputs import (
     Input,
     check_first,
@@ -95,7 +94,7 @@ class RawFiles:
 def cut_files(inputs: Sequence[Input], reads: Mapping[str, ReadOptions], target_bytes: int) -> list[CutFile]:
     """Cut every file into ranges of about ``target_bytes``."""
     return [
-        CutFile(source, name, plan_ranges(path, files, reads[source], target_bytes))
+        CutFile(source, name, plan_ranges(path, reads[source], target_bytes))
         for source, name, path in every_file(inputs)
     ]
 
@@ -136,7 +135,7 @@ class ReadRanges:
         done = 0
         for source, name, values in ranges:
             piece, count = Range(**values), self.counts.setdefault(source, Counter())
-            for block in read_records(piece, files, self.reads[source]):
+            for block in read_records(piece, self.reads[source]):
                 count.update(read=block.read, rejected=len(block.rejects), filtered=block.filtered)
                 self.rejects.write(source, name, block.rejects)
                 if block.damaged:

@@ -11,7 +11,6 @@ from corpora.printing import format_count
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.reporting import result
-from corpora.storage import files
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.documents.inputs import Input, check_first, every_file, read_options
 from pipelines.documents.options import TokenizerTraining
@@ -49,7 +48,7 @@ def _texts(inputs: tuple[Input, ...], rejects: Counter[str]) -> Iterator[str]:
     reads = read_options(inputs)
     for source, _, path in sorted(every_file(inputs)):
         read = reads[source]
-        for piece in plan_ranges(path, files, read, 1 << 62):
-            for block in read_records(piece, files, read):
+        for piece in plan_ranges(path, read, 1 << 62):
+            for block in read_records(piece, read):
                 rejects.update(reject.reason for reject in block.rejects)
                 yield from filter(None, block.texts)

@@ -15,9 +15,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from corpora.readers import columns
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import Cut, DamagedFile, Range, Reader, group
-from corpora.storage.files import Files
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import Cut, DamagedFile, Range, group
+from corpora.storage import files
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -48,14 +48,14 @@ class _Layout:
     damage: Exception | None
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a file between record batches."""
     with files.open(path) as file:
         layout = _walk(file, files.size(path))
     return group([batch.stop - batch.start for batch, _ in layout.batches], target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each row as a record."""
     with files.open(piece.path) as file:
         layout = _walk(file, files.size(piece.path))
@@ -80,7 +80,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
             raise DamagedFile(layout.damage, row)
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the columns of the file to the text in them, by ``columns.fields``."""
     with files.open(path) as file:
         return columns.fields(_schema(file, _walk(file, files.size(path))))

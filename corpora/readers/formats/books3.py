@@ -6,22 +6,21 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from corpora.readers.archives import plan_archive, read_archive
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats import text
-from corpora.readers.records import Cut, Range, Reader
-from corpora.storage.files import Files
+from corpora.readers.records import Cut, Range
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split an archive between its text members."""
-    return plan_archive(path, files, target_bytes, _is_text)
+    return plan_archive(path, target_bytes, _is_text)
 
 
 def _is_text(name: str) -> bool:
     return name.lower().endswith(text.READER.suffixes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each text member (``.txt``, ``.text``) as a record; its place is its path in the archive."""
 
     def add(name: str, stream: BinaryIO) -> Iterator[int]:
@@ -29,7 +28,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         text.add_whole(block, name, data)
         yield len(data)
 
-    return read_archive(piece, files, block, _is_text, add)
+    return read_archive(piece, block, _is_text, add)
 
 
 READER = Reader(plan, read, published=True)

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 
 from corpora.errors import FarspanError
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BLOCK_BYTES, Range, Reader
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import BLOCK_BYTES, Range
 from corpora.readers.streams import Line, Lines, first_lines, plan_lines, read_lines, text_by_field, whole_range
-from corpora.storage.files import Files
+from corpora.storage import files
 
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*$)")  # an array, or an object over several lines
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each line as a record."""
-    return read_lines(piece, files, block, add)
+    return read_lines(piece, block, add)
 
 
 def add(block: BlockBuilder, line: Line) -> None:
@@ -24,10 +24,10 @@ def add(block: BlockBuilder, line: Line) -> None:
     block.add(line.offset, line.record(), line.data)
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the fields of the first records to the text characters in each; empty without valid records."""
     with files.open(path) as file:
-        lines = first_lines(Lines(file, whole_range(path, files), BLOCK_BYTES, sound=False))
+        lines = first_lines(Lines(file, whole_range(path), BLOCK_BYTES, sound=False))
     fields = text_by_field(lines)
     if not fields and lines and _DOCUMENT.match(lines[0].data):
         raise FarspanError(

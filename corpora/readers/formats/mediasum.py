@@ -10,20 +10,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from corpora.readers import json_array
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BadRecord, Range, Reader, missing_field
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import BadRecord, Range, missing_field
 from corpora.readers.streams import Line
-from corpora.storage.files import Files
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each interview as a record: a line ``speaker: utterance`` for each turn, regardless of ``text_field``."""
-    return json_array.read(piece, files, block, _add)
+    return json_array.read(piece, block, _add)
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the fields of the first interviews, and ``text``, which the reader builds, to the characters in each."""
-    lengths = json_array.fields(path, files)
+    lengths = json_array.fields(path)
     return {**lengths, "text": max(lengths.values(), default=0) + 1} if lengths else {}
 
 

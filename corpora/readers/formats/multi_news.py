@@ -10,31 +10,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats import arrow, jsonl, lines, parquet
-from corpora.readers.records import Cut, Range, Reader
-from corpora.storage.files import Files
+from corpora.readers.records import Cut, Range
 
 _SEPARATOR = re.compile(r"\|\|\|\|\||story_separator_special_tag")
 _NEWLINE = re.compile(r" ?NEWLINE_CHAR ?")
 _FIELDED = (jsonl.READER, parquet.READER, arrow.READER)
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a file as the reader of its layout does."""
-    return _reader(path).plan(path, files, target_bytes)
+    return _reader(path).plan(path, target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each record or line as a cluster."""
     block.split = split_articles
-    return _reader(piece.path).read(piece, files, block)
+    return _reader(piece.path).read(piece, block)
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Return the fields as the reader of the file's layout does; none for source lines."""
     look = _reader(path).fields
-    return look(path, files) if look else {}
+    return look(path) if look else {}
 
 
 def split_articles(cluster: str) -> list[str]:

@@ -12,26 +12,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from corpora.readers import json_array
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, Reader
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line
-from corpora.storage.files import Files
+from corpora.storage import files
 
 _LISTS = ("articles", "documents")
 _TORCH = (".pt", ".pth")
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a JSON file; a file saved by torch is one range."""
-    return [Cut(0, 1, files.size(path))] if _is_torch_file(path) else json_array.plan(path, files, target_bytes)
+    return [Cut(0, 1, files.size(path))] if _is_torch_file(path) else json_array.plan(path, target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each cluster as a record; its place is its offset in a JSON file, or its number in a ``.pt`` file."""
     if not _is_torch_file(piece.path):
-        yield from json_array.read(piece, files, block, _add_line)
+        yield from json_array.read(piece, block, _add_line)
         return
-    clusters = _load(piece.path, files)
+    clusters = _load(piece.path)
     for number, cluster in enumerate(clusters):
         try:
             _add(block, number, cluster, b"")
@@ -45,7 +45,7 @@ def _is_torch_file(path: str) -> bool:
     return path.lower().endswith(_TORCH)
 
 
-def _load(path: str, files: Files) -> list[Any]:
+def _load(path: str) -> list[Any]:
     """Load the list in a ``.pt`` file. Only lists, dicts, strings and numbers are allowed: nothing is executed."""
     import torch  # no other part of corpora needs it
 

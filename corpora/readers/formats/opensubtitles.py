@@ -17,20 +17,20 @@ from typing import BinaryIO
 from xml.parsers import expat
 
 from corpora.readers.archives import is_archive, plan_archive, read_archive
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats.text import gather_lines
-from corpora.readers.records import BadRecord, Cut, DamagedFile, Range, Reader
+from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
-from corpora.storage.files import Files
+from corpora.storage import files
 
 RUN_BYTES = 64 << 10
 _XML = re.compile(r"\.xml(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split an archive between members, and lines of text between runs; an XML file is one range."""
     if is_archive(path):
-        return plan_archive(path, files, target_bytes, _is_xml)
+        return plan_archive(path, target_bytes, _is_xml)
     size = files.size(path)
     if _is_xml(path) or compression(path):
         return [Cut(0, 1, size)]
@@ -42,7 +42,7 @@ def _is_xml(path: str) -> bool:
     return bool(_XML.search(path))
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each film, or each run of lines, as a record; its place is its path in an archive, or its first offset."""
     if is_archive(piece.path):
 
@@ -50,7 +50,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
             _add_film(block, name, stream, name)
             yield 0
 
-        yield from read_archive(piece, files, block, _is_xml, add)
+        yield from read_archive(piece, block, _is_xml, add)
     elif _is_xml(piece.path):
         with files.open(piece.path) as file:
             try:
@@ -58,10 +58,10 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
             except STREAM_ERRORS as error:
                 raise DamagedFile(error, 0) from error
     else:
-        yield from _read_runs(piece, files, block)
+        yield from _read_runs(piece, block)
 
 
-def _read_runs(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def _read_runs(piece: Range, block: BlockBuilder) -> Iterator[int]:
     with files.open(piece.path) as file, gather_lines(block) as run:
         lines = Lines(file, piece, block.options.max_record_bytes)
         number = -1

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpora.readers import columns
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, Reader, group
-from corpora.storage.files import Files
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
+from corpora.storage import files
 
 _MOST_ROWS = 4096
 _MOST_FRONT_CODED = 64  # rows per batch: each may repeat the whole text before it
@@ -22,28 +22,28 @@ AddRows = Callable[[BlockBuilder, pa.RecordBatch, int, pa.Schema], Iterator[int]
 """Takes a batch, the number of its first row in the file, and the file's schema; yields the rows done so far."""
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a file between row groups."""
-    with _open(path, files) as file:
+    with _open(path) as file:
         metadata = file.metadata
         return group(
             [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)], target_bytes
         )
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each row as a record."""
-    return read_columns(piece, files, block, lambda schema: columns.wanted(schema, block.options), columns.add_rows)
+    return read_columns(piece, block, lambda schema: columns.wanted(schema, block.options), columns.add_rows)
 
 
-def read_columns(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted, add_rows: AddRows) -> Iterator[int]:
+def read_columns(piece: Range, block: BlockBuilder, wanted: Wanted, add_rows: AddRows) -> Iterator[int]:
     """Pass the wanted columns of a range to ``add_rows``, batch by batch."""
-    with _open(piece.path, files) as file:
+    with _open(piece.path) as file:
         metadata = file.metadata
         names = wanted(file.schema_arrow)
         encodings = _encodings(metadata, names, piece)
     # text may be a thousand times as large as its dictionary, so it stays encoded until ``add_rows`` decodes a few rows
-    with _open(piece.path, files, [path for path, used in encodings.items() if used & _DICTIONARIES]) as file:
+    with _open(piece.path, [path for path, used in encodings.items() if used & _DICTIONARIES]) as file:
         metadata = file.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         first, total = sum(rows[: piece.start]), sum(rows[piece.start : piece.stop])
@@ -72,14 +72,14 @@ def read_columns(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
             first += len(batch)
 
 
-def fields(path: str, files: Files) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
     """Map the columns of the file to the text in them, by ``columns.fields``."""
-    with _open(path, files) as file:
+    with _open(path) as file:
         return columns.fields(file.schema_arrow)
 
 
 @contextmanager
-def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     # with a buffer, pages are read on demand rather than a whole row group at once
     with (
         files.open(path) as file,

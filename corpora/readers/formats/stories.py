@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats.text import gather_lines
-from corpora.readers.records import Range, Reader
+from corpora.readers.records import Range
 from corpora.readers.streams import Lines, compression, plan_lines
-from corpora.storage.files import Files
+from corpora.storage import files
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each story as a record; its place is the offset of its first line.
 
     A story belongs to the range in which the separator before it starts, so ranges may start anywhere.

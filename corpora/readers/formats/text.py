@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range, Reader
+from corpora.readers.blocks import BlockBuilder, Reader
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line, read_lines, whole_file
-from corpora.storage.files import Files
+from corpora.storage import files
 
 
-def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan_file(path: str, target_bytes: int) -> list[Cut]:
     """Return one range, because a file is one record."""
     return [Cut(0, 1, files.size(path))]
 
 
-def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read_file(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read the whole file as one record, with unchanged line ends."""
-    add_whole(block, 0, whole_file(piece.path, files, block.options.max_record_bytes))
+    add_whole(block, 0, whole_file(piece.path, block.options.max_record_bytes))
     yield piece.bytes
 
 
@@ -33,9 +33,9 @@ def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
         block.reject(key, bad.reason, data, str(bad))
 
 
-def read_each_line(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read_each_line(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each line as a record, without its line end."""
-    return read_lines(piece, files, block, _add_line)
+    return read_lines(piece, block, _add_line)
 
 
 def _add(block: BlockBuilder, line: Line) -> None:

@@ -23,7 +23,7 @@ from corpora.readers.raw_tasks import Place, RawPair, RawTask, text_key
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
 from corpora.readers.task_files import task_reader
-from corpora.storage.files import Files
+from corpora.storage import files
 
 _SIZE = 1 << 20
 
@@ -43,39 +43,37 @@ def parse(cluster: str, summary: str, place: Place) -> RawTask:
     return RawTask([], [pair])
 
 
-def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+def plan(path: str, target_bytes: int) -> list[Cut]:
     """Split a file as ``plan_lines`` does."""
     if not _is_json(path):
-        summaries_of(path, files)
-    return plan_lines(path, files, target_bytes)
+        summaries_of(path)
+    return plan_lines(path, target_bytes)
 
 
-def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Add the pair of each line."""
     if not _is_json(piece.path):
-        return _read_two(piece, files, block)
+        return _read_two(piece, block)
 
     def add_line(block: BlockBuilder, line: Line) -> None:
         record = line.record()
         _add(block, line, filled_text(record, "document"), filled_text(record, "summary"))
 
-    return read_lines(piece, files, block, add_line)
+    return read_lines(piece, block, add_line)
 
 
-def _read_two(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def _read_two(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read the lines of a range, each with the line of the same number in the file of summaries."""
-    beside = summaries_of(piece.path, files)
+    beside = summaries_of(piece.path)
     limit = block.options.max_record_bytes
     with files.open(piece.path) as source, files.open(beside) as target:
-        summaries: Iterator[Line] = (
-            line for chunk in Lines(target, whole_range(beside, files), limit) for line in chunk
-        )
+        summaries: Iterator[Line] = (line for chunk in Lines(target, whole_range(beside), limit) for line in chunk)
         lines = Lines(source, piece, limit)
         begun = False
         for chunk in lines:
             if chunk and not begun:
                 begun = True
-                summaries = islice(summaries, _lines_before(piece.path, files, chunk[0].offset), None)
+                summaries = islice(summaries, _lines_before(piece.path, chunk[0].offset), None)
             for line in chunk:
                 summary = next(summaries, None)
                 if not line.data.strip():
@@ -96,7 +94,7 @@ def _add(block: BlockBuilder, line: Line, cluster: str, summary: str) -> None:
     block.add_task(key, parse(cluster, summary, block.place(key)), line.data[:RAW_BYTES])
 
 
-def _lines_before(path: str, files: Files, offset: int) -> int:
+def _lines_before(path: str, offset: int) -> int:
     """Count the lines of a plain file before ``offset``; 0 for a compressed file, which is read from its beginning."""
     if compression(path) or not offset:
         return 0
@@ -110,7 +108,7 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
         size -= len(piece)
 
 
-def summaries_of(path: str, files: Files) -> str:
+def summaries_of(path: str) -> str:
     """Return the ``.tgt`` file of a ``.src`` file."""
     folder, name = posixpath.split(path)
     if ".src" not in name:

@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from corpora.readers import columns
-from corpora.readers.blocks import BlockBuilder
+from corpora.readers.blocks import DOCUMENT_ID, BlockBuilder
 from corpora.readers.formats import parquet
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
-from corpora.readers.records import DOCUMENT_ID, BadRecord, Range, missing_field
+from corpora.readers.records import BadRecord, Range, missing_field
 from corpora.readers.task_files import JSON_LINES, by_name, json_lines, task_reader
-from corpora.storage.files import Files
 
 _DOCUMENT, _DOCUMENTS = "document", "documents"
 _QUERIES = ("query", "question")
@@ -123,7 +122,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def read_table(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+def read_table(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each row of a Parquet file as a record."""
 
     def add_row(row: int, record: dict[str, Any]) -> None:
@@ -135,7 +134,7 @@ def read_table(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]
     def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
         return columns.pass_rows(block, batch, first, add_row)
 
-    return parquet.read_columns(piece, files, block, lambda schema: list(schema.names), add_rows)
+    return parquet.read_columns(piece, block, lambda schema: list(schema.names), add_rows)
 
 
 READER = by_name(

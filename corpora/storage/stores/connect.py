@@ -53,7 +53,7 @@ def open_client(root: str, answered: bool, timeout: int) -> Any:
             f"{root}: a process that was forked cannot use its parent's connections to stores; start it by spawn, as "
             "with DataLoader's multiprocessing_context='spawn'"
         )
-    return _open(root, _s3_settings if root.startswith("s3:") else (), patience(answered), timeout)
+    return _open(root, s3_settings if root.startswith("s3:") else (), patience(answered), timeout)
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +130,7 @@ S3_SETTINGS = (
     "s3_verify",
 )
 """Names of the settings of S3 that take a value."""
-_s3_settings: tuple[tuple[str, Any], ...] = ()  # the key of a cache
+s3_settings: tuple[tuple[str, Any], ...] = ()  # the key of a cache
 
 
 def use_s3_settings(flags: Mapping[str, Any]) -> None:
@@ -140,13 +140,13 @@ def use_s3_settings(flags: Mapping[str, Any]) -> None:
         flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); AWS's own variables and
             profile replace those left out.
     """
-    global _s3_settings
-    _s3_settings = tuple(sorted(flags.items()))
+    global s3_settings
+    s3_settings = tuple(sorted(flags.items()))
 
 
 def s3_options() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the settings say of a bucket: arguments of ``S3Store``, and options of its client."""
-    flags = dict(_s3_settings)
+    flags = dict(s3_settings)
     url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     scheme, _, host = (url or "").rstrip("/").rpartition("://")
     if flags.get("s3_disable_ssl"):
@@ -177,7 +177,7 @@ def _has_s3_credentials() -> bool:
     """Return True if flags or AWS's variables name credentials."""
     variables = [f"AWS_CONTAINER_CREDENTIALS_{kind}_URI" for kind in ("FULL", "RELATIVE")]
     variables += ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"]
-    return "s3_access_key_id" in dict(_s3_settings) or any(map(os.environ.get, variables))
+    return "s3_access_key_id" in dict(s3_settings) or any(map(os.environ.get, variables))
 
 
 def _has_profile() -> bool:

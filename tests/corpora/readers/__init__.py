@@ -1,23 +1,35 @@
 """Reading whole files in ranges, for the tests of all formats."""
 
-import io
 import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 
 from corpora.readers import Range, ReadOptions, RecordBlock
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.storage import files
-from corpora.storage.stores.local_disk import FileState
 
 
-def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> RecordBlock:  # noqa: B008
-    """All blocks of all ranges as one; every range goes through JSON, as a task's payload does."""
+@contextmanager
+def stored(name: str, data: bytes) -> Iterator[None]:
+    """Work in a folder that has a file of this name."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path(name).write_bytes(data)
+        yield
+
+
+def read_all(path, options=ReadOptions(), target_bytes=1 << 30, data: bytes | None = None) -> RecordBlock:  # noqa: B008
+    """All blocks of all ranges of a file as one; ``data``: its contents, if it has to be written first."""
+    if data is not None:
+        with stored(path, data):
+            return read_all(path, options, target_bytes)
     texts, keys, ids, clusters, titles, rejects = [], [], [], [], [], []
     filtered = damaged = lost = 0
-    for piece in plan_ranges(str(path), files, options, target_bytes):
-        piece = Range(**json.loads(json.dumps(asdict(piece))))
+    for piece in plan_ranges(str(path), options, target_bytes):
+        piece = Range(**json.loads(json.dumps(asdict(piece))))  # as a task's payload goes through JSON
         position = 0
-        for block in read_records(piece, files, options):
+        for block in read_records(piece, options):
             assert block.read > 0 or block.lost > 0
             assert position <= block.position <= piece.bytes
             position = block.position
@@ -51,19 +63,3 @@ def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> 
 
 def reasons(block: RecordBlock) -> list[tuple[str, str]]:
     return [(reject.key, reject.reason) for reject in block.rejects]
-
-
-class InMemory:
-    """One file's bytes, or a stream made on demand, under any name."""
-
-    def __init__(self, data=b"", stream=None, size=None):
-        self._data, self._stream, self._size = data, stream, size
-
-    def open(self, path):
-        return self._stream() if self._stream else io.BufferedReader(io.BytesIO(self._data))
-
-    def size(self, path):
-        return len(self._data) if self._size is None else self._size
-
-    def state(self, path):
-        return FileState(self.size(path), "")

@@ -12,8 +12,7 @@ import zstandard
 
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons, stored
 
 BOOKS3 = ReadOptions(format="books3")
 FOLDER = "books3/the-eye.eu/public/Books/Bibliotik"
@@ -196,7 +195,7 @@ def test_zip_archives_are_cut_at_members(tmp_path):
     for target in (1, 500, 1 << 30):
         block = read_all(path, BOOKS3, target)
         assert (block.keys, block.texts, block.rejects) == (list(BOOKS), list(BOOKS.values()), [])
-    assert len(plan_ranges(str(path), files, BOOKS3, 1)) == len(BOOKS) + 1
+    assert len(plan_ranges(str(path), BOOKS3, 1)) == len(BOOKS) + 1
 
 
 def test_damage_in_a_zip_costs_its_member_only_and_a_cut_the_archive(tmp_path):
@@ -229,11 +228,12 @@ def test_an_archive_is_read_in_little_memory():
                 member.write(bytes(1 << 20))
         archive.writestr("good.txt", "good")
     options = ReadOptions(format="books3", max_record_bytes=1 << 20)
-    (piece,) = plan_ranges("a.zip", InMemory(file.getvalue()), options, 1 << 30)
-    tracemalloc.start()
-    (block,) = read_records(piece, InMemory(file.getvalue()), options)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with stored("a.zip", file.getvalue()):
+        (piece,) = plan_ranges("a.zip", options, 1 << 30)
+        tracemalloc.start()
+        (block,) = read_records(piece, options)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
     assert block.texts == ["good"]
     assert reasons(block) == [("bomb.txt", "too_long")]
     assert peak < 12 << 20

@@ -7,10 +7,12 @@ import signal
 import pyarrow as pa
 import pytest
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, StoreError
 from corpora.readers import ReadOptions, isolation
 from corpora.readers.selection import check_fields, plan_ranges, read_records
-from tests.corpora.readers import InMemory, read_all, reasons
+from corpora.storage import files
+from corpora.storage.shards import map_shard
+from tests.corpora.readers import read_all, reasons
 
 TEXTS = [f"text {number} \u00e9" * (number % 9 + 1) for number in range(200)]
 
@@ -36,10 +38,16 @@ def arrow(new, codec=None):
     return sink.getvalue()
 
 
+@pytest.fixture
+def path(tmp_path):
+    """A sound file, which a process of its own reads."""
+    (tmp_path / "a.arrow").write_bytes(arrow(pa.ipc.new_file))
+    return str(tmp_path / "a.arrow")
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
 @pytest.mark.parametrize("call", ["cuts", "fields", "blocks"])
-def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, number, call):
-    files = InMemory(arrow(pa.ipc.new_file))
+def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, path, number, call):
     real = isolation.call
 
     def crashing(function, *rest):
@@ -47,24 +55,23 @@ def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, number,
             os.kill(isolation._idle[-1].process.pid, number)
         return real(function, *rest)
 
-    (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
+    (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
     with monkeypatch.context() as patch:
         patch.setattr(isolation, "call", crashing)
         if call == "cuts":
-            assert [(cut.start, cut.stop) for cut in plan_ranges("a.arrow", files, ReadOptions(), 100)] == [(0, 1)]
+            assert [(cut.start, cut.stop) for cut in plan_ranges(path, ReadOptions(), 100)] == [(0, 1)]
         elif call == "fields":
-            check_fields("a.arrow", files, ReadOptions(text_field="nothing"))
+            check_fields(path, ReadOptions(text_field="nothing"))
         else:
-            (block,) = read_records(piece, files, ReadOptions())
+            (block,) = read_records(piece, ReadOptions())
             assert (block.texts, block.damaged, block.lost) == ([], 1, piece.bytes)
             assert reasons(block) == [("0", "crashed_reader")]
             assert number.name in block.rejects[0].detail
-    assert read_all("a.arrow", files=files).texts == TEXTS
+    assert read_all(path).texts == TEXTS
 
 
-def test_a_kill_from_outside_is_no_fault_of_the_file(monkeypatch):
-    files = InMemory(arrow(pa.ipc.new_file))
-    (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
+def test_a_kill_from_outside_is_no_fault_of_the_file(monkeypatch, path):
+    (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
     real = isolation.call
 
     def killed(*request):
@@ -73,36 +80,32 @@ def test_a_kill_from_outside_is_no_fault_of_the_file(monkeypatch):
 
     monkeypatch.setattr(isolation, "call", killed)
     with pytest.raises(FarspanError, match=r"a.arrow: its reader was killed \(SIGKILL\)"):
-        list(read_records(piece, files, ReadOptions()))
+        list(read_records(piece, ReadOptions()))
 
 
-def test_a_reader_that_is_left_early_leaves_nothing_behind():
-    files = InMemory(arrow(pa.ipc.new_file))
-    (piece,) = plan_ranges("a.arrow", files, ReadOptions(), 1 << 30)
-    blocks = read_records(piece, files, ReadOptions())
+def test_a_reader_that_is_left_early_leaves_nothing_behind(path):
+    (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
+    blocks = read_records(piece, ReadOptions())
     next(blocks)
     blocks.close()
-    assert read_all("a.arrow", files=files).texts == TEXTS
+    assert read_all(path).texts == TEXTS
 
 
-def test_an_error_of_the_file_system_reaches_the_reader():
-    class Broken(io.RawIOBase):
-        def seek(self, *_):
-            return 0
+def test_errors_of_the_process_are_raised_here_and_it_serves_on(tmp_path):
+    for function, kind in ((os.listdir, OSError), (map_shard, StoreError)):
+        with pytest.raises(kind, match=r"gone.*No such file|No such file.*gone"):
+            list(isolation.call(function, str(tmp_path / "gone")))
+    process = isolation._idle[-1]
+    (tmp_path / "here").touch()
+    assert list(isolation.call(os.listdir, str(tmp_path))) == [["here"]]
+    assert isolation._idle[-1] == process
 
-        def readable(self):
-            return True
 
-        def seekable(self):
-            return True
-
-        def readinto(self, buffer):
-            raise OSError("the disk is tired")
-
-    files = InMemory(stream=lambda: io.BufferedReader(Broken()), size=1000)
-    (reject,) = read_all("a.parquet", files=files).rejects
-    assert reject.reason == "unreadable_file"
-    assert "the disk is tired" in reject.detail
+def test_a_process_reads_from_the_folder_and_with_the_settings_of_its_parent(path, bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_all("a.arrow").texts == TEXTS
+    files.write_bytes(f"{bucket}/a.arrow", arrow(pa.ipc.new_file))
+    assert read_all(f"{bucket}/a.arrow").texts == TEXTS
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(-1, "half"), (1 << 20, 1 << 20)])

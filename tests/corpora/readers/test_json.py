@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, json_array
 from corpora.readers.selection import check_fields, plan_ranges, read_records
-from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons
 
 # JSON lines: every way a line can be bad, and its neighbours kept.
 BAD = [
@@ -100,10 +99,10 @@ def test_fields_are_checked_before_work(tmp_path):
     with pytest.raises(
         FarspanError, match=r"no field 'text' in .*a\.jsonl; its fields: content, url; give --text-field content"
     ):
-        check_fields(str(path), files, ReadOptions())
+        check_fields(str(path), ReadOptions())
     with pytest.raises(FarspanError, match=r"no field 'id' .* give --id-field NAME"):
-        check_fields(str(path), files, ReadOptions(text_field="content", id_field="id"))
-    check_fields(str(path), files, ReadOptions(text_field="content", id_field="url"))
+        check_fields(str(path), ReadOptions(text_field="content", id_field="id"))
+    check_fields(str(path), ReadOptions(text_field="content", id_field="url"))
 
 
 @pytest.mark.parametrize(
@@ -115,14 +114,14 @@ def test_a_json_document_is_refused_with_a_cure(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_text(content)
     with pytest.raises(FarspanError, match=r"one JSON document.*jq"):
-        check_fields(str(path), files, ReadOptions())
+        check_fields(str(path), ReadOptions())
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"broken\n", b"\xff\n"])
 def test_a_file_without_a_good_record_is_left_to_the_rejects(tmp_path, content):
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
-    check_fields(str(path), files, ReadOptions())
+    check_fields(str(path), ReadOptions())
     assert len(reasons(read_all(path))) == bool(content.strip())
 
 
@@ -162,7 +161,7 @@ def test_an_interview_is_a_line_for_each_turn(tmp_path, layout, packed):
     path = tmp_path / ("news_dialogue.json.gz" if packed else "news_dialogue.json")
     data = LAYOUTS[layout].encode()
     path.write_bytes(gzip.compress(data) if packed else data)
-    check_fields(str(path), files, MEDIASUM)
+    check_fields(str(path), MEDIASUM)
     block = read_all(path, ReadOptions(format="mediasum", id_field="id"), 3000)
     assert (block.texts, block.rejects) == (TEXTS, [])
     assert block.ids == [row["id"] for row in INTERVIEWS]
@@ -170,7 +169,7 @@ def test_an_interview_is_a_line_for_each_turn(tmp_path, layout, packed):
         text = data[int(key) :].decode("utf-8-sig")
         assert json.JSONDecoder().raw_decode(text)[0] == row
     with pytest.raises(FarspanError, match="no field 'key'"):
-        check_fields(str(path), files, ReadOptions(format="mediasum", id_field="key"))
+        check_fields(str(path), ReadOptions(format="mediasum", id_field="key"))
 
 
 BAD_INTERVIEWS = [
@@ -201,7 +200,7 @@ BAD_INTERVIEWS = [
 def test_a_bad_interview_is_one_reject_and_its_neighbours_are_kept(bad, reason, detail, as_lines):
     first, last = (json.dumps(row).encode() for row in INTERVIEWS[:2])
     data = b"\n".join([first, bad, last]) if as_lines else b"[" + b", ".join([first, bad, last]) + b"]"
-    block = read_all("a.json", ReadOptions(format="mediasum", max_record_bytes=250_000), files=InMemory(data))
+    block = read_all("a.json", ReadOptions(format="mediasum", max_record_bytes=250_000), data=data)
     assert block.texts == TEXTS[:2]
     (reject,) = block.rejects
     assert (reject.key, reject.reason) == (str(data.index(bad, len(first))), reason)
@@ -210,13 +209,13 @@ def test_a_bad_interview_is_one_reject_and_its_neighbours_are_kept(bad, reason, 
 
 
 def test_the_title_of_an_interview_is_read_by_its_field():
-    found = read_all("a.json", replace(MEDIASUM, title_field="title"), files=InMemory(json.dumps(INTERVIEWS).encode()))
+    found = read_all("a.json", replace(MEDIASUM, title_field="title"), data=json.dumps(INTERVIEWS).encode())
     assert found.titles == [INTERVIEWS[0]["title"]] * 40
 
 
 def test_speakers_without_a_name_and_turns_without_a_word():
     record = {"utt": ["One.", " ", "Two."], "speaker": [" ", "B", "Mr.\n C"]}
-    assert read_all("a.json", MEDIASUM, files=InMemory(json.dumps([record]).encode())).texts == ["One.\nMr. C: Two."]
+    assert read_all("a.json", MEDIASUM, data=json.dumps([record]).encode()).texts == ["One.\nMr. C: Two."]
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.6, 0.999])
@@ -224,7 +223,7 @@ def test_speakers_without_a_name_and_turns_without_a_word():
 def test_whole_interviews_before_a_cut_are_kept(keep, packed):
     data = LAYOUTS["compact"].encode()
     data = gzip.compress(data[: int(len(data) * keep)]) if packed else data[: int(len(data) * keep)]
-    block = read_all("a.json" + ".gz" * packed, MEDIASUM, files=InMemory(data))
+    block = read_all("a.json" + ".gz" * packed, MEDIASUM, data=data)
     assert block.texts == TEXTS[: len(block.texts)]
     assert len(block.texts) in (int(40 * keep) - 1, int(40 * keep), 40)
     (reject,) = block.rejects
@@ -249,7 +248,7 @@ def test_whole_interviews_before_a_cut_are_kept(keep, packed):
     ],
 )
 def test_the_edges_of_arrays(data, texts, rejected):
-    block = read_all("a.json", MEDIASUM, files=InMemory(data))
+    block = read_all("a.json", MEDIASUM, data=data)
     assert (len(block.texts), [reason for _, reason in reasons(block)]) == (texts, rejected)
 
 
@@ -283,10 +282,10 @@ def test_a_large_array_is_read_in_little_memory(tmp_path):
             file.write((", " if number else "") + json.dumps(record))
         file.write("]")
     options = ReadOptions(format="mediasum", max_record_bytes=1 << 20)
-    (piece,) = plan_ranges(str(path), files, options, 1 << 30)
+    (piece,) = plan_ranges(str(path), options, 1 << 30)
     tracemalloc.start()
     sizes, rejected = [], []
-    for block in read_records(piece, files, options):
+    for block in read_records(piece, options):
         sizes.append(sum(map(len, block.texts)))
         rejected += reasons(block)
     peak = tracemalloc.get_traced_memory()[1]

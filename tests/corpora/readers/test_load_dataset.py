@@ -12,7 +12,6 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.load_dataset import Split, find_split, is_data_set, parse_path
 from corpora.readers.selection import check_fields, plan_ranges
-from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
 TEXTS = [f"Text {number} of the harbour." for number in range(12)]
@@ -45,7 +44,7 @@ def test_a_folder_is_read_by_its_shards_whatever_the_tasks(folder):
     whole = read_all(split.path)
     assert whole.texts == TEXTS
     assert whole.keys == [f"{shard}.{row}" for shard in range(3) for row in range(4)]
-    pieces = plan_ranges(split.path, files, ReadOptions(), 1)
+    pieces = plan_ranges(split.path, ReadOptions(), 1)
     assert [(piece.start, piece.stop) for piece in pieces] == [(0, 1), (1, 2), (2, 3)]
     sizes = [(folder / "data" / f"train-{shard}.jsonl").stat().st_size for shard in range(3)]
     assert [piece.bytes for piece in pieces] == sizes
@@ -78,10 +77,10 @@ def test_parquet_reads_the_wanted_columns_only(tmp_path):
     table = pa.table({"text": TEXTS, "big": [b"x"] * 12})
     pq.write_table(table, tmp_path / "train.parquet", row_group_size=5)
     path = find_split(f"hf:{tmp_path}").path
-    check_fields(path, files, ReadOptions())
+    check_fields(path, ReadOptions())
     assert read_all(path).texts == TEXTS
     with pytest.raises(FarspanError, match=r"no field 'body' .*its fields: big, text; give --text-field text"):
-        check_fields(path, files, ReadOptions(text_field="body"))
+        check_fields(path, ReadOptions(text_field="body"))
 
 
 def test_bad_records_and_damaged_shards_are_rejects_of_their_own(folder):
@@ -100,12 +99,12 @@ def test_bad_records_and_damaged_shards_are_rejects_of_their_own(folder):
 def test_a_data_set_that_changes_while_it_is_read_is_an_error(folder):
     path = find_split(f"hf:{folder}::train").path
     (folder / "data" / "train-3.jsonl").write_text('{"text": "More.", "name": "z"}\n')
-    changed = plan_ranges(path, files, ReadOptions(), 1 << 30)[0]
+    changed = plan_ranges(path, ReadOptions(), 1 << 30)[0]
     (folder / "data" / "train-3.jsonl").unlink()
     from corpora.readers.selection import read_records
 
     with pytest.raises(FarspanError, match="bytes when the job began and has"):
-        list(read_records(changed, files, ReadOptions()))
+        list(read_records(changed, ReadOptions()))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_code_of_a_data_set_never_runs(tmp_path):
 def test_a_format_is_refused(folder):
     path = find_split(f"hf:{folder}::train").path
     with pytest.raises(FarspanError, match="leave --format lines out"):
-        plan_ranges(path, files, ReadOptions(format="lines"), 1)
+        plan_ranges(path, ReadOptions(format="lines"), 1)
 
 
 def test_paths_are_read_back():

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions
+from corpora.readers.blocks import DOCUMENT_ID, Reader
 from corpora.readers.formats.huggingface import data_files
-from corpora.readers.records import DOCUMENT_ID, CrashedReader, DamagedFile, DamagedStream, Reader, group
+from corpora.readers.records import CrashedReader, DamagedFile, DamagedStream, group
 from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
 from corpora.storage import files
 from corpora.storage.stores.local_disk import DanglingLink, NotAFile
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons
 
 
 # The choice of a file's reader, and files that cannot be read at all.
@@ -37,7 +38,7 @@ from tests.corpora.readers import InMemory, read_all, reasons
 )
 def test_the_name_tells_the_format(tmp_path, name, format):
     (tmp_path / name).write_bytes(b"of any kind")
-    (piece,) = plan_ranges(str(tmp_path / name), files, ReadOptions(), 1 << 20)
+    (piece,) = plan_ranges(str(tmp_path / name), ReadOptions(), 1 << 20)
     assert piece.format == format
 
 
@@ -46,8 +47,8 @@ def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
     (tmp_path / name).write_text("of any kind")
     for act in (plan_ranges, check_fields):
         with pytest.raises(FarspanError, match=f"{name}: its name does not tell the format.*--format"):
-            act(str(tmp_path / name), files, ReadOptions(), *[1] * (act is plan_ranges))
-    assert plan_ranges(str(tmp_path / name), files, ReadOptions(format="lines"), 1)[0].format == "lines"
+            act(str(tmp_path / name), ReadOptions(), *[1] * (act is plan_ranges))
+    assert plan_ranges(str(tmp_path / name), ReadOptions(format="lines"), 1)[0].format == "lines"
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -55,7 +56,7 @@ def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
 def test_a_folder_in_place_of_a_file_is_one_reject(tmp_path, format, target_bytes):
     (tmp_path / "folder").mkdir()
     path, options = str(tmp_path / "folder"), ReadOptions(format=format)
-    check_fields(path, files, options)
+    check_fields(path, options)
     block = read_all(path, options, target_bytes)
     assert reasons(block) == [("0", "not_a_file")]
     assert path in block.rejects[0].detail
@@ -65,7 +66,7 @@ def test_a_folder_in_place_of_a_file_is_one_reject(tmp_path, format, target_byte
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_that_vanished_is_an_error(tmp_path, format):
     with pytest.raises(FarspanError, match="vanished: vanished since it was found"):
-        plan_ranges(str(tmp_path / "vanished"), files, ReadOptions(format=format), 1)
+        plan_ranges(str(tmp_path / "vanished"), ReadOptions(format=format), 1)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_a_file_that_vanished_is_an_error(tmp_path, format):
 def test_other_content_than_the_name_says(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"ARROW1\0\0 or not" if name == "b.arrow" else b"<html>not found</html>" * 40)
-    check_fields(str(path), files, ReadOptions())
+    check_fields(str(path), ReadOptions())
     assert reasons(read_all(path, target_bytes=3)) == [("0", "unreadable_file")]
 
 
@@ -83,15 +84,15 @@ def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
     for name in ("a.txt", "a.parquet.gz"):
         (tmp_path / name).write_text("of any kind")
     with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
-        plan_ranges("a.txt", files, ReadOptions(id_field="id"), 1)
+        plan_ranges("a.txt", ReadOptions(id_field="id"), 1)
     with pytest.raises(FarspanError, match=r"a\.txt: format lines has no field 'c'; leave --cluster-field out"):
-        plan_ranges("a.txt", files, ReadOptions(format="lines", cluster_field="c"), 1)
+        plan_ranges("a.txt", ReadOptions(format="lines", cluster_field="c"), 1)
     with pytest.raises(FarspanError, match=r"a\.txt: format quality gives no titles; leave --title-field out"):
-        plan_ranges("a.txt", files, ReadOptions(format="quality", title_field="title"), 1)
+        plan_ranges("a.txt", ReadOptions(format="quality", title_field="title"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
-        plan_ranges("a.parquet.gz", files, ReadOptions(), 1)
+        plan_ranges("a.parquet.gz", ReadOptions(), 1)
     with pytest.raises(FarspanError, match="ranges of 0 bytes"):
-        plan_ranges("a.txt", files, ReadOptions(), 0)
+        plan_ranges("a.txt", ReadOptions(), 0)
 
 
 # Ranges, and reasons of damage.
@@ -162,13 +163,13 @@ def test_a_format_resolves_what_the_options_leave_open():
 
 
 # Records of all formats: clusters and their names, ids, and what is rejected.
-def jsonl(rows) -> InMemory:
-    return InMemory(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+def jsonl(rows) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def test_a_list_of_texts_is_a_cluster():
     rows = [{"text": ["One.", "Two."]}, {"text": "Alone."}, {"text": ["Only one."]}]
-    block = read_all("a.jsonl", files=jsonl(rows))
+    block = read_all("a.jsonl", data=jsonl(rows))
     second = len(json.dumps(rows[0])) + 1
     third = second + len(json.dumps(rows[1])) + 1
     assert block.texts == ["One.", "Two.", "Alone.", "Only one."]
@@ -178,7 +179,7 @@ def test_a_list_of_texts_is_a_cluster():
 
 def test_bad_documents_of_a_cluster_are_rejected_one_by_one():
     rows = [{"text": ["One.", "", None, 7, " ", "half \ud83d", ["x"], "Two."]}, {"text": []}]
-    block = read_all("a.jsonl", files=jsonl(rows))
+    block = read_all("a.jsonl", data=jsonl(rows))
     assert dict(zip(block.keys, block.texts, strict=True)) == {"0.0": "One.", "0.7": "Two."}
     second = str(len(json.dumps(rows[0])) + 1)
     assert reasons(block) == [
@@ -196,7 +197,7 @@ def test_bad_documents_of_a_cluster_are_rejected_one_by_one():
 
 def test_ids_of_the_users_own():
     rows = [{"text": ["One.", "", "Two."], "key": "k"}, {"text": "Three.", "key": 3}, {"text": ["x", "y"]}]
-    block = read_all("a.jsonl", ReadOptions(id_field="key"), files=jsonl(rows))
+    block = read_all("a.jsonl", ReadOptions(id_field="key"), data=jsonl(rows))
     assert block.ids == ["k.0", "k.2", "3"]
     assert [reason for _, reason in reasons(block)] == ["empty_text", "missing_id"]
 
@@ -213,12 +214,12 @@ def test_a_field_has_the_title():
         {"text": "x", "title": ["a"]},
         {"text": "x", "title": "half \ud83d"},
     ]
-    block = read_all("a.jsonl", ReadOptions(title_field="title"), files=jsonl(rows))
+    block = read_all("a.jsonl", ReadOptions(title_field="title"), data=jsonl(rows))
     assert block.texts == ["One.", "Two.", "Three.", "Four.", "Five.", "Six."]
     assert block.titles == ["Of ships and tides", None, None, None, "Both", "Both"]
     assert [reason for _, reason in reasons(block)] == ["empty_text", "not_a_string", "not_a_string", "invalid_utf8"]
     assert "'title' is of type int" in block.rejects[1].detail
-    assert read_all("a.jsonl", files=jsonl(rows)).titles is None
+    assert read_all("a.jsonl", data=jsonl(rows)).titles is None
 
 
 def test_a_field_names_the_cluster():
@@ -233,7 +234,7 @@ def test_a_field_names_the_cluster():
         {"text": "x", "topic": True},
         {"text": "x", "topic": ""},
     ]
-    block = read_all("a.jsonl", ReadOptions(cluster_field="topic"), files=jsonl(rows))
+    block = read_all("a.jsonl", ReadOptions(cluster_field="topic"), data=jsonl(rows))
     assert block.clusters == ["a", "7", "a", "b", "b", None, None]
     assert [reason for _, reason in reasons(block)] == ["missing_cluster"] * 3
 

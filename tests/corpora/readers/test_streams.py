@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
@@ -21,7 +20,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons, stored
 from tests.corpora.readers.formats.test_clusters import damaged
 
 # Lines of streams: ranges, compression, cuts and bounded memory.
@@ -36,7 +35,7 @@ LINES = ReadOptions(format="lines")
     target=st.integers(1, 100),
 )
 def test_ranges_together_give_each_line_once_in_order(data, target):
-    block = read_all("a.txt", LINES, target, InMemory(data))
+    block = read_all("a.txt", LINES, target, data)
     offset, good, bad = 0, [], []
     for line in data.split(b"\n"):
         if line.strip():
@@ -49,7 +48,8 @@ def test_ranges_together_give_each_line_once_in_order(data, target):
 
 @given(st.integers(0, 10_000), st.integers(1, 20_000))
 def test_ranges_tile_the_file(size, target):
-    pieces = plan_ranges("a.jsonl", InMemory(b"x" * size), ReadOptions(), target)
+    with stored("a.jsonl", b"x" * size):
+        pieces = plan_ranges("a.jsonl", ReadOptions(), target)
     assert [pieces[0].start, *(piece.stop for piece in pieces)] == [*(piece.start for piece in pieces), size]
     assert all(piece.bytes == piece.stop - piece.start <= target for piece in pieces)
 
@@ -79,15 +79,15 @@ class TestCompression:
     DATA = records(3000)
 
     def test_members_one_after_the_other_are_one_stream(self, name, compress):
-        plain = read_all("a.jsonl", files=InMemory(self.DATA))
-        assert read_all(name, files=InMemory(compress(self.DATA))) == plain
-        assert read_all(name, target_bytes=100, files=InMemory(two_parts(compress, self.DATA))) == plain
+        plain = read_all("a.jsonl", data=self.DATA)
+        assert read_all(name, data=compress(self.DATA)) == plain
+        assert read_all(name, target_bytes=100, data=two_parts(compress, self.DATA)) == plain
         assert len(plain.texts) == 3000
 
     def test_every_whole_record_before_a_cut_is_kept(self, name, compress):
         packed = two_parts(compress, self.DATA)
         for cut in (9, 500, len(packed) // 4, len(packed) // 2 + 100, len(packed) - 1):
-            block = read_all(name, files=InMemory(packed[:cut]))
+            block = read_all(name, data=packed[:cut])
             known = self.known(name, packed[:cut])
             whole = known[: known.rfind(b"\n") + 1]
             assert len(block.texts) == whole.count(b"\n")
@@ -117,7 +117,7 @@ class TestCompression:
         packed = bytearray(compress(data))
         for place in range(2):
             packed[len(packed) * 3 // 4 + place] ^= 0xFF
-        block = read_all(name, files=InMemory(bytes(packed)))
+        block = read_all(name, data=bytes(packed))
         (reject,) = block.rejects
         assert (reject.reason, block.texts, block.damaged, block.lost) == ("unreadable_file", [], 1, len(packed))
 
@@ -128,57 +128,24 @@ class TestCompression:
         before = sum(map(len, packed[:damaged]))
         size = sum(map(len, packed))
         packed[damaged][len(packed[damaged]) // 2] ^= 0x04
-        block = read_all(name, files=InMemory(b"".join(packed)))
-        assert block.texts == read_all("a.jsonl", files=InMemory(b"".join(parts[:damaged]))).texts
+        block = read_all(name, data=b"".join(packed))
+        assert block.texts == read_all("a.jsonl", data=b"".join(parts[:damaged])).texts
         assert reasons(block) == [(str(sum(map(len, parts[:damaged]))), "unreadable_file")]
         assert (block.damaged, block.lost) == (1, size - before)
 
     def test_padding_and_text_behind_the_data(self, name, compress):
         packed = compress(self.DATA)
-        plain = read_all("a.jsonl", files=InMemory(self.DATA))
-        assert read_all(name, files=InMemory(packed + bytes(512))) == plain
-        behind = read_all(name, files=InMemory(packed + b"and then something else"))
+        plain = read_all("a.jsonl", data=self.DATA)
+        assert read_all(name, data=packed + bytes(512)) == plain
+        behind = read_all(name, data=packed + b"and then something else")
         assert (behind.texts, behind.damaged, behind.lost) == (plain.texts, 1, 23)
 
     def test_other_content_under_the_name(self, name, compress):
-        assert reasons(read_all(name, files=InMemory(self.DATA))) == [("0", "unreadable_file")]
+        assert reasons(read_all(name, data=self.DATA)) == [("0", "unreadable_file")]
 
     def test_empty(self, name, compress):
-        assert reasons(read_all(name, files=InMemory(b""))) == [("0", "truncated_file")]
-        assert read_all(name, files=InMemory(compress(b""))).read == 0
-
-
-class LongLine(io.RawIOBase):
-    """``head``, then a line of ``size`` letters, then ``tail``, made while it is read."""
-
-    def __init__(self, head, size, tail):
-        self._parts, self._at = (head, size, tail), 0
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def tell(self):
-        return self._at
-
-    def seek(self, offset, whence=0):
-        assert whence == 0
-        self._at = offset
-        return offset
-
-    def readinto(self, buffer):
-        head, size, tail = self._parts
-        if self._at < len(head):
-            data = head[self._at : self._at + len(buffer)]
-        elif self._at < len(head) + size:
-            data = b"x" * min(len(buffer), len(head) + size - self._at)
-        else:
-            data = tail[self._at - len(head) - size :][: len(buffer)]
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        assert reasons(read_all(name, data=b"")) == [("0", "truncated_file")]
+        assert read_all(name, data=compress(b"")).read == 0
 
 
 LIMIT = 1 << 20
@@ -186,20 +153,24 @@ SIZE = 200 << 20
 HEAD, TAIL = b'{"text": "before"}\n', b'\n{"text": "after"}\n'
 
 
-def peak_of_reading(name, files, target_bytes):
+def peak_of_reading(path, target_bytes):
     tracemalloc.start()
     try:
-        block = read_all(name, ReadOptions(max_record_bytes=LIMIT), target_bytes, files)
+        block = read_all(path, ReadOptions(max_record_bytes=LIMIT), target_bytes)
         return block, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize("target_bytes", [1 << 30, 32 << 20])
-def test_a_line_of_200_mb_is_passed_by_in_little_memory(target_bytes):
-    size = len(HEAD) + SIZE + len(TAIL)
-    files = InMemory(stream=lambda: io.BufferedReader(LongLine(HEAD, SIZE, TAIL)), size=size)
-    block, peak = peak_of_reading("a.jsonl", files, target_bytes)
+def test_a_line_of_200_mb_is_passed_by_in_little_memory(tmp_path, target_bytes):
+    path = tmp_path / "a.jsonl"
+    with path.open("wb") as file:
+        file.write(HEAD)
+        for _ in range(SIZE >> 20):
+            file.write(b"x" * (1 << 20))
+        file.write(TAIL)
+    block, peak = peak_of_reading(path, target_bytes)
     assert block.texts == ["before", "after"]
     assert reasons(block) == [(str(len(HEAD)), "too_long")]
     assert block.rejects[0].detail.startswith(f"{SIZE:,} bytes")
@@ -208,7 +179,7 @@ def test_a_line_of_200_mb_is_passed_by_in_little_memory(target_bytes):
 
 
 @pytest.mark.parametrize("compressor", ["gz", "zst"])
-def test_a_compressed_line_of_200_mb_is_passed_by_in_little_memory(compressor):
+def test_a_compressed_line_of_200_mb_is_passed_by_in_little_memory(tmp_path, compressor):
     def pack(data):
         return gzip.compress(data, 1) if compressor == "gz" else zstandard.compress(data, 1)
 
@@ -216,7 +187,9 @@ def test_a_compressed_line_of_200_mb_is_passed_by_in_little_memory(compressor):
     packed = pack(HEAD) + mebibyte * 200 + pack(TAIL)
     if compressor == "zst":  # one frame, the hardest case: it unpacks thirty-thousandfold
         packed = zstandard.compress(HEAD + b"x" * SIZE + TAIL, 1)
-    block, peak = peak_of_reading(f"a.jsonl.{compressor}", InMemory(packed), 1 << 30)
+    path = tmp_path / f"a.jsonl.{compressor}"
+    path.write_bytes(packed)
+    block, peak = peak_of_reading(path, 1 << 30)
     assert block.texts == ["before", "after"]
     assert reasons(block) == [(str(len(HEAD)), "too_long")]
     assert peak < 48 << 20
@@ -227,13 +200,13 @@ def test_a_file_that_changes_or_vanishes_is_an_error(tmp_path, change):
     path = tmp_path / "a.jsonl"
     path.write_bytes(records(20))
     for target in (100, 1 << 30):
-        first, *_ = plan_ranges(str(path), files, ReadOptions(), target)
+        first, *_ = plan_ranges(str(path), ReadOptions(), target)
         if change is None:
             path.unlink()
         else:
             path.write_bytes((path.read_bytes() + b"\n")[: first.size + change])
         with pytest.raises(FarspanError, match=r"a.jsonl: (vanished|had [\d,]+ bytes) w"):
-            list(read_records(first, files, ReadOptions()))
+            list(read_records(first, ReadOptions()))
         path.write_bytes(records(20))
 
 
@@ -248,27 +221,28 @@ def test_a_file_that_is_replaced_at_equal_size_is_an_error(tmp_path, name, same_
             place.write_bytes((gzip.compress if name.endswith("gz") else bytes)(b'{"text": "%s"}' % letter.encode()))
     status = path.stat()
     assert other.stat().st_size == status.st_size
-    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
+    (piece,) = plan_ranges(str(path), ReadOptions(), 1 << 30)
     os.utime(other, ns=(0, status.st_mtime_ns + (not same_time)))
     os.replace(other, path)
     with pytest.raises(FarspanError, match=rf"{name}: was written to or replaced while the job ran; put it back"):
-        list(read_records(piece, files, ReadOptions()))
+        list(read_records(piece, ReadOptions()))
 
 
 def test_an_object_that_is_replaced_at_equal_size_is_an_error(store, bucket):
     path = f"{bucket}/a.jsonl"
     files.write_bytes(path, b'{"text": "one"}')
-    (piece,) = plan_ranges(path, files, ReadOptions(), 1 << 30)
-    assert [block.texts for block in read_records(piece, files, ReadOptions())] == [["one"]]
+    (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
+    assert [block.texts for block in read_records(piece, ReadOptions())] == [["one"]]
     files.write_bytes(path, b'{"text": "two"}')
     with pytest.raises(FarspanError, match=r"a.jsonl: was written to or replaced while the job ran"):
-        list(read_records(piece, files, ReadOptions()))
+        list(read_records(piece, ReadOptions()))
 
 
 def test_blocks_are_bounded():
     data = b"".join(json.dumps({"text": "y" * 50_000}).encode() + b"\n" for _ in range(500))
-    (piece,) = plan_ranges("a.jsonl", InMemory(data), ReadOptions(), 1 << 30)
-    sizes = [sum(map(len, block.texts)) for block in read_records(piece, InMemory(data), ReadOptions())]
+    with stored("a.jsonl", data):
+        (piece,) = plan_ranges("a.jsonl", ReadOptions(), 1 << 30)
+        sizes = [sum(map(len, block.texts)) for block in read_records(piece, ReadOptions())]
     assert sum(sizes) == 500 * 50_000
     assert max(sizes) <= (8 << 20) + (2 << 20)
     assert len(sizes) <= 4
@@ -277,7 +251,7 @@ def test_blocks_are_bounded():
 # Damaged files of lines: what is kept was in the sound file, and how a file is cut into ranges shows nowhere.
 RECORDS = [json.dumps({"text": f"record {number} " + "caf\u00e9 \u4e16" * (number % 9)}) for number in range(120)]
 DATA = "\n".join(RECORDS).encode()
-SOUND = read_all("a.jsonl", files=InMemory(DATA)).texts
+SOUND = read_all("a.jsonl", data=DATA).texts
 PACKED = {
     "gz": lambda data: gzip.compress(data, 1),
     "bz2": bz2.compress,
@@ -298,10 +272,10 @@ def broken(data, seed):
 
 def fuzz_plain(seeds):
     for seed in seeds:
-        files = InMemory(broken(DATA, seed))
+        data = broken(DATA, seed)
         for name, options in (("a.jsonl", ReadOptions()), ("a.txt", ReadOptions(format="lines"))):
-            whole = read_all(name, options, files=files)
-            assert read_all(name, options, random.Random(seed).randint(1, 3000), files) == whole
+            whole = read_all(name, options, data=data)
+            assert read_all(name, options, random.Random(seed).randint(1, 3000), data) == whole
             assert whole.damaged == 0  # lines may be bad, but a plain file cannot be known to be damaged
             assert whole.read > 0
 
@@ -313,7 +287,7 @@ def fuzz_packed(kind, seeds):
     found = 0
     for seed in seeds:
         changed = broken(packed, seed)
-        block = read_all(f"a.jsonl.{kind}", files=InMemory(changed))
+        block = read_all(f"a.jsonl.{kind}", data=changed)
         # a checksum stands behind every member: what is kept is sound, from the beginning and without a gap; but damage
         # by which a member goes on to the end of the file cannot be told from a cut
         if not any(reject.reason == "truncated_file" for reject in block.rejects):

@@ -11,8 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, isolation
 from corpora.readers.selection import check_fields, plan_ranges, read_records
-from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.formats.test_clusters import damaged
 from tests.corpora.readers.test_isolation import arrow, table
 
@@ -48,7 +47,7 @@ def test_ranges_together_give_each_row_once_in_order(tmp_path, kind, target_byte
     assert block.texts == TEXTS
     assert block.keys == [str(i) for i in range(500)]
     assert block.ids == [f"k{i}" for i in range(500)]
-    pieces = plan_ranges(str(path), files, ReadOptions(), target_bytes)
+    pieces = plan_ranges(str(path), ReadOptions(), target_bytes)
     assert 1 <= len(pieces) <= 9
     assert len(pieces) == {1: 9, 1 << 30: 1}.get(target_bytes, len(pieces))
 
@@ -87,8 +86,8 @@ def test_columns_that_are_not_there_or_not_text(tmp_path, kind):
     path = file_of(tmp_path, kind)
     write(pa.table({"content": ["a", "b"], "n": [1, 2]}), path, kind)
     with pytest.raises(FarspanError, match=r"its fields: content, n; give --text-field content"):
-        check_fields(str(path), files, ReadOptions())
-    check_fields(str(path), files, ReadOptions(text_field="content", id_field="n"))
+        check_fields(str(path), ReadOptions())
+    check_fields(str(path), ReadOptions(text_field="content", id_field="n"))
     assert read_all(path, ReadOptions(text_field="content", id_field="n")).ids == ["1", "2"]
     assert reasons(read_all(path)) == [("0", "missing_text"), ("1", "missing_text")]
     assert reasons(read_all(path, ReadOptions(text_field="n"))) == [("0", "not_a_string"), ("1", "not_a_string")]
@@ -109,8 +108,8 @@ def test_damage_costs_its_own_range_only(tmp_path, kind):
     place = len(data) // 2
     data[place : place + 40] = bytes(40)
     path.write_bytes(data)
-    pieces = plan_ranges(str(path), files, ReadOptions(), 1)
-    found = [list(read_records(piece, files, ReadOptions())) for piece in pieces]
+    pieces = plan_ranges(str(path), ReadOptions(), 1)
+    found = [list(read_records(piece, ReadOptions())) for piece in pieces]
     damaged = [reject for blocks in found for block in blocks for reject in block.rejects]
     assert {reject.reason for reject in damaged} == {"unreadable_file"}
     assert 1 <= len(damaged) <= 2
@@ -137,14 +136,14 @@ def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind
     else:
         with pa.ipc.new_file(str(path), bomb.schema) as writer:
             writer.write_table(bomb)
-    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
-    for number, block in enumerate(read_records(piece, files, ReadOptions())):
+    (piece,) = plan_ranges(str(path), ReadOptions(), 1 << 30)
+    for number, block in enumerate(read_records(piece, ReadOptions())):
         assert set(block.texts) == {word}
         assert len(block.texts) <= 12
         if number == 3:
             break
     short = ReadOptions(max_record_bytes=1 << 20)
-    blocks = read_records(piece, files, short)
+    blocks = read_records(piece, short)
     assert {reject.reason for reject in next(blocks).rejects} == {"too_long"}
 
 
@@ -166,14 +165,14 @@ def test_titles_in_tables(tmp_path):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     options = ReadOptions(title_field="title", max_record_bytes=30)
-    check_fields(str(path), files, options)
+    check_fields(str(path), options)
     block = read_all(path, options)
     assert (block.texts, block.titles) == (["1.", "3.", "5."], ["One", None, "Five"])
     assert reasons(block) == [("1", "invalid_utf8"), ("3", "too_long")]
     assert (block.rejects[0].raw, block.rejects[0].detail) == (b"\xff", "byte 0 of the title: invalid start byte")
     assert {reason for _, reason in reasons(read_all(path, ReadOptions(title_field="number")))} == {"not_a_string"}
     with pytest.raises(FarspanError, match=r"no field 'name' .*give --title-field NAME"):
-        check_fields(str(path), files, ReadOptions(title_field="name"))
+        check_fields(str(path), ReadOptions(title_field="name"))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
@@ -186,7 +185,7 @@ def test_lists_and_cluster_names_in_tables(tmp_path, kind):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
     options = ReadOptions(text_field="docs", cluster_field="topic")
-    check_fields(str(path), files, options)
+    check_fields(str(path), options)
     block = read_all(path, options)
     assert list(zip(block.keys, block.texts, block.clusters, strict=True)) == [
         ("0.0", "One.", "a"),
@@ -195,7 +194,7 @@ def test_lists_and_cluster_names_in_tables(tmp_path, kind):
     ]
     assert reasons(block) == [("1", "null_text"), ("2", "empty_cluster"), ("3.1", "null_text")]
     with pytest.raises(FarspanError, match=r"no field 'theme' .*give --cluster-field NAME"):
-        check_fields(str(path), files, ReadOptions(text_field="docs", cluster_field="theme"))
+        check_fields(str(path), ReadOptions(text_field="docs", cluster_field="theme"))
 
 
 # Arrow files and streams: cut, without an end mark, and with large batches.
@@ -227,8 +226,8 @@ def test_a_stream_without_end_mark_is_whole(tmp_path):
 def test_large_batches_come_in_bounded_blocks(tmp_path):
     path = tmp_path / "a.arrow"
     write(pa.table({"text": ["y" * 100_000] * 300}), path, "stream", rows=300)
-    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
-    blocks = list(read_records(piece, files, ReadOptions()))
+    (piece,) = plan_ranges(str(path), ReadOptions(), 1 << 30)
+    blocks = list(read_records(piece, ReadOptions()))
     assert sum(len(block.texts) for block in blocks) == 300
     assert max(len(block.texts) for block in blocks) * 100_000 <= 17 << 20
 
@@ -242,13 +241,13 @@ def test_a_file_is_cut_at_its_row_groups(tmp_path, target_bytes):
     path = str(tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": WORDS}), path, row_group_size=10)
     metadata = pq.read_metadata(path)
-    pieces = plan_ranges(path, files, ReadOptions(), target_bytes)
+    pieces = plan_ranges(path, ReadOptions(), target_bytes)
     assert [pieces[0].start, *(piece.stop for piece in pieces)] == [*(piece.start for piece in pieces), 9]
     for piece in pieces:
         groups = range(piece.start, piece.stop)
         assert piece.bytes == sum(metadata.row_group(index).total_byte_size for index in groups)
         assert piece.bytes <= target_bytes or len(groups) == 1
-        texts = [text for block in read_records(piece, files, ReadOptions()) for text in block.texts]
+        texts = [text for block in read_records(piece, ReadOptions()) for text in block.texts]
         assert texts == WORDS[piece.start * 10 : piece.stop * 10]
 
 
@@ -257,8 +256,8 @@ def test_texts_that_repeat_the_one_before_come_a_few_at_a_time(tmp_path):
     path = str(tmp_path / "a.parquet")
     table = pa.table({"text": [f"{'x' * 1_000_000} {number}" for number in range(40)]})
     pq.write_table(table, path, use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
-    (piece,) = plan_ranges(path, files, ReadOptions(), 1 << 30)
-    blocks = list(read_records(piece, files, ReadOptions()))
+    (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
+    blocks = list(read_records(piece, ReadOptions()))
     assert [text for block in blocks for text in block.texts] == table["text"].to_pylist()
     assert max(len(block.texts) for block in blocks) <= 17
 
@@ -305,7 +304,7 @@ def fuzz(name, seeds):
             for _ in range(draw.randint(1, 5)):
                 changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
         field = draw.choice(["text", "words", "lists", "large", "views", "number"])
-        block = read_all(name, ReadOptions(text_field=field), draw.choice([1, 3000, 1 << 30]), InMemory(bytes(changed)))
+        block = read_all(name, ReadOptions(text_field=field), draw.choice([1, 3000, 1 << 30]), bytes(changed))
         json.dumps([block.texts, block.keys])
         rejected += bool(block.rejects)
         read += bool(block.texts)

@@ -15,7 +15,7 @@ from corpora.text.preprocessing import (
     strip_speech_marks,
     strip_subtitle_marks,
 )
-from tests.corpora.readers import InMemory, read_all
+from tests.corpora.readers import read_all
 
 BOOK = "CHAPTER I.\r\n\r\nIt was the best of times.\r\n\r\nTHE END"
 NEW = (
@@ -92,11 +92,11 @@ def test_options_choose_steps_and_what_is_too_short_is_filtered():
         [b"*** START OF THE PROJECT GUTENBERG EBOOK X ***", b"<i>five!</i>", b"<i></i>", b"  six  six  ", b"\xff"]
     )
     options = ReadOptions(format="lines", preprocess=("strip-subtitle-marks", "squeeze-blank"), min_characters=6)
-    block = read_all("a.txt", options, files=InMemory(data))
+    block = read_all("a.txt", options, data=data)
     assert block.texts == ["*** START OF THE PROJECT GUTENBERG EBOOK X ***", "six six"]
     assert (block.filtered, len(block.rejects), block.read) == (2, 1, 5)
     options = ReadOptions(format="lines", preprocess=("strip-gutenberg",))
-    block = read_all("a.txt", options, files=InMemory(data))
+    block = read_all("a.txt", options, data=data)
     assert (block.filtered, len(block.texts), block.read) == (1, 3, 5)
 
 

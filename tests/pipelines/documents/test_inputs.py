@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import Range, ReadOptions
 from corpora.readers.selection import read_records
-from corpora.storage import files
 from pipelines.documents.inputs import Input, leave_out_output, revisions_of
 from pipelines.documents.options import Documents, RawText, TokenizerTraining
 from pipelines.documents.ranges import CutFile, RawFiles, group_ranges
@@ -215,11 +214,7 @@ def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target)
     assert [(file.source, file.name) for file in cut] == [("raw", "a.jsonl"), ("raw", "b.jsonl")]
     assert (max(len(file.ranges) for file in cut) > 1) == (target < 1 << 20)
     texts = [
-        text
-        for file in cut
-        for piece in file.ranges
-        for block in read_records(piece, files, read)
-        for text in block.texts
+        text for file in cut for piece in file.ranges for block in read_records(piece, read) for text in block.texts
     ]
     assert texts == [f"Text {number}." for number in range(30)]
     total = sum(path.stat().st_size for path in (tmp_path / "raw").iterdir())

@@ -66,7 +66,7 @@ def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
     ],
 )  # fmt: skip
 def test_flags_set_up_the_client(monkeypatch, flags, expected):
-    monkeypatch.setattr(connect, "_s3_settings", ())
+    monkeypatch.setattr(connect, "s3_settings", ())
     use_store_flags(flags)
     arguments, client = connect.s3_options()
     assert arguments["config"] == expected
@@ -74,7 +74,7 @@ def test_flags_set_up_the_client(monkeypatch, flags, expected):
 
 
 def test_a_certificate_is_read(monkeypatch, tmp_path):
-    monkeypatch.setattr(connect, "_s3_settings", ())
+    monkeypatch.setattr(connect, "s3_settings", ())
     use_store_flags([f"--s3_verify={tmp_path}/ca.pem"])
     with pytest.raises(FarspanError, match=r"--s3_verify .*/ca.pem: No such file or directory"):
         connect.s3_options()

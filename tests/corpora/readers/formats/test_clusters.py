@@ -18,8 +18,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.formats import opensubtitles
 from corpora.readers.selection import check_fields, plan_ranges
-from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons, stored
 from tests.corpora.readers.test_archives import tar
 from tests.corpora.readers.test_json import LAYOUTS
 
@@ -149,12 +148,12 @@ def test_bytes_that_are_not_the_encoding_said(tmp_path):
 
 def test_deep_elements_are_no_danger():
     data = b"<a>" * 200_000 + b"<s>text</s>" + b"</a>" * 200_000
-    assert read_all("a.xml", OPUS, files=InMemory(data)).texts == ["text"]
+    assert read_all("a.xml", OPUS, data=data).texts == ["text"]
 
 
 def test_a_cut_archive_keeps_its_films():
     data = gzip.compress(tar(FILMS), 0)
-    block = read_all("en.tar.gz", OPUS, files=InMemory(data[: len(data) // 2]))
+    block = read_all("en.tar.gz", OPUS, data=data[: len(data) // 2])
     assert 2 <= len(block.texts) < 11
     assert [reason for _, reason in reasons(block)] == ["truncated_file"]
 
@@ -164,7 +163,7 @@ def test_a_damaged_film_in_a_sound_archive_costs_itself():
     names = list(packed)
     packed[names[3]] = packed[names[3]][:-9]
     packed[names[5]] = b"no gzip"
-    block = read_all("en.tar", OPUS, files=InMemory(tar(packed)))
+    block = read_all("en.tar", OPUS, data=tar(packed))
     assert block.keys == [name for place, name in enumerate(names) if place not in (3, 5)]
     assert reasons(block) == [(names[3], "truncated_file"), (names[5], "unreadable_file")]
 
@@ -175,15 +174,16 @@ LINES = [f"Line {n} of some film{' and more of it' * (n % 30)}.".encode() for n 
 def test_lines_of_text_come_in_runs_that_no_range_changes():
     data = b"\n".join(LINES) + b"\n"
     assert len(data) > 5 * opensubtitles.RUN_BYTES
-    plain = read_all("en.txt", OPUS, files=InMemory(data))
+    plain = read_all("en.txt", OPUS, data=data)
     assert "\n".join(plain.texts).encode() == b"\n".join(LINES)
     starts = [int(key) for key in plain.keys]
     assert [start // opensubtitles.RUN_BYTES for start in starts] == list(range(len(starts)))
     for target in (1, 100_000):
-        assert read_all("en.txt", OPUS, target, InMemory(data)) == plain
-        assert len(plan_ranges("en.txt", InMemory(data), OPUS, target)) == len(starts)
-    assert read_all("en.txt.gz", OPUS, files=InMemory(gzip.compress(data))) == plain
-    cut = read_all("en.txt.gz", OPUS, files=InMemory(gzip.compress(data, 0)[: len(data) // 2]))
+        assert read_all("en.txt", OPUS, target, data) == plain
+        with stored("en.txt", data):
+            assert len(plan_ranges("en.txt", OPUS, target)) == len(starts)
+    assert read_all("en.txt.gz", OPUS, data=gzip.compress(data)) == plain
+    cut = read_all("en.txt.gz", OPUS, data=gzip.compress(data, 0)[: len(data) // 2])
     assert cut.texts == plain.texts[: len(cut.texts)]
     assert reasons(cut) == [(plain.keys[len(cut.texts)], "truncated_file")]
 
@@ -192,7 +192,7 @@ def test_a_bad_line_costs_its_run():
     lines = [*LINES]
     lines[700] = b"caf\xe9"
     data = b"\n".join(lines)
-    block = read_all("en.txt", OPUS, files=InMemory(data))
+    block = read_all("en.txt", OPUS, data=data)
     ((key, reason),) = reasons(block)
     assert (reason, int(key) // opensubtitles.RUN_BYTES) == ("invalid_utf8", data.index(b"caf\xe9") // (64 << 10))
     assert len(block.texts) == len(data) // (64 << 10)
@@ -240,7 +240,7 @@ def test_newshead(tmp_path, shape, kind):
         path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
     else:
         path.write_text(json.dumps(clusters, indent=1 if "indented" in kind else None))
-    check_fields(str(path), files, NEWSHEAD)
+    check_fields(str(path), NEWSHEAD)
     block = read_all(path, NEWSHEAD, 500)
     assert (block.texts, block.rejects) == (ARTICLES, [])
     assert [key.partition(".") for key in block.keys] == [
@@ -365,12 +365,12 @@ def test_multi_news_records_lose_no_document(tmp_path, kind, ending):
     else:
         data = "\n".join(map(json.dumps, rows)).encode()
         path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
-    check_fields(str(path), files, MULTI_NEWS)
+    check_fields(str(path), MULTI_NEWS)
     block = read_all(path, MULTI_NEWS)
     assert (block.texts, block.rejects) == ([text for n in range(4) for text in (f"One {n}.", "Two.", "Three.")], [])
     assert len(set(block.clusters)) == 4
     with pytest.raises(FarspanError, match="no field 'body'"):
-        check_fields(str(path), files, ReadOptions(format="multi-news", text_field="body"))
+        check_fields(str(path), ReadOptions(format="multi-news", text_field="body"))
 
 
 # Files with random damage: every record is read or rejected, and nothing is raised.
@@ -418,11 +418,11 @@ def damaged(data: bytes, draw: random.Random) -> bytes:
 def test_damage_raises_nothing_and_leaves_a_trace(name):
     format, data = FILES[name]
     options = ReadOptions(format=format)
-    whole = read_all(name, options, files=InMemory(data))
+    whole = read_all(name, options, data=data)
     assert len(whole.texts) > 0
     assert not whole.rejects
     for seed in range(150):
         draw = random.Random(seed)
-        block = read_all(name, options, draw.choice([1, 500, 1 << 30]), InMemory(damaged(data, draw)))
+        block = read_all(name, options, draw.choice([1, 500, 1 << 30]), damaged(data, draw))
         if format == "books3":  # in other formats a piece may vanish and leave a sound file
             assert block.rejects or len(block.texts) == len(whole.texts)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import check_fields, plan_ranges
-from corpora.storage import files
-from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_archives import BOOKS, BOOKS3, PACK, special, tar
 
 # Plain text: a file as a document, a line as a document.
@@ -101,24 +100,22 @@ def expected(data, separator):
 )
 def test_ranges_together_give_each_story_once_in_order(draw, target, options):
     data = b"\n".join(draw.choices(STORIES_LINES, k=draw.randint(0, 30)))
-    block = read_all("a.txt", options, target, InMemory(data))
+    block = read_all("a.txt", options, target, data)
     assert list(zip(block.keys, block.texts, strict=True)) == expected(data, (options.separator or "").encode())
     assert block.rejects == []
-    assert read_all("a.txt.gz", options, target, InMemory(gzip.compress(data))) == read_all(
-        "a.txt", options, 1 << 30, InMemory(data)
-    )
+    assert read_all("a.txt.gz", options, target, gzip.compress(data)) == read_all("a.txt", options, 1 << 30, data)
 
 
 def test_stories_keep_their_blank_lines_with_a_separator_of_their_own():
     data = b"One.\n\nStill one.\n<|endoftext|>\n\n<|endoftext|>\nTwo.\n"
-    assert read_all("a.txt", MARKED, files=InMemory(data)).texts == ["One.\n\nStill one.", "Two."]
+    assert read_all("a.txt", MARKED, data=data).texts == ["One.\n\nStill one.", "Two."]
 
 
 @pytest.mark.parametrize("target", [1, 9, 1 << 30])
 def test_bad_stories_are_rejects_and_their_neighbours_are_kept(target):
     parts = [b"first", b"bad \xff\nstory", b"many\n" + b"short lines\n" * 20 + b"end", b"x" * 300, b"last"]
     data = b"\n\n".join(parts)
-    block = read_all("a.txt", ReadOptions(format="stories", max_record_bytes=200), target, InMemory(data))
+    block = read_all("a.txt", ReadOptions(format="stories", max_record_bytes=200), target, data)
     assert block.texts == ["first", "last"]
     places = [str(data.index(part)) for part in parts]
     assert reasons(block) == list(zip(places[1:4], ["invalid_utf8", "too_long", "too_long"], strict=True))
@@ -129,9 +126,9 @@ def test_bad_stories_are_rejects_and_their_neighbours_are_kept(target):
 def test_whole_stories_before_a_cut_are_kept():
     data = b"\n\n".join(f"Story {n}\nand {n * n} words of it".encode() for n in range(2000))
     packed = gzip.compress(data, 1)
-    block = read_all("a.txt.gz", STORIES, files=InMemory(packed[: len(packed) // 2]))
+    block = read_all("a.txt.gz", STORIES, data=packed[: len(packed) // 2])
     assert len(block.texts) > 500
-    assert block.texts == read_all("a.txt", STORIES, files=InMemory(data)).texts[: len(block.texts)]
+    assert block.texts == read_all("a.txt", STORIES, data=data).texts[: len(block.texts)]
     (reject,) = block.rejects
     assert reject.reason == "truncated_file"
     assert int(reject.key) == data.index(f"Story {len(block.texts)}\n".encode())
@@ -157,7 +154,7 @@ def test_each_text_is_a_record_known_by_its_path(tmp_path, suffix, format):
         block = read_all(path, BOOKS3, target)
         assert (block.keys, block.texts) == (list(BOOKS), list(BOOKS.values()))
         assert block.rejects == []
-    assert (len(plan_ranges(str(path), files, BOOKS3, 4000)) > 3) == (suffix == ".tar")
+    assert (len(plan_ranges(str(path), BOOKS3, 4000)) > 3) == (suffix == ".tar")
 
 
 # RealNews: JSON lines, as they are or in the archive that is published.
@@ -192,8 +189,8 @@ def test_the_archive_and_its_file_hold_the_same(tmp_path, suffix):
     else:
         data = tar({"realnews/README.md": "about", "realnews/realnews.jsonl": REALNEWS_LINES})
         path.write_bytes(gzip.compress(data) if suffix == ".tar.gz" else data)
-    check_fields(str(plain), files, REALNEWS)
-    check_fields(str(path), files, REALNEWS)
+    check_fields(str(plain), REALNEWS)
+    check_fields(str(path), REALNEWS)
     expected = read_all(plain, REALNEWS, 1000)
     block = read_all(path, REALNEWS, 1000)
     assert block.texts == expected.texts == [row["text"] for row in ROWS]
@@ -242,4 +239,4 @@ def test_a_damaged_member_of_a_zip_costs_that_member_only(tmp_path):
 def test_fields_are_checked(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"body": "text"}\n')
     with pytest.raises(FarspanError, match=r"no field 'text'.*give --text-field body"):
-        check_fields(str(tmp_path / "a.jsonl"), files, REALNEWS)
+        check_fields(str(tmp_path / "a.jsonl"), REALNEWS)

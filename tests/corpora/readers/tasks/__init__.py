@@ -8,7 +8,6 @@ from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.raw_tasks import RawPair
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.storage import files
 
 
 def write_lines(path: Path, records: list[dict]) -> Path:
@@ -21,8 +20,8 @@ def write_lines(path: Path, records: list[dict]) -> Path:
 def read_documents(path: Path, options: ReadOptions, cut: int = 1 << 30) -> dict[str, str]:
     """Key -> text of the documents of a file, which is read in ranges of ``cut`` bytes; no record is rejected."""
     found: dict[str, str] = {}
-    for piece in plan_ranges(str(path), files, options, cut):
-        for block in read_records(piece, files, options):
+    for piece in plan_ranges(str(path), options, cut):
+        for block in read_records(piece, options):
             assert block.rejects == []
             assert block.ids is not None
             found |= dict(zip(block.ids, block.texts, strict=True))
@@ -34,8 +33,8 @@ def read_pairs(path: Path, options: ReadOptions, cut: int = 1 << 30) -> list[Raw
     assert rejected_pairs(path, options, cut) == []
     return [
         RawPair.from_json(text)
-        for piece in plan_ranges(str(path), files, _of_pairs(options), cut)
-        for block in read_records(piece, files, _of_pairs(options))
+        for piece in plan_ranges(str(path), _of_pairs(options), cut)
+        for block in read_records(piece, _of_pairs(options))
         for text in block.texts
     ]
 
@@ -44,8 +43,8 @@ def rejected_pairs(path: Path, options: ReadOptions, cut: int = 1 << 30) -> list
     """Place and reason of the records of a file that are rejected when its pairs are read."""
     return [
         (reject.key, reject.reason)
-        for piece in plan_ranges(str(path), files, _of_pairs(options), cut)
-        for block in read_records(piece, files, _of_pairs(options))
+        for piece in plan_ranges(str(path), _of_pairs(options), cut)
+        for block in read_records(piece, _of_pairs(options))
         for reject in block.rejects
     ]
 

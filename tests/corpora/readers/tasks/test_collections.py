@@ -15,7 +15,6 @@ from corpora.readers.options import PairFields
 from corpora.readers.raw_tasks import RawPair, text_key
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.readers.tasks.scrolls import SUBSETS, divide_input
-from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
 # SCROLLS: seven data sets as JSON lines, one input for each of several references.
@@ -331,5 +330,5 @@ def test_meetings_without_turns_or_lists_are_rejected(tmp_path):
 
 def pair_texts(path):
     options = replace(QMSUM, format="pairs:qmsum")
-    (piece,) = plan_ranges(str(path), files, options, 1 << 30)
-    return [RawPair.from_json(text).targets[0] for block in read_records(piece, files, options) for text in block.texts]
+    (piece,) = plan_ranges(str(path), options, 1 << 30)
+    return [RawPair.from_json(text).targets[0] for block in read_records(piece, options) for text in block.texts]

@@ -8,7 +8,6 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import holds_records, plan_ranges
-from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
 # GovReport: nested sections by id, splits in lists of ids, and lines as on the hub.
@@ -74,7 +73,7 @@ def test_only_lists_of_ids_and_lines_of_a_folder_hold_records(folder):
     names = [str(path) for path in sorted(folder.rglob("*")) if path.is_file() and holds_records(str(path), GOV)]
     assert [name.rpartition("/")[2] for name in names] == ["crs_valid.ids", "gao_train.ids"]
     with pytest.raises(FarspanError, match=r"GAO-1\.json: not a file of this data set"):
-        plan_ranges(str(folder / "gao" / "GAO-1.json"), files, GOV, 1 << 20)
+        plan_ranges(str(folder / "gao" / "GAO-1.json"), GOV, 1 << 20)
 
 
 def test_a_long_list_is_read_in_ranges(folder):
@@ -82,7 +81,7 @@ def test_a_long_list_is_read_in_ranges(folder):
         (folder / "crs" / f"N{number}.json").write_text(json.dumps({**CRS, "summary": [f"No. {number}."]}))
     ids = folder / "split_ids" / "crs_test.ids"
     ids.write_text("".join(f"N{number}\n" for number in range(150)))
-    pieces = plan_ranges(str(ids), files, GOV, 1 << 30)
+    pieces = plan_ranges(str(ids), GOV, 1 << 30)
     assert len(pieces) == 3
     assert sum(piece.bytes for piece in pieces) == ids.stat().st_size
     pairs = read_pairs(ids, GOV)

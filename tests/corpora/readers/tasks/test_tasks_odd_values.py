@@ -21,7 +21,6 @@ from corpora.readers.tasks import (
     trivia_qa,
     wiki_hop,
 )
-from corpora.storage import files
 from tests.corpora.readers.tasks import test_collections, test_questions, test_stories, test_summaries
 
 ODD = (None, True, 7, -1.5, "", "\x00", "../x", "word", [], [[]], [None], [7], ["a", "b", "c"], {}, {"a": None})
@@ -98,7 +97,7 @@ def place(tmp_path):
     (tmp_path / "all_chapterized_books" / "7-chapters" / "1.txt").write_text("Long.")
     (tmp_path / "evidence" / "wikipedia" / "Fox.txt").write_text("A fox.")
     (tmp_path / "SummScreen_raw" / "fd" / "A.json").write_text(json.dumps(test_summaries.EPISODE))
-    return Place(str(tmp_path / "qa" / "fd_train.json"), "", "key", files, ReadOptions())
+    return Place(str(tmp_path / "qa" / "fd_train.json"), "", "key", ReadOptions())
 
 
 @pytest.mark.parametrize("name", CASES)
