@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -181,6 +182,14 @@ class BlockBuilder:
         raw = raw[:RAW_BYTES]
         self.block.rejects.append(Reject(self.path, _escape(f"{self.prefix}{key}"), reason, raw, _escape(detail)))
         self._bytes += len(raw) + _RECORD_BYTES
+
+    @contextmanager
+    def reject_if_bad(self, key: int | str, raw: bytes = b"") -> Iterator[None]:
+        """Reject a record for which the ``with`` block raises ``BadRecord``."""
+        try:
+            yield
+        except BadRecord as bad:
+            self.reject(key, bad.reason, raw, str(bad))
 
     def damage(self, damaged: DamagedFile, lost: int) -> None:
         """Reject the data that is unreadable because of damage, and count it as ``lost`` bytes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import RAW_BYTES, Cut, DamagedFile, Range
 from corpora.readers.streams import (
     STREAM_ERRORS,
     Line,
@@ -58,11 +58,9 @@ def read_field(piece: Range, block: BlockBuilder, field: str, add: Add) -> Itera
         try:
             for lines in elements:
                 for line in lines:
-                    try:
+                    with block.reject_if_bad(number, line.data):
                         line.check_size(limit)
                         add(block, line._replace(offset=number))
-                    except BadRecord as bad:
-                        block.reject(number, bad.reason, line.data, str(bad))
                     number += 1
                 yield elements.position
         except DamagedFile as damaged:

@@ -308,11 +308,9 @@ def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Li
         for line in chunk:
             if not line.data or line.data.isspace():
                 continue
-            try:
+            with block.reject_if_bad(line.offset, line.data):
                 line.check_size(block.options.max_record_bytes)
                 add(block, line)
-            except BadRecord as bad:
-                block.reject(line.offset, bad.reason, line.data, str(bad))
         yield lines.position
 
 

@@ -99,15 +99,13 @@ def whole_files(contents: Contents, records: str = "") -> Reader:
 
     def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
         data = whole_file(piece.path)
-        try:
+        with block.reject_if_bad(0, data):
             for key, task in contents(data, block.place("0")):
                 if isinstance(task, BadRecord):
                     block.reject(key, task.reason, b"", str(task))
                 else:
                     block.add_task(key, task, b"")
                 yield 0
-        except BadRecord as bad:
-            block.reject(0, bad.reason, data, str(bad))
         yield piece.bytes
 
     return task_reader(plan_file, read, records)
@@ -134,16 +132,12 @@ def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], record
 
     def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
         data = whole_file(piece.path)
-        try:
+        part: Sequence[tuple[str, Any]] = []
+        with block.reject_if_bad(0, data):
             part = entries(data, block.place("0"))[piece.start : piece.stop]
-        except BadRecord as bad:
-            block.reject(0, bad.reason, data, str(bad))
-            part = []
         for number, (key, entry) in enumerate(part):
-            try:
+            with block.reject_if_bad(key):
                 block.add_task(key, parse(entry, block.place(key)), b"")
-            except BadRecord as bad:
-                block.reject(key, bad.reason, b"", str(bad))
             yield piece.bytes * number // len(part)
         yield piece.bytes
 

@@ -25,12 +25,10 @@ def read_file(piece: Range, block: BlockBuilder) -> Iterator[int]:
 def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
     """Add a whole file or archive member; data above the limit, of which the rest was not read, is rejected."""
     limit = block.options.max_record_bytes
-    try:
+    with block.reject_if_bad(key, data):
         if len(data) > limit:
             raise BadRecord("too_long", f"more than --max-record-bytes {limit:,}")
         block.add(key, {block.options.text_field: Line(0, data, len(data)).text()}, data)
-    except BadRecord as bad:
-        block.reject(key, bad.reason, data, str(bad))
 
 
 def read_each_line(piece: Range, block: BlockBuilder) -> Iterator[int]:
@@ -86,11 +84,9 @@ class GatheredLines:
         self._lines, self._size = [], 0
         if not whole.data.strip():
             return
-        try:
+        with self._block.reject_if_bad(whole.offset, whole.data):
             whole.check_size(self._block.options.max_record_bytes)
             _add(self._block, whole)
-        except BadRecord as bad:
-            self._block.reject(whole.offset, bad.reason, whole.data, str(bad))
 
 
 READER = Reader(plan_file, read_file, suffixes=(".txt", ".text", ".md", ".rst"))

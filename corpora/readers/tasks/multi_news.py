@@ -78,14 +78,12 @@ def _read_two(piece: Range, block: BlockBuilder) -> Iterator[int]:
                 summary = next(summaries, None)
                 if not line.data.strip():
                     continue
-                try:
+                with block.reject_if_bad(line.offset, line.data):
                     line.check_size(limit)
                     if summary is None:
                         raise BadRecord("missing_text", "the file of summaries has fewer lines")
                     summary.check_size(limit)
                     _add(block, line, line.text(), summary.text())
-                except BadRecord as bad:
-                    block.reject(line.offset, bad.reason, line.data, str(bad))
             yield lines.position
 
 

@@ -126,10 +126,8 @@ def read_table(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each row of a Parquet file as a record."""
 
     def add_row(row: int, record: dict[str, Any]) -> None:
-        try:
+        with block.reject_if_bad(row):
             block.add_task(str(row), parse(record, block.place(str(row))), b"")
-        except BadRecord as bad:
-            block.reject(row, bad.reason, b"", str(bad))
 
     def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
         return columns.pass_rows(block, batch, first, add_row)
