@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 from corpora.readers.archives import plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats import text
-from corpora.readers.records import Cut, Range
-
-
-def plan(path: str, target_bytes: int) -> list[Cut]:
-    """Split an archive between its text members."""
-    return plan_archive(path, target_bytes, _is_text)
+from corpora.readers.records import Range
 
 
 def _is_text(name: str) -> bool:
@@ -31,4 +27,4 @@ def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     return read_archive(piece, block, _is_text, add)
 
 
-READER = Reader(plan, read, published=True)
+READER = Reader(partial(plan_archive, wanted=_is_text), read, published=True)

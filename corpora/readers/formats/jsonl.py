@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import partial
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder, Reader
-from corpora.readers.records import BLOCK_BYTES, Range
+from corpora.readers.records import BLOCK_BYTES
 from corpora.readers.streams import Line, Lines, first_lines, plan_lines, read_lines, text_by_field, whole_range
 from corpora.storage import files
 
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*$)")  # an array, or an object over several lines
-
-
-def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
-    """Read each line as a record."""
-    return read_lines(piece, block, add)
 
 
 def add(block: BlockBuilder, line: Line) -> None:
@@ -37,4 +32,4 @@ def fields(path: str) -> dict[str, int]:
     return fields
 
 
-READER = Reader(plan_lines, read, fields, suffixes=(".jsonl", ".ndjson", ".json"))
+READER = Reader(plan_lines, partial(read_lines, add=add), fields, suffixes=(".jsonl", ".ndjson", ".json"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from corpora.readers.blocks import Reader
-from corpora.readers.formats.text import read_each_line
-from corpora.readers.streams import plan_lines
+from functools import partial
 
-READER = Reader(plan_lines, read_each_line)
+from corpora.readers.blocks import Reader
+from corpora.readers.formats.text import add_line
+from corpora.readers.streams import plan_lines, read_lines
+
+READER = Reader(plan_lines, partial(read_lines, add=add_line))

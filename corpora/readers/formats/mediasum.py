@@ -6,18 +6,13 @@ one interview per line is read too. Source: Zhu et al. 2021, "MediaSum", section
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder, Reader
-from corpora.readers.records import BadRecord, Range, missing_field
+from corpora.readers.records import BadRecord, missing_field
 from corpora.readers.streams import Line
-
-
-def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
-    """Read each interview as a record: a line ``speaker: utterance`` for each turn, regardless of ``text_field``."""
-    return json_array.read(piece, block, _add)
 
 
 def fields(path: str) -> dict[str, int]:
@@ -27,6 +22,7 @@ def fields(path: str) -> dict[str, int]:
 
 
 def _add(block: BlockBuilder, line: Line) -> None:
+    """Add an interview as a record: a line ``speaker: utterance`` for each turn, regardless of ``text_field``."""
     interview = line.record()
     block.add(line.offset, {**interview, block.options.text_field: dialogue(interview)}, line.data)
 
@@ -47,4 +43,6 @@ def dialogue(interview: dict[str, Any]) -> str:
     return "\n".join(f"{speaker}: {turn}" if speaker else turn for speaker, turn in pairs if turn)
 
 
-READER = Reader(json_array.plan, read, fields, published=True, beside=r"train_val_test_split\.json")
+READER = Reader(
+    json_array.plan, partial(json_array.read, add=_add), fields, published=True, beside=r"train_val_test_split\.json"
+)

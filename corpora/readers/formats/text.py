@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import Line, read_lines, whole_file
+from corpora.readers.streams import Line, whole_file
 from corpora.storage import files
 
 
@@ -31,17 +31,13 @@ def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
         block.add(key, {block.options.text_field: Line(0, data, len(data)).text()}, data)
 
 
-def read_each_line(piece: Range, block: BlockBuilder) -> Iterator[int]:
-    """Read each line as a record, without its line end."""
-    return read_lines(piece, block, _add_line)
-
-
 def _add(block: BlockBuilder, line: Line) -> None:
     text = line.text()
     block.add(line.offset, {block.options.text_field: text}, line.data)
 
 
-def _add_line(block: BlockBuilder, line: Line) -> None:
+def add_line(block: BlockBuilder, line: Line) -> None:
+    """Add a line as a record, without its line end."""
     _add(block, line._replace(data=line.data.removesuffix(b"\r")))
 
 
