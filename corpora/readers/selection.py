@@ -129,7 +129,7 @@ def plan_ranges(path: str, options: ReadOptions, target_bytes: int) -> list[Rang
 
 def cuts(path: str, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
-    with _as_file_error(path):
+    with _as_file_error():
         return reader(format_of(path, options)).plan(path, target_bytes)
 
 
@@ -139,7 +139,7 @@ def _is_native(path: str, format: str) -> bool:
 
 
 @contextmanager
-def _as_file_error(path: str) -> Iterator[None]:
+def _as_file_error() -> Iterator[None]:
     """Convert exceptions that native code raises for damaged bytes to ``OSError``."""
     try:
         yield
@@ -192,7 +192,7 @@ def blocks(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
     block = BlockBuilder(piece.path, chosen.resolve(options), piece.format.startswith(PAIRS_OF))
     position = 0
     try:
-        with _as_file_error(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
+        with _as_file_error() if _is_native(piece.path, piece.format) else nullcontext():
             for position in chosen.read(piece, block):
                 if block.full:
                     yield block.take(position)
@@ -250,5 +250,5 @@ def check_fields(path: str, options: ReadOptions) -> None:
 def fields(path: str, options: ReadOptions) -> dict[str, int]:
     """Return the fields of a file's first records with the amount of text in each, read in this process."""
     look = reader(format_of(path, options)).fields
-    with _as_file_error(path):
+    with _as_file_error():
         return look(path) if look else {}

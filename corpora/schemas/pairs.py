@@ -15,7 +15,6 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.sequences import token_dtype, token_list
-from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import manifest_sha256, parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.shard_cache import ShardCache
@@ -96,11 +95,6 @@ def pair_key(pair_id: str) -> bytes:
     return blake2b(pair_id.encode(), digest_size=16).digest()
 
 
-def documents_folder(folder: str, manifest: Manifest) -> str:
-    """Return the recorded folder of the documents that the pairs in ``folder`` are about."""
-    return parent_folder(folder, "--documents")
-
-
 class PairSet(ShardedRows):
     """The pairs 0 .. len-1 of a ``farspan.pairs`` folder.
 
@@ -113,7 +107,7 @@ class PairSet(ShardedRows):
     ) -> None:
         super().__init__(folder, "farspan.pairs", verify, cache)
         self.schema = pairs_schema(self.manifest.tokenizer["vocab_size"])
-        place = documents or documents_folder(folder, self.manifest)
+        place = documents or parent_folder(folder, "--documents")
         self.documents = DocumentSet(place, verify=verify, cache=cache)
         if manifest_sha256(place) != (self.manifest.parent or {})["manifest_sha256"]:
             raise FarspanError(
