@@ -270,7 +270,8 @@ def broken(data, seed):
     return bytes(changed)
 
 
-def fuzz_plain(seeds):
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(1000, 1300), marks=pytest.mark.slow)])
+def test_plain_lines(seeds):
     for seed in seeds:
         data = broken(DATA, seed)
         for name, options in (("a.jsonl", ReadOptions()), ("a.txt", ReadOptions(format="lines"))):
@@ -280,8 +281,12 @@ def fuzz_plain(seeds):
             assert whole.read > 0
 
 
-def fuzz_packed(kind, seeds):
-    """Damaged files of three members each; how many were found out."""
+@pytest.mark.parametrize(
+    ("seeds", "least"), [(range(40), 30), pytest.param(range(1000, 1300), 270, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("kind", PACKED)
+def test_compressed_lines(kind, seeds, least):
+    """Damaged files of three members each."""
     third = len(DATA) // 3
     packed = b"".join(PACKED[kind](part) for part in (DATA[:third], DATA[third : 2 * third], DATA[2 * third :]))
     found = 0
@@ -295,24 +300,4 @@ def fuzz_packed(kind, seeds):
         assert len(block.texts) == len(SOUND) or block.rejects
         assert block.lost <= len(changed)
         found += bool(block.damaged)
-    return found
-
-
-def test_plain_lines():
-    fuzz_plain(range(40))
-
-
-@pytest.mark.parametrize("kind", PACKED)
-def test_compressed_lines(kind):
-    assert fuzz_packed(kind, range(40)) > 30
-
-
-@pytest.mark.slow
-def test_hundreds_of_plain_files():
-    fuzz_plain(range(1000, 1300))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", PACKED)
-def test_hundreds_of_compressed_files(kind):
-    assert fuzz_packed(kind, range(1000, 1300)) > 270
+    assert found > least

@@ -174,14 +174,7 @@ SPECIAL = [
     "<unk>",
     "it's",
     "I'LL",
-    "  ",
-    "\n\n",
-    "\t",
-    "\x00",
-    "e\u0301",
-    "１２",
-    "½",
-    "👩\u200d👧",
+    *("  ", "\n\n", "\t", "\x00", "e\u0301", "１２", "½", "👩\u200d👧"),
 ]
 texts = st.one_of(
     st.text(max_size=60),
@@ -257,26 +250,18 @@ def merged(pre_tokenizer):
     )
 
 
-def agree(pre_tokenizer, codes):
+ENGINES = [_BYTE_LEVEL, _BYTE_LEVEL | {"add_prefix_space": True}, _split(decoding._GPT4)]
+SOME, ALL = [*range(0x80, 0x850, 3), *range(0x1020, 0xA000, 97)], [*range(0x80, 0x850), *range(0x1020, 0xA000)]
+
+
+@pytest.mark.parametrize("pre_tokenizer", ENGINES)
+@pytest.mark.parametrize("codes", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_classes_of_characters_are_hugging_faces(pre_tokenizer, codes):
     engine, reference = engine_and_reference(merged(pre_tokenizer))
     assert engine is not None
     for start in range(0, len(codes), 2_000):
         text = "".join(f"a{c}1{c}.{c}\t{c}\n{c} {c}a'{c} " for c in map(chr, codes[start : start + 2_000]))
         assert engine.encode(text).tolist() == reference.encode(text).ids
-
-
-ENGINES = [_BYTE_LEVEL, _BYTE_LEVEL | {"add_prefix_space": True}, _split(decoding._GPT4)]
-
-
-@pytest.mark.parametrize("pre_tokenizer", ENGINES)
-def test_classes_of_some_characters_are_hugging_faces(pre_tokenizer):
-    agree(pre_tokenizer, [*range(0x80, 0x850, 3), *range(0x1020, 0xA000, 97)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pre_tokenizer", ENGINES)
-def test_classes_of_all_characters_are_hugging_faces(pre_tokenizer):
-    agree(pre_tokenizer, [*range(0x80, 0x850), *range(0x1020, 0xA000)])
 
 
 @pytest.mark.parametrize("character", ["\u0850", "\u088f", "\ua7d2", "한", "🙂"])
@@ -294,14 +279,7 @@ CUT = [
     "  ",
     "\n",
     "'s ",
-    "é",
-    "अ",
-    "ก ข",
-    "🙂",
-    "한 국",
-    "\u1ebf",
-    "\ua000",
-    "\u0840",
+    *("é", "अ", "ก ข", "🙂", "한 국", "\u1ebf", "\ua000", "\u0840"),
 ]
 
 
