@@ -63,6 +63,10 @@ class Recipe:
             raise FarspanError(f"run.epochs conflicts with stages, which have steps; set run.steps to {staged} instead")
         if self.stages and staged != steps:
             raise FarspanError(f"the stages have {staged} steps together, but run.steps is {steps}; make them equal")
+        if self.data.packing and self.loss.r3f and self.loss.r3f.per == "sentence":
+            raise FarspanError(
+                "data.packing is true, but loss.r3f.per is 'sentence' and a row has several; set loss.r3f.per=token"
+            )
         self._check_selection()
         curriculum = self.curriculum  # checks the attention of each stage
         if self.generator:
@@ -188,6 +192,7 @@ class Recipe:
             documents=None,
             examples=None,
             mixture=(),
+            packing=False,
         )
         if evaluation.mixture:
             return replace(none, task=None, mixture=evaluation.mixture)

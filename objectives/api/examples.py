@@ -30,6 +30,9 @@ class Examples:
         global_positions: ``(B, S)`` bool, positions with global attention; None if the objective has none.
         prompt_lengths: ``(B,)`` int32, length of the prompt at the start of each target, which has no loss; None
             without prompts.
+        target_segment_ids: ``(B, T)`` int32, the example (0, 1, ...) of each target position of packed rows, -1 in
+            padding; ``segment_ids`` are then examples, too, with -1 also in padding between them. None without packing.
+        prompt_mask: ``(B, T)`` bool, the positions of prompts in packed rows, in place of ``prompt_lengths``.
     """
 
     sequence_ids: np.ndarray
@@ -41,6 +44,8 @@ class Examples:
     segment_ids: np.ndarray | None = None
     global_positions: np.ndarray | None = None
     prompt_lengths: np.ndarray | None = None
+    target_segment_ids: np.ndarray | None = None
+    prompt_mask: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.source_ids)
@@ -107,4 +112,6 @@ class Examples:
             segment_ids=widen("segment_ids", "source_ids", -1),
             global_positions=widen("global_positions", "source_ids", 0),
             prompt_lengths=np.concatenate(prompts) if some else None,
+            target_segment_ids=widen("target_segment_ids", "target_ids", -1),
+            prompt_mask=widen("prompt_mask", "target_ids", 0),
         )

@@ -35,6 +35,8 @@ class Batch:
             documents, or no row has more than one.
         global_positions: ``(B, S)`` bool, True at positions with global attention, which some patterns ignore; None if
             there are none.
+        target_segment_ids: ``(B, T)`` int32, the example of each target position of packed rows, -1 at padding;
+            ``segment_ids`` are then the examples of the source. None without packing.
     """
 
     samples: np.ndarray
@@ -47,6 +49,7 @@ class Batch:
     target_tokens: int
     segment_ids: Tensor | None = None
     global_positions: Tensor | None = None
+    target_segment_ids: Tensor | None = None
 
     @classmethod
     def full(cls, source_ids: Tensor, labels: Tensor, decoder_ids: Tensor | None, global_first: bool = True) -> Batch:
@@ -74,7 +77,8 @@ class Batch:
             "segment_ids": self.segment_ids,
             "global_positions": self.global_positions,
         }
-        return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
+        optional = {"decoder_ids": self.decoder_ids, "target_segment_ids": self.target_segment_ids}
+        return {**inputs, **{name: x for name, x in optional.items() if x is not None}}
 
     def to(self, device: torch.device) -> Batch:
         """Move to ``device`` by ``send``, so that the model can derive shapes from the host's copy without waiting."""
@@ -99,37 +103,43 @@ class Batches(Protocol):
 
 def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
     """Pad rendered rows to the configured widths and shift targets right."""
-    lengths = examples.source_lengths
+    lengths, targets = examples.source_lengths, None
     width = _width("source", examples, lengths, data.source_length, data.source_multiple)
     if examples.labels is None:
         target_width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
         labels = _pad(examples.target_ids, examples.target_lengths, target_width, IGNORED)
         shifted = _pad(examples.target_ids, examples.target_lengths, target_width, special[PAD], shift=1)
         shifted[:, 0] = special[data.decoder_start]
-        decoder, target_tokens = torch.from_numpy(shifted), int(examples.target_lengths.sum())
         if examples.prompt_lengths is not None:  # input of the decoder without loss
             labels[np.arange(target_width) < examples.prompt_lengths[:, None]] = IGNORED
-            target_tokens -= int(examples.prompt_lengths.sum())
+        if examples.target_segment_ids is not None:
+            targets = _pad(examples.target_segment_ids, examples.target_lengths, target_width, -1)
+            shifted[:, 1:][targets[:, 1:] > targets[:, :-1]] = special[data.decoder_start]
+        if examples.prompt_mask is not None:
+            labels[_pad(examples.prompt_mask, examples.target_lengths, target_width, 0).astype(bool)] = IGNORED
+        decoder = torch.from_numpy(shifted)
     else:
         labels, decoder = _pad(examples.labels, lengths, width, IGNORED), None
-        target_tokens = int((labels != IGNORED).sum())
+    segments = None if data.across_documents and targets is None else _segments(examples, width)
+    mask = None if lengths.min(initial=width) == width else _padding_mask(lengths, width)
+    if targets is not None and segments is not None:
+        mask = None if segments.min(initial=0) >= 0 else segments >= 0
     return Batch(
         samples=samples,
         sequence_ids=examples.sequence_ids,
         source_ids=torch.from_numpy(_pad(examples.source_ids, lengths, width, special[PAD])),
-        source_padding_mask=None
-        if lengths.min(initial=width) == width
-        else torch.from_numpy(_padding_mask(lengths, width)),
+        source_padding_mask=None if mask is None else torch.from_numpy(mask),
         decoder_ids=decoder,
         labels=torch.from_numpy(labels),
-        source_tokens=int(lengths.sum()),
-        target_tokens=target_tokens,
-        segment_ids=None if data.across_documents else _segments(examples, width),
+        source_tokens=int(lengths.sum() if mask is None else mask.sum()),
+        target_tokens=int((labels != IGNORED).sum()),
+        segment_ids=None if segments is None else torch.from_numpy(segments),
         global_positions=_global_positions(examples, width),
+        target_segment_ids=None if targets is None or segments is None else torch.from_numpy(targets),
     )
 
 
-def _segments(examples: Examples, width: int) -> Tensor | None:
+def _segments(examples: Examples, width: int) -> np.ndarray | None:
     """Segment ids, ``(B, width)`` int32; None if every row is one document, which needs no mask."""
     if examples.segment_ids is None:
         raise FarspanError(
@@ -137,7 +147,7 @@ def _segments(examples: Examples, width: int) -> Tensor | None:
             "to true, or train on a source that gives segment_ids"
         )
     segments = _pad(examples.segment_ids, examples.source_lengths, width, -1)
-    return torch.from_numpy(segments) if segments.max(initial=0) > 0 else None
+    return segments if segments.max(initial=0) > 0 else None
 
 
 def _global_positions(examples: Examples, width: int) -> Tensor | None:

@@ -201,6 +201,9 @@ class DataConfig(_SourceKeys):
             ``expected`` warns, ``required`` (as in the published recipes) is an error, ``none`` accepts it.
         shuffle_shards: number of shards whose sequences are shuffled together, so that a run reads a few shards at a
             time; 0 shuffles all sequences of a corpus. Part of the order of samples.
+        packing: put several pairs into one row of ``source_length`` and ``target_length``, a sample then being a row of
+            pairs; attention stays within a pair, and positions begin at 0 in each. Sources begin at multiples of
+            ``source_multiple``. Evaluation and generation are never packed.
         across_documents: let encoder positions attend to other documents of their row; if false, each document is
             encoded independently.
     """
@@ -212,6 +215,7 @@ class DataConfig(_SourceKeys):
     target_multiple: int = 1
     decoder_start: str = "<eos>"
     shuffle_shards: int = 0
+    packing: bool = False
     across_documents: bool = True
     global_positions: Literal["expected", "required", "none"] = "expected"
 

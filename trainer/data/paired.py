@@ -239,6 +239,20 @@ class PairedSource:
                     found = replace(found, **changed)
         return found if found.source else None
 
+    def lengths(self) -> np.ndarray:
+        """Source and target length of every sample, ``(2, n)`` int64; the longest of targets that may be sampled.
+
+        Raises:
+            FarspanError: the task does not say.
+        """
+        found = [np.stack([lengths.source, lengths.target]) for _, lengths, _ in self._lengths(None)]
+        if not found:
+            raise FarspanError(
+                f"packing needs lengths before rendering, which task {self.task.name} does not say (method "
+                "`lengths`); set data.packing=false"
+            )
+        return np.concatenate(found, 1)
+
     def cuts(self, rows: int | None = None) -> Cuts:
         """Count the samples that lose tokens, from lengths alone; none if the task does not say."""
         found = np.zeros(6, np.int64)

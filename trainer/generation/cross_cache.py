@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.generation.sources import Sources
-from trainer.model.context import send
+from trainer.model.context import Context, send
 from trainer.model.decoder import DecoderLayer
 from trainer.model.layers.attention import CrossAttention, SelfAttention
 from trainer.model.seq2seq import Seq2Seq
@@ -144,10 +144,10 @@ def _encode(
     return RowGroup(rows, tuple(layers))
 
 
-def _keys(cross: SelfAttention | CrossAttention, states: Tensor, padding_mask: Tensor | None) -> Keys:
+def _keys(cross: SelfAttention | CrossAttention, states: Tensor, context: Context) -> Keys:
     """Project states ``(g, W, d)`` to keys and values."""
     k, v = cross.project_keys(states)
-    mask = None if padding_mask is None else padding_mask[:, None, None]
+    mask = None if context.padding_mask is None else context.padding_mask[:, None, None]
     return Keys(k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
 
 

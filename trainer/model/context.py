@@ -101,6 +101,9 @@ class Context(NamedTuple):
         local_rotation: those of local patterns, if they have a base of their own.
         side_mask: ``(B, S)`` bool, False at padding among the encoder's keys of merged cross-attention; None without
             padding.
+        side_segments: ``(B, S)`` int, the examples of these keys in packed rows; None without packing.
+        places: ``(B, L)`` int64, the position of each token in its example, in packed rows; None if it is that in the
+            row.
     """
 
     padding_mask: Tensor | None = None
@@ -111,6 +114,8 @@ class Context(NamedTuple):
     rotation: tuple[Tensor, Tensor] | None = None
     local_rotation: tuple[Tensor, Tensor] | None = None
     side_mask: Tensor | None = None
+    side_segments: Tensor | None = None
+    places: Tensor | None = None
 
     def rotation_of(self, local: bool) -> tuple[Tensor, Tensor] | None:
         """Return the rotation of a local pattern, or of any other."""
@@ -118,12 +123,15 @@ class Context(NamedTuple):
 
 
 def make_context(
-    padding_mask: Tensor | None = None, segments: Tensor | None = None, global_positions: Tensor | None = None
+    padding_mask: Tensor | None = None,
+    segments: Tensor | None = None,
+    global_positions: Tensor | None = None,
+    packed: bool = False,
 ) -> Context:
     """Make a context without positional terms, which the encoder or decoder adds.
 
     Arguments are ``(B, L)``: ``padding_mask`` is False at padding, ``segments`` as in ``Context``, ``global_positions``
-    True at positions with global attention.
+    True at positions with global attention. ``packed`` says that segments are examples, whose positions begin at 0.
     """
     documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
     return Context(
@@ -131,7 +139,15 @@ def make_context(
         segments,
         documents,
         None if global_positions is None else _gather_globals(global_positions, padding_mask),
+        places=None if segments is None or not packed else derive_per_batch(_places, (segments,)),
     )
+
+
+def _places(segments: Tensor) -> Tensor:
+    """Index of each position in its run of equal ``(B, L)`` segments, int64."""
+    index = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
+    begins = torch.cat([index[:, :1] == 0, segments[:, 1:] != segments[:, :-1]], 1)
+    return index - torch.where(begins, index, 0).cummax(1).values
 
 
 def _gather_globals(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.context import Context
+from trainer.model.context import Context, make_context
 from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention
 from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
 from trainer.model.patterns.merged import Merged
@@ -23,19 +23,23 @@ class EncoderOutput(NamedTuple):
         padding_mask: ``(B, S)`` bool, False at padding; None without padding.
         extra: ``(B, G, d)``, states of the pattern's learned tokens; None if the decoder does not attend to them.
         extra_mask: ``(B, G)`` bool, False for tokens of documents that a row does not have; None if it has all.
+        segments, extra_segments: ``(B, S)`` and ``(B, G)`` int, the examples of both in packed rows, where the decoder
+            attends to those of its own example; else None.
     """
 
     states: Tensor
     padding_mask: Tensor | None = None
     extra: Tensor | None = None
     extra_mask: Tensor | None = None
+    segments: Tensor | None = None
+    extra_segments: Tensor | None = None
 
-    def keys(self, extra: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the states and the padding mask of the sequence, or of the learned tokens if ``extra``."""
+    def keys(self, extra: bool) -> tuple[Tensor, Context]:
+        """Return the states and the context of the sequence, or of the learned tokens if ``extra``."""
         if not extra:
-            return self.states, self.padding_mask
+            return self.states, Context(self.padding_mask, self.segments)
         assert self.extra is not None
-        return self.extra, self.extra_mask
+        return self.extra, Context(self.extra_mask, self.extra_segments)
 
 
 class Crossing(NamedTuple):
@@ -81,8 +85,8 @@ class DecoderLayer(nn.Module):
         states = encoder_output.states if self.merged else None
         x = self.attention_residual(x, lambda h: self.attention(h, context, states))
         for extra, attention, residual in self.crossings():
-            states, padding_mask = encoder_output.keys(extra)
-            x = residual(x, partial(attention, states=states, padding_mask=padding_mask))
+            states, keys = encoder_output.keys(extra)
+            x = residual(x, partial(attention, states=states, context=context, keys=keys))
         return self.feed_forward_residual(x, self.feed_forward)
 
     def crossings(self) -> list[Crossing]:
@@ -111,11 +115,20 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config, decoder, index) for index in range(decoder.layers))
         self.norm = make_last_norm(config.width, config.norm)
 
-    def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:
-        """Decode ``tokens``, ``(B, T, d)`` with padding on the right only, to hidden states, ``(B, T, d)``."""
-        x, length, context = self.embedded(tokens), tokens.shape[1], Context(side_mask=encoder_output.padding_mask)
+    def forward(self, tokens: Tensor, encoder_output: EncoderOutput, segments: Tensor | None = None) -> Tensor:
+        """Decode ``tokens``, ``(B, T, d)`` with padding on the right only, to hidden states, ``(B, T, d)``.
+
+        ``segments``, ``(B, T)`` int, are the examples of the positions of packed rows, -1 at padding.
+        """
+        context = make_context(segments=segments, packed=True)._replace(
+            side_mask=encoder_output.padding_mask, side_segments=encoder_output.segments
+        )
+        x, length, places = self.embedded(tokens, context.places), tokens.shape[1], context.places
         if self.rotary:
             rotation, local = self.rotary.rotations(length, self.head_width, tokens.device)
+            if places is not None:  # merged cross-attention depends on the position, not on differences alone
+                rotation = rotation[0][places], rotation[1][places]
+                local = local and (local[0][places], local[1][places])
             context = context._replace(rotation=rotation, local_rotation=local)
         for index, layer in enumerate(self.layers):
             if self.bias is not None and (index == 0 or self.bias.buckets.per_layer):

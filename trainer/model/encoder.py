@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         Returns states of the positions, ``(B, S, d)``, finite but arbitrary at padding, and of the pattern's learned
         tokens, ``(B, G, d)``; G may be 0.
         """
-        x, length, extra = self.embedded(tokens), tokens.shape[1], 0
+        x, length, extra = self.embedded(tokens, context.places), tokens.shape[1], 0
         if self.pattern.extra_tokens:
             extra = context.documents * self.pattern.extra_tokens
             x = torch.cat([self.extra.repeat(context.documents, 1).expand(len(x), -1, -1).to(x.dtype), x], 1)

@@ -26,13 +26,13 @@ class SideKeys:
         start: index of the first side key.
         count: number of side keys.
         padded: number of side keys after padding.
-        last: ``(B,)`` int64, index of each row's last side key among them.
+        unused: ``(B, padded)`` bool, True for side keys that no query attends to.
     """
 
     start: int
     count: int
     padded: int
-    last: Tensor
+    unused: Tensor
 
 
 class Pattern(ABC):
@@ -61,6 +61,11 @@ class Pattern(ABC):
     def extra_tokens(self) -> int:
         """Number of learned tokens before the sequence in all layers of the encoder."""
         return 0
+
+    @property
+    def unit(self) -> int:
+        """Number of positions at whose multiples an example of a packed row begins, to be encoded as if alone."""
+        return 1
 
     @property
     def local(self) -> bool:

@@ -84,15 +84,15 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(positions, width))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
+    def forward(self, tokens: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return the vectors of the positions of ``(B, L, d)`` token vectors, ``(L, d)``, or of ``(B, L)`` places."""
         length = tokens.shape[1]
         if length > len(self.weight):
             raise FarspanError(
                 f"a sequence has {length} positions, the model has {len(self.weight)}; raise `positions.count` in the "
                 "model's section or shorten the data"
             )
-        return self.weight[:length]
+        return self.weight[:length] if places is None else self.weight[places]
 
 
 class SinusoidalPositions(nn.Module):
@@ -103,12 +103,12 @@ class SinusoidalPositions(nn.Module):
         self.sinusoidal = sinusoidal
         self._table = torch.empty(0, 0)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
+    def forward(self, tokens: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return the vectors of the positions of ``(B, L, d)`` token vectors, ``(L, d)``, or of ``(B, L)`` places."""
         length, width = tokens.shape[1:]
         if len(self._table) < length or self._table.device != tokens.device:
             self._table = self._waves(length, width).to(tokens.device)
-        return self._table[:length].to(tokens.dtype)
+        return (self._table[:length] if places is None else self._table[places]).to(tokens.dtype)
 
     def _waves(self, length: int, width: int) -> Tensor:
         half = width // 2
@@ -271,11 +271,11 @@ class Rotary:
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Rotate ``(B, G + L, H, D)`` by ``(L, D)`` cosines and sines; the first G positions are left unchanged."""
+    """Rotate ``(B, G + L, H, D)`` by ``(L, D)`` or ``(B, L, D)`` cosines and sines; the first G stay unchanged."""
     if rotation is None:
         return x
-    cosines, sines = (part.to(x.dtype)[:, None, :] for part in rotation)  # (L, 1, D)
-    extra = x.shape[1] - len(cosines)
+    cosines, sines = (part.to(x.dtype)[..., None, :] for part in rotation)  # (L, 1, D) or (B, L, 1, D)
+    extra = x.shape[1] - cosines.shape[-3]
     if extra:
         return torch.cat([x[:, :extra], rotate(x[:, extra:], rotation)], 1)
     first, second = x.chunk(2, -1)

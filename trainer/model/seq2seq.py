@@ -42,6 +42,7 @@ class Seq2Seq(nn.Module):
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
+        target_segment_ids: Tensor | None = None,
     ) -> Losses:
         """Compute the summed cross-entropy.
 
@@ -54,16 +55,20 @@ class Seq2Seq(nn.Module):
                 each other.
             global_positions: ``(B, S)`` bool, True at positions with global attention; None if there are none.
             loss: loss function.
+            target_segment_ids: ``(B, T)`` int, the example of each position of packed rows, -1 at padding; segments are
+                then examples, and positions begin at 0 in each. None without packing.
 
         Returns:
             Sums; divide by the number of target tokens of the whole step, and the divergence of R3F as its
             configuration says. Evaluation has no R3F.
         """
-        context = make_context(source_padding_mask, segment_ids, global_positions)
+        context = make_context(source_padding_mask, segment_ids, global_positions, target_segment_ids is not None)
         vectors, noised = self.tokens(source_ids), None
 
         def last_states(vectors: Tensor) -> Tensor:
-            return self._scale(self.decode(decoder_ids, self._encode(vectors, context)).flatten(0, 1))
+            return self._scale(
+                self.decode(decoder_ids, self._encode(vectors, context), target_segment_ids).flatten(0, 1)
+            )
 
         hidden = last_states(vectors)
         if loss.r3f is not None and self.training:
@@ -87,16 +92,24 @@ class Seq2Seq(nn.Module):
     def _encode(self, vectors: Tensor, context: Context) -> EncoderOutput:
         """Encode ``(B, S, d)`` token vectors."""
         states, extra = self.encoder(vectors, context)
+        output = EncoderOutput(states, context.padding_mask)
+        packed = context.segments is not None and context.places is not None
+        if packed:
+            output = output._replace(segments=context.segments)
         if not self.attends_extra:
-            return EncoderOutput(states, context.padding_mask)
-        extra_mask = None
-        if context.segments is not None:
-            extra_mask = derive_per_batch(_mask_of_sets, (context.segments,), context.documents, extra.shape[1])
-        return EncoderOutput(states, context.padding_mask, extra, extra_mask)
+            return output
+        output = output._replace(extra=extra)
+        if context.segments is None:
+            return output
+        sizes = context.documents, extra.shape[1]
+        output = output._replace(extra_mask=derive_per_batch(_mask_of_sets, (context.segments,), *sizes))
+        if packed:
+            output = output._replace(extra_segments=derive_per_batch(_sets, (context.segments,), *sizes))
+        return output
 
-    def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput) -> Tensor:
-        """Decode ``(B, T)`` ids; returns hidden states, ``(B, T, d)``."""
-        return self.decoder(self.tokens(decoder_ids), encoder_output)
+    def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput, segments: Tensor | None = None) -> Tensor:
+        """Decode ``(B, T)`` ids, with ``segments`` as in ``Decoder``; returns hidden states, ``(B, T, d)``."""
+        return self.decoder(self.tokens(decoder_ids), encoder_output, segments)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states ``(B, T, d)`` to logits ``(B, T, V)``."""
@@ -116,5 +129,10 @@ def _mask_of_sets(segments: Tensor, documents: int, extra: int) -> Tensor:
 
     Sets for documents that a row does not have are padding, so that its result does not depend on other rows.
     """
-    sets = torch.arange(documents, device=segments.device) <= segments.amax(1, keepdim=True)
-    return sets.repeat_interleave(extra // documents, 1)
+    return _sets(segments, documents, extra) <= segments.amax(1, keepdim=True)
+
+
+def _sets(segments: Tensor, documents: int, extra: int) -> Tensor:
+    """Document of each of G learned tokens, ``(B, G)``."""
+    sets = torch.arange(documents, device=segments.device).repeat_interleave(extra // documents)
+    return sets.to(segments.dtype).expand(len(segments), -1)

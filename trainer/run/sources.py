@@ -19,6 +19,7 @@ from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
+from trainer.data.packed import PackedPairs
 from trainer.data.paired import FewExamples, PairedSource, equip_task
 
 _SAMPLE = 4  # rows of each source that are rendered when it is opened
@@ -60,6 +61,8 @@ def open_mixtures(stages: Sequence[Stage], open_one: Callable[[Stage], Mixture])
 def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
     if config.pairs:
         return _open_pairs(config, data, verify, section, cache)
+    if data.packing:
+        raise FarspanError("packing is true, but pairs is not set; rows of a corpus are full, so set it to false")
     if config.examples is not None:
         raise FarspanError(f"examples is {config.examples}, which draws pairs, but pairs is not set; leave it out")
     if not config.corpus:
@@ -108,9 +111,7 @@ def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, ca
     return MaskedCorpus.of_masks(corpus, masks, segment_ids=not data.across_documents, chosen=chosen)
 
 
-def _open_pairs(
-    config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None
-) -> PairedSource:
+def _open_pairs(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
     """Open the pairs of one split with their task, and check their lengths without rendering."""
     if config.task is None:
         raise FarspanError(
@@ -128,7 +129,7 @@ def _open_pairs(
     source = PairedSource.of(pairs, config.split, equip_task(config.task, pairs.folder), config.task.seed, few)
     for _ in check_lengths(source, data, section):
         pass  # warnings are given when a run starts
-    return source
+    return PackedPairs(source, data) if data.packing else source
 
 
 def _equip_objective(config: ObjectiveConfig, corpus: Corpus) -> Objective:

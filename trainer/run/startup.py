@@ -22,6 +22,7 @@ from trainer.data.config import DataConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
 from trainer.data.mixture import Mixture, Part
+from trainer.data.packed import PackedPairs
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
@@ -54,6 +55,10 @@ def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
         yield f"{passes}: {format_count(recipe.run.steps or 0, 'update')} of {recipe.run.batch_size}"
     else:
         yield from _repetitions(unit)
+    for stage, mixture in zip(unit.curriculum, unit.mixtures, strict=True):
+        for part in mixture.parts:
+            if isinstance(part.source, PackedPairs):
+                yield _describe_packing(part.name, part.source, stage.micro_batch_size)
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
@@ -75,6 +80,16 @@ def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
             f"extended from {stage.first_step:,} to {stage.last_step:,} steps: from step {stage.first_step + 1:,} on "
             f"the learning rate {meaning}: {first} after {last}, and {end} at the end"
         )
+
+
+def _describe_packing(name: str, source: PackedPairs, rows: int) -> str:
+    packed, plain = source.padding(rows)
+    count = format_count(len(source.members.values), "example")
+    return (
+        f"{name}: {count} in {format_count(len(source), 'packed row')}, at most {source.most} in one; padding is "
+        f"{packed[0]:.0%} of source and {packed[1]:.0%} of target positions, {plain[0]:.0%} and {plain[1]:.0%} in "
+        f"batches of {rows} without packing"
+    )
 
 
 def _repetitions(unit: TrainUnit) -> Iterator[str]:
@@ -139,6 +154,7 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
 def check_models(model: ModelConfig, curriculum: Sequence[Stage], run: RunConfig) -> None:
     """Check the attention of every stage and the configuration of the initial model, without reading data."""
     check_attention(model, curriculum)
+    check_packing(model, curriculum)
     if run.initial_model:
         check_initial_model(Path(run.initial_model), model, run.initial_checkpoint)
 
@@ -156,6 +172,24 @@ def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
                 f"stages[{number}].attention is {stage.attention.pattern!r}, which differs from "
                 f"model.encoder.attention {model.encoder.attention.pattern!r} in weights ({name}); choose one with the "
                 "same weights"
+            )
+
+
+def check_packing(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
+    """Check that the encoder can give each pair of a packed row the result that it has alone."""
+    for stage in curriculum:
+        if not stage.data.packing:
+            continue
+        if model.encoder.pooling:
+            raise FarspanError(
+                f"{stage.section}.packing is true, but model.encoder.pooling averages windows of the whole row; set it "
+                "to false"
+            )
+        if stage.data.source_multiple % stage.attention.unit:
+            raise FarspanError(
+                f"{stage.section}.packing is true with source_multiple {stage.data.source_multiple}, but each pair "
+                f"must begin with one of the blocks of {stage.attention.unit} positions of the attention pattern "
+                f"{stage.attention.pattern!r}; set {stage.section}.source_multiple={stage.attention.unit}"
             )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -35,6 +36,7 @@ from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.run.sources import open_source, open_stages
+from trainer.run.startup import check_models
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run_config import EvaluationConfig
@@ -275,3 +277,43 @@ def test_a_curriculum_takes_rows_of_its_lengths_from_one_corpus(tmp_path, stored
     assert not names
     with pytest.raises(FarspanError, match=r"row_positions is \[17, 20\], but no row .* its rows have 16 to 64"):
         open_source(replace(data, row_positions=(17, 20)))
+
+
+def test_packed_pairs_give_the_same_run_on_any_number_of_ranks(tmp_path, folders):
+    """With activation checkpointing, a dry run, and two ranks of DDP; the held-out pairs are not packed."""
+    task = replace(TASK, options={**TASK.options, "source_length": 20})
+    given = {"evaluation": EvaluationConfig(every=3), "steps": 6, "batch_size": 4, "micro_batch_size": 1}
+
+    def packed(name, packing=True):
+        data = {"pairs": folders[0], "task": task, "packing": packing, "target_multiple": 1}
+        more = {"activation_checkpointing": "layer", "dry_run": True}
+        recipe = tuning(tmp_path / name, data=data, **given, **more)
+        return replace(recipe, model=replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None)))
+
+    straight = packed("straight")
+    outcome, said = stopped_run(World.alone(), straight)
+    assert outcome.finished
+    line = next(line for line in said.splitlines() if "packed row" in line)
+    found = re.match(r"data: (\d+) examples in (\d+) packed rows, at most (\d+)", line)
+    examples, rows, most = map(int, found.groups())
+    assert rows < examples <= rows * most
+    (outcome, _), _ = on_ranks(2, stopped_run, ranks := packed("ranks"))
+    assert outcome.finished
+    assert losses(ranks) == pytest.approx(losses(straight), rel=1e-9)
+    with pytest.raises(FarspanError, match="corpus"):
+        run(packed("straight", packing=False))
+
+
+def test_what_cannot_be_packed_is_refused(tmp_path, folders):
+    recipe = tuning(tmp_path, data={"pairs": folders[0], "task": TASK, "packing": True, "source_multiple": 4})
+    with pytest.raises(FarspanError, match=r"packing is true, but model.encoder.pooling averages windows of the whole"):
+        check_models(recipe.model, recipe.curriculum, recipe.run)
+    model = replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None))
+    with pytest.raises(FarspanError, match=r"blocks of 8 positions .*'block'; set data.source_multiple=8"):
+        check_models(model, recipe.curriculum, recipe.run)
+    with pytest.raises(FarspanError, match=r"loss.r3f.per is 'sentence' and a row has several"):
+        replace(recipe, loss=LossConfig(r3f=R3FConfig()))
+    with pytest.raises(FarspanError, match=r"data: packing is true, but pairs is not set"):
+        open_source(replace(recipe.data, pairs="", corpus="folder", task=None))
+    with pytest.raises(FarspanError, match=r"source 'data' has no shards"):
+        open_source(replace(recipe.data, shuffle_shards=1))

@@ -139,7 +139,7 @@ def banded_attention_backward(upstream: Tensor, *fields: Any) -> tuple[Tensor, T
                 total[row, length:] += part[:, width:].transpose(0, 1)
             dband[:, : dscores.shape[1], chunk.skipped : chunk.skipped + width] += dscores[..., :width]
             if sides:
-                dfar += inputs.sum_far(dscores[..., width:], chunk.queries.start, chunk.whole)
+                dfar += inputs.sum_far(dscores[..., width:], chunk.queries.start, chunk.own)
     dnear = sum_diagonals(dband, near.shape[1])
     return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dnear.to(near.dtype), dfar.to(far.dtype)
 

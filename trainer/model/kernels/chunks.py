@@ -32,7 +32,8 @@ class Chunk(NamedTuple):
         weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query attends to no key.
         dropout_factors: ``(H, C, W + G)``, 0 or 1 / (1 - dropout) for each weight; None without dropout.
         skipped: number of keys of the band that would lie before the start of the sequence.
-        whole: int64 scalar, number of blocks of the row that have a side key; on the device.
+        own: ``(ceil(L / block),)`` int64, the block to which the queries of each block belong: the same, or the one
+            before if that one has no side key.
     """
 
     row: int
@@ -44,7 +45,7 @@ class Chunk(NamedTuple):
     weights: Tensor
     dropout_factors: Tensor | None
     skipped: int
-    whole: Tensor
+    own: Tensor
 
     def dropped_weights(self) -> Tensor:
         """``(H, C, W + G)`` weights after dropout."""
@@ -114,7 +115,7 @@ class Inputs(NamedTuple):
         if self.seed is not None:
             generator = torch.Generator(self.q.device).manual_seed(int(self.seed))
         for row in range(len(self.q)):
-            whole = self._whole_blocks(row)
+            own = self._own_blocks(row)
             for start in range(0, length, self.size):
                 stop = min(start + self.size, length)
                 queries, keys = slice(start, stop), slice(max(0, start - radius), min(length, stop + radius))
@@ -123,31 +124,29 @@ class Inputs(NamedTuple):
                 k, v = (_with_sides(x[row], keys, length).transpose(0, 1).to(kind) for x in (self.k, self.v))
                 scores = q @ k.mT  # (H, C, W + G)
                 scores[..., :width] += band[:, : stop - start, skipped : skipped + width]
-                self._add_far(scores[..., width:], far, start, whole)
+                self._add_far(scores[..., width:], far, start, own)
                 weights = self._softmax(scores, row, queries, keys)
                 dropout_factors = None
                 if generator is not None:
                     dropout_factors = torch.empty_like(weights).bernoulli_(1 - self.dropout, generator=generator)
                     dropout_factors.div_(1 - self.dropout)
-                yield Chunk(row, queries, keys, q, k, v, weights, dropout_factors, skipped, whole)
+                yield Chunk(row, queries, keys, q, k, v, weights, dropout_factors, skipped, own)
 
-    def _whole_blocks(self, row: int) -> Tensor:
-        """Return the number of blocks of the row that have a side key, an int64 scalar."""
-        if self.key_documents is None:
-            return torch.tensor(self.sides, device=self.q.device)
-        numbers = torch.arange(1, self.sides + 1, device=self.q.device)
-        there = self.key_documents[row, self.length :] >= 0
-        return F.pad(there * numbers, (0, 1)).amax()  # padded for rows that are shorter than a block
+    def _own_blocks(self, row: int) -> Tensor:
+        blocks = torch.arange(-(-self.length // self.block), device=self.q.device)
+        unused = blocks >= self.sides
+        if self.key_documents is not None:
+            unused[: self.sides] = self.key_documents[row, self.length :] < 0
+        return (blocks - unused.long()).clamp_(min=0)
 
-    def _add_far(self, scores: Tensor, far: Tensor, start: int, whole: Tensor) -> None:
+    def _add_far(self, scores: Tensor, far: Tensor, start: int, own: Tensor) -> None:
         """Add the far biases to the scores of side keys, ``(H, C, G)``, of the queries from ``start`` on.
 
         The biases of side keys that are masked out are arbitrary.
         """
         if not self.sides:
             return
-        blocks = torch.arange(start // self.block, -(-(start + scores.shape[1]) // self.block), device=far.device)
-        first = self.sides - 1 - blocks.minimum(whole - 1).clamp_(min=0)
+        first = self.sides - 1 - own[start // self.block : -(-(start + scores.shape[1]) // self.block)]
         columns = first[:, None] + torch.arange(self.sides, device=far.device)  # (n, G)
         rest = scores.shape[1] % self.block
         even = scores[:, : scores.shape[1] - rest].unflatten(1, (-1, self.block))  # (H, n or n - 1, block, G)
@@ -155,7 +154,7 @@ class Inputs(NamedTuple):
         if rest:
             scores[:, -rest:] += far[:, columns[-1:]]
 
-    def sum_far(self, dscores: Tensor, start: int, whole: Tensor) -> Tensor:
+    def sum_far(self, dscores: Tensor, start: int, own: Tensor) -> Tensor:
         """The transpose of ``_add_far``: ``(H, C, G)``, the gradient of side keys' scores -> ``(H, 2 G - 1)``."""
         rest = dscores.shape[1] % self.block
         parts = [dscores[:, : dscores.shape[1] - rest].unflatten(1, (-1, self.block)).sum(2)]
@@ -163,15 +162,12 @@ class Inputs(NamedTuple):
             parts.append(dscores[:, -rest:].sum(1, keepdim=True))
         of_blocks = torch.cat(parts, 1)  # (H, n, G)
         first, count, sides = start // self.block, of_blocks.shape[1], self.sides
-        after = (torch.arange(first, first + count, device=dscores.device) >= whole)[:, None]
-        # Block b's scores have the biases from G - 1 - b on: flipped, each block's biases begin one later.
+        moved = (own[first : first + count] != torch.arange(first, first + count, device=dscores.device))[:, None]
+        # Block b's scores have the biases from G - 1 - b on, or one later if its queries belong to the block before:
+        # flipped, each block's biases begin one later.
         begin = sides - first - count  # -1 if the last block is shorter and has no side key
-        own = _sum_shifted(of_blocks.masked_fill(after, 0.0).flip(1))
-        own = F.pad(own, (begin, 2 * sides - 1 - begin - own.shape[1]))
-        # Positions after the last block with a side key belong to that block.
-        places = torch.arange(2 * sides - 1, device=dscores.device) - (sides - whole)
-        others = of_blocks.masked_fill(~after, 0.0).sum(1)[:, places.clamp(0, sides - 1)]
-        return own + others.masked_fill_((places < 0) | (places >= sides), 0.0)
+        same, before = (_sum_shifted(of_blocks.masked_fill(mask, 0.0).flip(1)) for mask in (moved, ~moved))
+        return F.pad(same, (begin, first)) + F.pad(before, (begin + 1, first - 1))
 
     def _softmax(self, scores: Tensor, row: int, queries: slice, keys: slice) -> Tensor:
         if self.query_documents is None or self.key_documents is None:

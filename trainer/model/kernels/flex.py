@@ -65,7 +65,13 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
         return places, block_mask(pattern, places, wide, wide + wide_sides, q.device)
 
     places, mask = remember_per_batch(
-        (context.padding_mask, context.segments, context.globals and context.globals.chosen, context.side_mask),
+        (
+            context.padding_mask,
+            context.segments,
+            context.globals and context.globals.chosen,
+            context.side_mask,
+            context.side_segments,
+        ),
         (pattern, tuple(q.shape[:2]), sides, q.device),
         make,
     )
@@ -193,11 +199,10 @@ def _score_mod(
     if not count:
         return pattern.score_mod(context.biases, None)
     if places.keys is None:
-        last = torch.full((batch,), count - 1, device=context.biases[0].device)
-    else:  # positions after the block of a row's last side key belong to it
-        numbers = torch.arange(padded, device=places.keys.device)
-        last = torch.where(places.keys[:, length:] >= 0, numbers, 0).amax(1)
-    return pattern.score_mod(context.biases, SideKeys(length, count, padded, last))
+        unused = (torch.arange(padded, device=context.biases[0].device) >= count).expand(batch, -1)
+    else:
+        unused = places.keys[:, length:] < 0
+    return pattern.score_mod(context.biases, SideKeys(length, count, padded, unused))
 
 
 def _tiles(length: int) -> int:

@@ -135,6 +135,9 @@ class SelfAttention(nn.Module):
         return self.norms.k(k), v
 
 
+_ALL = Context()
+
+
 class CrossAttention(nn.Module):
     """Full attention of the decoder to the encoder's output."""
 
@@ -147,17 +150,18 @@ class CrossAttention(nn.Module):
         self.norms, self.groups = HeadNorms(width, heads), heads.groups
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
-    def forward(self, x: Tensor, states: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from decoder states ``(B, T, d)`` to encoder states ``(B, S, d)`` with a ``(B, S)`` bool padding mask.
+    def forward(self, x: Tensor, states: Tensor, context: Context = _ALL, keys: Context = _ALL) -> Tensor:
+        """Attend from decoder states ``(B, T, d)`` to encoder states ``(B, S, d)``, within their documents.
 
-        Returns:
-            ``(B, T, d)``.
+        ``context`` is that of the T positions, ``keys`` that of the S; both have segments, or neither has. Returns
+        ``(B, T, d)``.
         """
         q, (k, v) = self.queries(x), self.project_keys(states)
         dropout = self.dropout if self.training else 0.0
-        mixed = attend_across(q, k, v, Context(), Context(padding_mask), dropout, self.scale)
+        mixed = attend_across(q, k, v, context, keys, dropout, self.scale)
         if mixed is None:
-            mixed = attend(q, k, v, visible(padding_mask, None, None), dropout=dropout, scale=self.scale)
+            mask = visible(keys.padding_mask, context.segments, keys.segments)
+            mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
 
     def queries(self, x: Tensor) -> Tensor:
@@ -185,10 +189,12 @@ class Causal(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        if not context.biases:
+        same = visible(None, context.segments, context.segments)
+        if not context.biases and same is None:
             return attend(q, k, v, dropout=dropout, causal=True, scale=scale)
         places = torch.arange(q.shape[1], device=q.device)
         seen = self.mask_mod(places[:, None], places, q.shape[1])[None]
+        seen = seen if same is None else seen & same
         return attend(q, k, v, seen, *context.biases, dropout=dropout, scale=scale)
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:

@@ -194,9 +194,12 @@ class Embeddings(nn.Module):
         self.norm = make_norm(width, norm) if embedding.norm else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Map token vectors ``(B, L, d)`` to the input of the first layer, ``(B, L, d)``."""
+    def forward(self, tokens: Tensor, places: Tensor | None = None) -> Tensor:
+        """Map token vectors ``(B, L, d)`` to the input of the first layer, ``(B, L, d)``.
+
+        ``places`` are the ``(B, L)`` positions of the tokens; None if each has that of its index.
+        """
         x = tokens * self.scale if self.scale != 1.0 else tokens
         if self.positions is not None:
-            x = x + self.positions(tokens)
+            x = x + self.positions(tokens, places)
         return self.dropout(self.norm(x))

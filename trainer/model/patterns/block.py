@@ -29,6 +29,10 @@ class Block(Pattern):
         if self.size < 1:
             raise FarspanError(f"attention pattern block: size is {self.size}; it must be at least 1 position")
 
+    @property
+    def unit(self) -> int:
+        return self.size
+
     def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
         return SelfAttention(width, heads, self, dropout)
 

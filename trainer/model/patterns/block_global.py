@@ -36,6 +36,10 @@ class BlockGlobal(Pattern):
                 "be from 1 to size - 1 (without global tokens the pattern is 'block', with nothing else 'full')"
             )
 
+    @property
+    def unit(self) -> int:
+        return self.size
+
     def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
         return SelfAttention(width, heads, self, dropout)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.layers.attention import SelfAttention, attend
+from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
@@ -38,20 +38,25 @@ class Merged(Pattern):
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
         length = q.shape[1]
-        mask = self.mask_mod(
-            torch.arange(length, device=q.device)[:, None], torch.arange(k.shape[1], device=q.device), length
-        )[None]  # (1, T, T + S)
-        if context.side_mask is not None:
-            beside = context.side_mask[:, None]  # (B, 1, S)
-            own = mask[..., :length].expand(len(q), -1, -1)
-            mask = torch.cat([own, beside.expand(-1, length, -1)], -1)
+        places = torch.arange(length, device=q.device)
+        mask = self.own.mask_mod(places[:, None], places, length)[None]  # (1, T, T)
+        beside = visible(context.side_mask, context.segments, context.side_segments)  # (B, 1 or T, S)
+        if beside is None:
+            beside = mask.new_ones(1, 1, k.shape[1] - length)
+        if context.segments is not None:
+            mask = mask & (context.segments[:, :, None] == context.segments[:, None])
+        rows = max(len(mask), len(beside))
+        mask = torch.cat([part.expand(rows, length, -1) for part in (mask, beside)], -1)  # (1 or B, T, T + S)
         return attend(q, k, v, mask, dropout=dropout, scale=scale)
 
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return (key >= length) | self.own.mask_mod(query, key, length)
 
     def side_documents(self, context: Context, length: int) -> Tensor | None:
-        return None if context.side_mask is None else context.side_mask.long() - 1  # 0 is the only document
+        if context.side_segments is None:
+            return None if context.side_mask is None else context.side_mask.long() - 1  # 0 is the only document
+        segments = context.side_segments.long()
+        return segments if context.side_mask is None else segments.masked_fill(~context.side_mask, -1)
 
     def flops(self, length: int, width: int) -> int:
         return self.own.flops(length, width)

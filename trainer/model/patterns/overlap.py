@@ -33,6 +33,10 @@ class Overlap(Pattern):
                 "to half of each neighbour"
             )
 
+    @property
+    def unit(self) -> int:
+        return self.size
+
     def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
         return SelfAttention(width, heads, self, dropout)
 

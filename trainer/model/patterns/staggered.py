@@ -53,6 +53,10 @@ class Staggered(Pattern):
             )
 
     @property
+    def unit(self) -> int:
+        return self.size
+
+    @property
     def extra_tokens(self) -> int:
         return self.global_tokens
 

@@ -29,7 +29,8 @@ class TGlobal(Pattern):
     The summaries are keys and values computed in every layer: a block's hidden states are summed, normalised and
     projected like those of positions. Positions after a row's last whole block belong to that block; a row shorter than
     a block has no summaries. If documents must not attend to each other, a block belongs to the document of its first
-    position, and only positions of that document are summed and attend to it.
+    position, and only positions of that document are summed and attend to it. In packed rows, where examples begin with
+    a block, the positions after an example's last whole block belong to that block.
     """
 
     radius: int = 127
@@ -44,6 +45,10 @@ class TGlobal(Pattern):
                     f"attention pattern tglobal: {name} is {getattr(self, name)}; it must be from 1 to "
                     f"{MOST_POSITIONS} positions"
                 )
+
+    @property
+    def unit(self) -> int:
+        return self.block
 
     def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> TGlobalAttention:
         return TGlobalAttention(width, heads, self, dropout, make_norm(width, norm))
@@ -60,23 +65,27 @@ class TGlobal(Pattern):
         documents = _documents(context)
         places = torch.arange(length // self.block, device=documents.device)
         first = documents[:, :: self.block][:, : len(places)]
-        return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
+        if context.places is None:
+            return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
+        return first.masked_fill(first != documents[:, self.block - 1 :: self.block], NOBODY)
 
     def sum_blocks(self, x: Tensor, context: Context) -> Tensor:
         """Sum the hidden states of each block: ``(B, L, d)`` -> ``(B, L // block, d)``."""
         length, size = x.shape[1], self.block
-        whole = torch.tensor([length // size], device=x.device)
         owners = self.side_documents(context, length)
-        if owners is not None and owners.shape[1]:
-            whole = self._whole_blocks(context, length)
-            # (B, L): the remainder of a row belongs to its last whole block
-            block = (torch.arange(length, device=x.device) // size).minimum(whole[:, None] - 1).clamp(min=0)
+        if owners is None:
+            owners = torch.zeros(1, length // size, dtype=torch.int64, device=x.device)
+        elif owners.shape[1]:
+            # (B, L): positions without a summary of their own block belong to the block before
+            block = torch.arange(length, device=x.device).expand(len(x), -1) // size
+            unused = F.pad(owners, (0, 1), value=NOBODY).gather(1, block) < 0
             documents = _documents(context)
-            x = x.masked_fill(((documents != owners.gather(1, block)) | (documents < 0))[..., None], 0.0)
+            owner = owners.gather(1, (block - unused.long()).clamp(0, owners.shape[1] - 1))
+            x = x.masked_fill(((documents != owner) | (documents < 0))[..., None], 0.0)
         sums = F.pad(x, (0, 0, 0, -length % size)).unflatten(1, (-1, size)).sum(2)  # (B, ceil(L / block), d)
-        last = torch.arange(sums.shape[1], device=x.device) == whole[:, None] - 1  # (1 or B, ceil(L / block))
-        rest = F.pad(sums[:, 1:], (0, 0, 0, 1))
-        return (sums + rest * last[..., None])[:, : length // size]
+        last = F.pad(owners[:, 1:], (0, 1), value=NOBODY) < 0  # (1 or B, L // block)
+        rest = F.pad(sums[:, 1:], (0, 0, 0, 1))[:, : length // size]
+        return sums[:, : length // size] + rest * last[..., None]
 
     def _whole_blocks(self, context: Context, length: int) -> Tensor:
         """Count the whole blocks of each row, ``(B,)`` int64."""
@@ -99,7 +108,8 @@ class TGlobal(Pattern):
         far = F.pad(biases[1], (beyond, beyond))  # keeps the distance 0 in the middle
 
         def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            own = torch.minimum(q // self.block, sides.last[b])
+            block = (q // self.block).clamp(max=sides.padded - 1)
+            own = torch.where(sides.unused[b, block], block - 1, block)
             distance = (k - sides.start - own + sides.padded - 1).clamp(0, 2 * sides.padded - 2)
             near_score = near_bias(near, self.radius, h, q, k)
             return score + torch.where(k >= sides.start, far[h, distance], near_score)

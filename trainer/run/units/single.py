@@ -13,6 +13,7 @@ from trainer.data.batch import Batch
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
 from trainer.data.mixture import Mixture
+from trainer.data.packed import PackedPairs
 from trainer.metrics import Counts
 from trainer.recipe import Recipe
 from trainer.run.sources import check_start
@@ -42,7 +43,15 @@ class Seq2SeqUnit(TrainUnit):
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
         rows, data = min(stage.micro_batch_size, stage.batch_size), stage.data
         source, target = random_ids(vocab_size, (rows, data.source_length), (rows, data.target_length))
-        return Batch.full(source, target, target)
+        batch = Batch.full(source, target, target)
+        if not data.packing:
+            return batch
+        sources = [part.source for mixture in self.mixtures for part in mixture.parts]
+        most = max((packed.most for packed in sources if isinstance(packed, PackedPairs)), default=1)
+        segments, targets = (
+            (torch.arange(ids.shape[1]) * most // ids.shape[1]).expand(rows, -1) for ids in (source, target)
+        )
+        return replace(batch, segment_ids=segments.int(), target_segment_ids=targets.int())
 
 
 _MASKED = 4

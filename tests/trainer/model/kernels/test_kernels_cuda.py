@@ -90,7 +90,7 @@ def test_cross_attention_leaves_padding_out(monkeypatch):
     upstream = torch.randn(3, 7, 128, device="cuda")
 
     def run():
-        y = layer(x, memory, real)
+        y = layer(x, memory, keys=make_context(real))
         return y.float(), torch.autograd.grad(y, memory, upstream.to(y.dtype))[0].float()
 
     with torch.autocast("cuda", torch.bfloat16):

@@ -139,7 +139,7 @@ def test_a_decoder_attends_to_the_states_that_are_no_padding():
     q = cross.q(x).unflatten(-1, (2, -1))
     k, v = (part(states).unflatten(-1, (2, -1)) for part in split(cross.kv, 2))
     expected = cross.out(dense(q, k, v, real[:, None].expand(-1, 3, -1)).float().flatten(2))
-    torch.testing.assert_close(cross(x, states, real), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(cross(x, states, keys=Context(real)), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(cross(x[1:], states[1:, :2]), expected[1:], atol=1e-5, rtol=0)
 
 

@@ -1,0 +1,138 @@
+"""Packed rows: several examples in a row of encoder and decoder, each with the result that it has alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from objectives.api.examples import IGNORED
+from tests.trainer.model.dense import PATTERNS
+from trainer.model.build import build_model
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.layered import Layered
+from trainer.model.patterns.span import Span
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
+
+VOCAB, WIDTH, TARGETS = 31, 48, 24
+ROWS = [[(13, 5), (1, 1), (16, 7)], [(24, 9), (2, 4)]]  # source and target lengths of the examples of each row
+
+ENCODERS = [
+    *(EncoderConfig(layers=2, positions=Learned(WIDTH), attention=pattern) for pattern in PATTERNS),
+    EncoderConfig(layers=2, positions=Rotary(local_theta=100.0), attention=Layered(2, 3, 2)),
+    *(EncoderConfig(layers=2, positions=Rotary(), attention=pattern) for pattern in (Full(), TGlobal(3, 4))),
+    *(
+        EncoderConfig(layers=2, positions=Buckets(count=8, distance=12), attention=pattern)
+        for pattern in PATTERNS
+        if pattern.offsets(1)
+    ),
+    EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(8, 3, staggered=False)),
+    EncoderConfig(layers=2, positions=NoPositions(), attention=Full()),
+]
+DECODERS = [
+    DecoderConfig(layers=2, positions=Learned(TARGETS)),
+    DecoderConfig(layers=2, positions=Sinusoidal()),
+    DecoderConfig(layers=2, positions=Buckets(count=8, distance=12)),
+    DecoderConfig(layers=2, positions=Rotary(local_theta=100.0), attention=Layered(3, 0, 2, causal=True)),
+    DecoderConfig(layers=2, positions=Rotary(), attention=Span(2, 0)),
+    DecoderConfig(layers=2, positions=Rotary(), cross="merged"),
+    DecoderConfig(layers=2, positions=Rotary(), cross="merged", attention=Layered(3, 0, 2, causal=True)),
+]
+
+
+def config_of(encoder: EncoderConfig, decoder: DecoderConfig = DECODERS[0], **options) -> ModelConfig:
+    return ModelConfig(
+        width=16,
+        heads=HeadsConfig(count=2),
+        feed_forward=FeedForwardConfig(width=24),
+        dropout=0.0,
+        init_std=0.3,  # large enough that every part of the model shows in the output
+        encoder=encoder,
+        decoder=decoder,
+        **options,
+    )
+
+
+def make_rows(unit: int) -> tuple[dict[str, torch.Tensor], list[dict[str, torch.Tensor]]]:
+    """Packed inputs of ``ROWS``, sources beginning at multiples of ``unit``, and those of each example alone.
+
+    The first position of every source is global.
+    """
+    torch.manual_seed(0)
+    pad = {"source_ids": 0, "decoder_ids": 0, "labels": IGNORED, "segment_ids": -1, "target_segment_ids": -1}
+    packed = {name: torch.full((2, WIDTH if "s" in name[:2] else TARGETS), value) for name, value in pad.items()}
+    packed["global_positions"] = torch.zeros(2, WIDTH, dtype=torch.bool)
+    alone = []
+    for row, examples in enumerate(ROWS):
+        begin = first = 0
+        for number, (source, target) in enumerate(examples):
+            ids, shifted, labels = (torch.randint(VOCAB, (1, size)) for size in (source, target, target))
+            chosen = torch.arange(source)[None] == 0
+            alone.append({"source_ids": ids, "decoder_ids": shifted, "labels": labels, "global_positions": chosen})
+            inside, written = slice(begin, begin + source), slice(first, first + target)
+            for name, value in (*alone[-1].items(), ("segment_ids", number), ("target_segment_ids", number)):
+                packed[name][row, inside if packed[name].shape[1] == WIDTH else written] = value
+            begin, first = -(-inside.stop // unit) * unit, written.stop
+    packed["source_padding_mask"] = packed["segment_ids"] >= 0
+    return packed, alone
+
+
+def check(config: ModelConfig, atol: float = 1e-5) -> None:
+    """Compare logits, losses and gradients of packed rows with those of each example alone."""
+    pattern = config.encoder.attention
+    packed, alone = make_rows(pattern.unit)
+    if not pattern.takes_global_positions:
+        for inputs in (packed, *alone):
+            del inputs["global_positions"]
+    model = build_model(config, VOCAB, seed=0)
+    sources = [model.encode(inputs["source_ids"], global_positions=inputs.get("global_positions")) for inputs in alone]
+    expected = [
+        model.logits(model.decode(inputs["decoder_ids"], states)) for inputs, states in zip(alone, sources, strict=True)
+    ]
+    seen = []
+    model.decoder.norm.register_forward_hook(lambda _, __, states: seen.append(states))
+    loss = model(**packed).minimised
+    own = model.logits(seen[0])
+    kept = [
+        own[row, packed["target_segment_ids"][row] == number][None]
+        for row, examples in enumerate(ROWS)
+        for number in range(len(examples))
+    ]
+    for one, other in zip(kept, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=atol, rtol=0)
+    parts = [
+        F.cross_entropy(logits[0], inputs["labels"][0], reduction="sum")
+        for logits, inputs in zip(expected, alone, strict=True)
+    ]
+    torch.testing.assert_close(loss, torch.stack(parts).sum(), atol=1e-4, rtol=1e-6)
+    names, weights = zip(*model.named_parameters(), strict=True)
+    found, wanted = (torch.autograd.grad(x, weights, allow_unused=True) for x in (loss, torch.stack(parts).sum()))
+    for name, one, other in zip(names, found, wanted, strict=True):
+        assert (one is None) == (other is None), name
+        if one is not None:
+            torch.testing.assert_close(one, other, atol=1e-4 * max(1.0, float(other.abs().max())), rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda e: f"{e.attention.pattern}-{e.positions.scheme}")
+def test_an_example_of_a_packed_row_has_its_own_result(encoder):
+    check(config_of(encoder))
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: f"{d.positions.scheme}-{d.cross}")
+def test_decoders_attend_within_an_example(decoder):
+    check(config_of(ENCODERS[0], decoder))
+
+
+def test_learned_tokens_of_other_examples_are_not_attended_to():
+    decoder = DecoderConfig(layers=2, positions=Sinusoidal(), global_cross_attention=True)
+    check(config_of(EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(8, 3)), decoder))
+
+
+def test_grouped_heads_and_no_first_example_differ_from_others():
+    config = config_of(ENCODERS[0], DECODERS[5])
+    check(replace(config, heads=HeadsConfig(count=2, kv_count=1, norm_eps=1e-6)))
