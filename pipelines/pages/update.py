@@ -23,6 +23,7 @@ from trainer.data.curriculum import Stage, stage_number
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
+from trainer.data.packed import PackedPairs, unpacked
 from trainer.data.paired import PairedSource
 from trainer.recipe import Recipe, read_recipe
 from trainer.run.sources import open_stages
@@ -44,7 +45,10 @@ class SeenRow:
 
 @dataclass(frozen=True)
 class Update:
-    """The rows of an update in the selected processes, in the order of their samples, and what renders them."""
+    """The rows of an update in the selected processes, in the order of their samples, and what renders them.
+
+    The pairs of a packed row are rows of their own.
+    """
 
     step: int
     mixture: Mixture
@@ -96,16 +100,14 @@ def _find_rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, 
     for micro_batch, cut in enumerate(cuts):
         for place in range(*cut.indices(len(samples))) if cut is not None else ():
             part = int(parts[place])
-            yield SeenRow(
-                rank,
-                micro_batch,
-                int(samples[place]),
-                mixture.parts[part].name,
-                part,
-                int(indices[place] - starts[part]),
-                int(epochs[place]),
-                mixture.origins(indices[place : place + 1])[0],
-            )
+            name, source = mixture.parts[part].name, mixture.parts[part].source
+            row, epoch = int(indices[place] - starts[part]), int(epochs[place])
+            origins, rows = mixture.origins(indices[place : place + 1]), [row]
+            if isinstance(source, PackedPairs):
+                rows = source.members[row].tolist()
+                origins = [f"{name}: {source.pairs.origin(member)}" for member in rows]
+            for member, origin in zip(rows, origins, strict=True):
+                yield SeenRow(rank, micro_batch, int(samples[place]), name, part, member, epoch, origin)
 
 
 class UpdateRows:
@@ -179,7 +181,7 @@ class UpdateRows:
 def _find_pages(update: Update) -> list[tuple[Subject, int, int]]:
     """Find the subject, row and draw of each row of the update."""
     pages: dict[int, tuple[Subject, int, int]] = {}
-    for part, (name, source) in enumerate((part.name, part.source) for part in update.mixture.parts):
+    for part, (name, source) in enumerate((part.name, unpacked(part.source)) for part in update.mixture.parts):
         rows = {number: row for number, row in enumerate(update.rows) if row.part == part}
         if not rows:
             continue

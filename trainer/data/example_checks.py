@@ -11,7 +11,7 @@ from objectives.api.examples import IGNORED, Examples
 from trainer.data.config import DataConfig, ShardedSource, Source, naming_source
 from trainer.data.masked_corpus import Longest, MaskedCorpus
 from trainer.data.mixture import Mixture
-from trainer.data.packed import PackedPairs
+from trainer.data.packed import unpacked
 from trainer.data.paired import PairedSource
 from trainer.model.pattern import Pattern
 
@@ -24,7 +24,7 @@ def check_examples(
     """Check that each part of a mixture has targets, fits the widths, and has global positions; return warnings."""
     warnings: list[str] = []
     for part in mixture.parts:
-        source = part.source.pairs if isinstance(part.source, PackedPairs) else part.source
+        source = unpacked(part.source)
         with naming_source(data, part.name, section):
             _check_targets(source)
             found = [*check_lengths(source, data, section, rows), *_check_globals(source, data, pattern)]

@@ -17,7 +17,7 @@ from corpora.packing.best_fit import best_fit_parts
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
-from trainer.data.config import DataConfig
+from trainer.data.config import DataConfig, Source
 from trainer.data.order import permute
 from trainer.data.paired import PairedSource
 
@@ -74,6 +74,11 @@ class PackedPairs:
         firsts = np.arange(0, len(places), rows)
         widths = np.maximum.reduceat(lengths[:, places], firsts, axis=1) * np.diff(firsts, append=len(places))
         return 1 - lengths.sum(1) / np.stack([limits * len(self), widths.sum(1)])
+
+
+def unpacked(source: Source) -> Source:
+    """Return the pairs of packed rows, or any other source itself."""
+    return source.pairs if isinstance(source, PackedPairs) else source
 
 
 def _pack(pairs: PairedSource, data: DataConfig) -> Ragged:

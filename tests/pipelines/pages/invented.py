@@ -122,7 +122,9 @@ def make_tales(root: str) -> dict[str, str]:
     return folders
 
 
-def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str, steps: int = 40) -> str:
+def make_run(
+    folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str, steps: int = 40, packing: bool = False
+) -> str:
     """A run of ``steps`` updates of nine rows by two processes: what a run keeps, without its training.
 
     Args:
@@ -131,7 +133,7 @@ def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str, st
     toy = toy_recipe(folder, steps=steps, batch_size=9, micro_batch_size=2)
     encoder = replace(toy.model.encoder, positions=Learned(4096))
     decoder = replace(toy.model.decoder, positions=Learned(4096))
-    data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096)
+    data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096, packing=packing)
     model = replace(toy.model, encoder=encoder, decoder=decoder)
     tokenizer = tokenizer_contents(tokenizer_of)
     keep_recipe(asdict(replace(toy, model=model, data=data)), tokenizer, Path(folder))

@@ -197,3 +197,18 @@ def test_masks_of_joint_training_need_the_model():
     joint = SimpleNamespace(generator=SimpleNamespace())
     with pytest.raises(FarspanError, match="depend on the generator's weights at that update"):
         find_update(joint, 1)  # type: ignore[arg-type]
+
+
+def test_the_pairs_of_a_packed_row_are_rows_of_their_own(made, tmp_path):
+    mixture = (SourceConfig(name="tales", pairs=made["pairs"], task=TASK),)
+    folder = make_run(str(tmp_path / "run"), mixture, made["corpus"], packing=True)
+    update, subject = read_update(folder, 2), view_update(folder, 2)
+    assert len(subject) == len(update.rows) > len({row.sample for row in update.rows}) == 9
+    source = update.mixture.parts[0].source
+    for number, row in enumerate(update.rows):
+        examples = source.pairs.examples(np.array([row.row]), np.array([row.epoch]))
+        page = subject.page(number, PageOptions())
+        block, _ = next(column.seen for band in page.bands for column in band if column.seen)
+        whole = block.cut(0, 10_000).ids
+        np.testing.assert_array_equal(whole, examples.source_ids[0, : int(examples.source_lengths[0])])
+        assert row.place == f"tales: {source.pairs.origin(row.row)}"
