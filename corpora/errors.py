@@ -21,6 +21,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of a library's message; the error's type if there is none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "can't start new thread")
 
 

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_line
 from corpora.storage.stores.local_disk import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
@@ -184,8 +184,7 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
     try:
         return state_shapes(config, vocab_size)
     except (RuntimeError, TypeError, OverflowError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FarspanError(f"config.json: no model can have its sizes ({reason}); {_CURE}") from None
+        raise FarspanError(f"config.json: no model can have its sizes ({first_line(error)}); {_CURE}") from None
 
 
 def hugging_face_sha256(path: Path) -> str:
@@ -231,8 +230,9 @@ def _load_file(file: Path) -> dict[str, Tensor]:
     except MemoryError:
         raise
     except Exception as error:  # wrong bytes may make the readers raise anything
-        reason = str(error).partition("\n")[0]
-        raise FarspanError(f"{file.name} is damaged or holds more than tensors ({reason}); download it again") from None
+        raise FarspanError(
+            f"{file.name} is damaged or holds more than tensors ({first_line(error)}); download it again"
+        ) from None
     if not isinstance(stored, dict) or not all(isinstance(x, Tensor) for x in stored.values()):
         raise FarspanError(f"{file.name} holds other things than named tensors; {_CURE}")
     return stored

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.errors import FarspanError, first_few
+from corpora.errors import FarspanError, first_few, first_line
 from corpora.settings import parse
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.stores.local_disk import temporary_name
@@ -184,17 +184,15 @@ def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Map
     try:
         expected, found = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
     except (RuntimeError, TypeError, OverflowError) as error:
-        raise FarspanError(f"{path}: no model can have its sizes ({_line(error)}); make or copy it again") from None
+        raise FarspanError(
+            f"{path}: no model can have its sizes ({first_line(error)}); make or copy it again"
+        ) from None
     wrong = [name for name in sorted(expected | found) if expected.get(name) != found.get(name)]
     if wrong:
         faults = [f"{name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
         raise FarspanError(
             f"{path}: the weights do not fit the configuration beside them ({first_few(faults)}); make or copy it again"
         )
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _shape(shape: Any) -> str:

@@ -65,6 +65,15 @@ class Longest:
     source_row: int
     target_row: int
 
+    def join(self, first: int, source: np.ndarray, target: np.ndarray) -> Longest:
+        """The longest of these and of the ``(n,)`` lengths of rows from ``first`` on."""
+        longest = self
+        for side, lengths in (("source", source), ("target", target)):
+            if lengths.max(initial=0) > getattr(longest, side):
+                found = {side: int(lengths.max()), f"{side}_row": first + int(lengths.argmax())}
+                longest = replace(longest, **found)
+        return longest
+
 
 class MaskedCorpus(CorpusRows):
     """A corpus and its masks, rendered when a batch is made.
@@ -215,11 +224,7 @@ class MaskedCorpus(CorpusRows):
                 return None
             first, stop = np.searchsorted(samples, [begin, begin + len(batch)]).tolist()
             own = samples[first : stop if rows is None else min(stop, rows)] - begin
-            for side, lengths in zip(("source", "target"), both, strict=True):
-                lengths = lengths[own]
-                if len(lengths) and int(lengths.max()) > getattr(found, side):
-                    row = first + int(lengths.argmax())
-                    found = replace(found, **{side: int(lengths.max()), f"{side}_row": row})
+            found = found.join(first, *(lengths[own] for lengths in both))
             begin += len(batch)
             if rows is not None and stop >= rows:
                 break

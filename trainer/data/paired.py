@@ -232,11 +232,7 @@ class PairedSource:
         """
         found = Longest(0, 0, 0, 0)
         for begin, lengths, _ in self._lengths(rows):
-            for side in ("source", "target"):
-                longest = getattr(lengths, side)
-                if longest.max() > getattr(found, side):
-                    changed = {side: int(longest.max()), f"{side}_row": begin + int(longest.argmax())}
-                    found = replace(found, **changed)
+            found = found.join(begin, lengths.source, lengths.target)
         return found if found.source else None
 
     def lengths(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -50,15 +50,11 @@ class Sinusoidal:
     variant: Literal["pegasus", "pegasus_x"] = "pegasus"
     scheme: Literal["sinusoidal"] = "sinusoidal"
     base: float = 10_000.0
+    limit: ClassVar[None] = None  # no maximum sequence length
 
     def __post_init__(self) -> None:
         if not 1 < self.base < math.inf:
             raise FarspanError(f"sinusoidal positions: base is {self.base}; it must be above 1 and finite")
-
-    @property
-    def limit(self) -> None:
-        """Maximum sequence length: unlimited."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -66,11 +62,7 @@ class NoPositions:
     """No information on positions (PEGASUS-X, table 8)."""
 
     scheme: Literal["none"] = "none"
-
-    @property
-    def limit(self) -> None:
-        """Maximum sequence length: unlimited."""
-        return None
+    limit: ClassVar[None] = None  # no maximum sequence length
 
 
 class LearnedPositions(nn.Module):
@@ -142,6 +134,7 @@ class Buckets:
     distance: int = 128
     per_layer: bool = False
     scheme: Literal["buckets"] = "buckets"
+    limit: ClassVar[None] = None  # no maximum sequence length
 
     def __post_init__(self) -> None:
         if self.count < 4 or self.count % 4:
@@ -151,11 +144,6 @@ class Buckets:
                 f"relative positions: distance is {self.distance} with count {self.count}; it must be above "
                 f"{self.count // 2}, half the count (T5's is 128)"
             )
-
-    @property
-    def limit(self) -> None:
-        """Maximum sequence length: unlimited."""
-        return None
 
 
 def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
@@ -213,6 +201,7 @@ class Rotary:
     scaling: Literal["linear", "ntk", "yarn"] = "linear"
     trained_length: int | None = None
     scheme: Literal["rotary"] = "rotary"
+    limit: ClassVar[None] = None  # no maximum sequence length
 
     def __post_init__(self) -> None:
         for name in ("theta", "local_theta"):
@@ -226,11 +215,6 @@ class Rotary:
                 f"rotary positions: trained_length is {self.trained_length}; yarn needs the number of positions that "
                 "the model was trained with"
             )
-
-    @property
-    def limit(self) -> None:
-        """Maximum sequence length: unlimited."""
-        return None
 
     def rotation(
         self, length: int, head_width: int, device: torch.device, local: bool = False

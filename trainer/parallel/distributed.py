@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_line
 from trainer.parallel.reports import raised_alike
 
 Result = TypeVar("Result")
@@ -87,7 +87,7 @@ class World:
         except (dist.DistError, RuntimeError, ValueError) as error:
             raise FarspanError(
                 f"rank {rank} of {size} found no others at {environment['MASTER_ADDR']}:{environment['MASTER_PORT']} "
-                f"({_first_line(error)}); start all {size} processes with an address that all of them can reach"
+                f"({first_line(error)}); start all {size} processes with an address that all of them can reach"
             ) from error
         control = dist.new_group(backend="gloo", timeout=PATIENCE)
         return cls(rank, size, local, _number(environment, "LOCAL_WORLD_SIZE", str(size)), chosen, control)
@@ -183,7 +183,7 @@ def explain_lost_processes(world: World) -> Iterator[None]:
         if world.control is None or not _is_loss(error):
             raise
         raise FarspanError(
-            f"rank {world.rank} of {world.size} lost another process of the run ({_first_line(error)}); look for the "
+            f"rank {world.rank} of {world.size} lost another process of the run ({first_line(error)}); look for the "
             "cause in that one's output; the same command continues from the last checkpoint"
         ) from error
 
@@ -196,10 +196,6 @@ _LOSSES = (
 def _is_loss(error: RuntimeError) -> bool:
     said = str(error).lower()
     return isinstance(error, dist.DistError) or any(word in said for word in _LOSSES)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _number(environment: Mapping[str, str], name: str, default: str = "") -> int:

@@ -33,7 +33,7 @@ _RECENT = 120.0  # seconds of updates from which the time left is computed
 class Display:
     """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left."""
 
-    def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
+    def __init__(self, steps: int, log_every: int, console: Console | None = None) -> None:
         self.console = console or make_console()
         self.steps, self.log_every = steps, log_every
         self.draws = self.console.is_terminal and current() == Reporting()
@@ -41,7 +41,7 @@ class Display:
             TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),
             console=self.console, disable=not self.draws,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=steps, completed=done)
+        self.task = self.bar.add_task("", total=steps)
         self._seconds: deque[float] = deque()  # durations of the latest updates
         self._first = True  # the latest update compiled what all others use
 

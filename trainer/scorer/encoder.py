@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_line
 from corpora.storage.stores.connect import is_reachable
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
@@ -49,7 +49,7 @@ def describe_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
             return kind.from_config(config, trust_remote_code=False)
     except Exception as error:  # an invalid configuration may make model code raise anything
         raise FarspanError(
-            f"encoder {files.folder}: config.json describes no {what} ({_first_line(error)}); {cure}"
+            f"encoder {files.folder}: config.json describes no {what} ({first_line(error)}); {cure}"
         ) from error
 
 
@@ -65,7 +65,7 @@ def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -
         )
     except Exception as error:  # damaged or hostile files may make the library raise anything
         raise FarspanError(
-            f"encoder {files.folder}: its weights cannot be loaded ({_first_line(error)}); download it again, or give "
+            f"encoder {files.folder}: its weights cannot be loaded ({first_line(error)}); download it again, or give "
             "another"
         ) from error
     # Any other missing parameter would be random.
@@ -96,7 +96,7 @@ def load_framing(files: EncoderFiles) -> Framing:
         backend = loaded.backend_tokenizer
     except Exception as error:  # converters may raise anything
         raise FarspanError(
-            f"encoder {files.folder}: its tokenizer cannot be loaded ({_first_line(error)}); give an encoder with a "
+            f"encoder {files.folder}: its tokenizer cannot be loaded ({first_line(error)}); give an encoder with a "
             "tokenizer.json"
         ) from error
     tokenizer = HuggingFaceTokenizer(backend.to_str().encode())
@@ -106,10 +106,6 @@ def load_framing(files: EncoderFiles) -> Framing:
     text = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)  # positions of the text itself
     ids = np.array(whole.ids, np.int64)
     return Framing(tokenizer, ids[: text[0]], ids[text[-1] + 1 :], loaded.pad_token_id or 0, loaded.mask_token_id)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # in the loader's order
@@ -177,11 +173,10 @@ def _download(name: str) -> str:
                 break
         return folder
     except Exception as error:  # the hub or the network may raise anything
-        reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {name!r} is not a local folder, and the Hugging Face hub did not provide it ({reason}); check "
-            f"name and network, or, without a network, run `hf download {name} --local-dir FOLDER` where there is one, "
-            "and give the folder"
+            f"encoder {name!r} is not a local folder, and the Hugging Face hub did not provide it "
+            f"({first_line(error)}); check name and network, or, without a network, run `hf download {name} "
+            "--local-dir FOLDER` where there is one, and give the folder"
         ) from error
 
 
@@ -192,9 +187,8 @@ def _dimension(given: str, folder: str) -> int:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         size = config.hidden_size
     except (OSError, ValueError, KeyError, AttributeError, json.JSONDecodeError) as error:
-        reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {given}: config.json does not describe a known encoder ({reason}); {_CURE}"
+            f"encoder {given}: config.json does not describe a known encoder ({first_line(error)}); {_CURE}"
         ) from error
     if config.is_encoder_decoder or getattr(config, "is_decoder", False):
         raise FarspanError(f"encoder {given}: config.json describes a model with a decoder; {_CURE}")

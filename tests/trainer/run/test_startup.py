@@ -283,10 +283,10 @@ def test_other_numbers_are_refused(updates: tuple[int, ...]):
         toy_recipe("unused", profile=updates)
 
 
-def show(terminal: bool, log_every: int, records, steps: int = 3, done: int = 0, **console) -> str:
+def show(terminal: bool, log_every: int, records, steps: int = 3, **console) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **console})
-    with Display(steps, log_every, console, done) as display:
+    with Display(steps, log_every, console) as display:
         for record in records:
             display.update(record)
     return screen.getvalue()
