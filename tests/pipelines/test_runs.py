@@ -15,7 +15,7 @@ import farspan
 from corpora.errors import FarspanError
 from pipelines.runs.logs import Follower, average, find_spikes, read_logs
 from pipelines.runs.table import runs
-from trainer.run.logs import TensorBoard
+from trainer.run.logs import MetricsLog
 
 
 def losses(steps: int, spikes: Sequence[int] = ()) -> np.ndarray:
@@ -109,10 +109,11 @@ def test_values_that_are_not_finite_are_no_points_of_a_curve(tmp_path, run):
 
 
 def test_tensorboard_alone_is_read(tmp_path):
-    log = TensorBoard(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0, tensorboard=True)
     for step, loss in enumerate(losses(30), 1):
         log.write({"step": step, "loss": float(loss), "source_tokens": 100})
     log.close()
+    (tmp_path / "metrics.jsonl").unlink()
     logs = read_logs(tmp_path)
     np.testing.assert_allclose(logs.curve("loss")[1], losses(30), rtol=1e-6)
     assert logs.tokens_at(np.array([30])).tolist() == [3000]

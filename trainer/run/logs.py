@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,22 +21,30 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import farspan_version
 from trainer.checkpoint.run_files import METRICS, SUMMARY, read_lines, seal_line, write_sealed
 from trainer.data.config import DataConfig
-from trainer.metrics import MetricsConfig, forward_flops
+from trainer.metrics import forward_flops
 from trainer.model.config import ModelConfig
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.memory import Setting, step_memory
 
 
-class MetricsFile:
-    """The file ``metrics.jsonl``: one JSON object per line, each with its ``step``."""
+class MetricsLog:
+    """The log of updates and evaluations: ``metrics.jsonl``, with a JSON object per line, each with its ``step``.
 
-    def __init__(self, path: Path, step: int) -> None:
-        """Open the file for the updates after ``step``, and drop lines of such updates, which will be repeated."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in read_lines(path) if isinstance(line.get("step"), int) and line["step"] <= step]
-        write_bytes(str(path), b"".join(map(seal_line, kept)))
-        self._path, self._file = path, path.open("ab", buffering=0)
+    With ``tensorboard``, event files have the same numbers, which needs the extra ``tracking``.
+    """
+
+    def __init__(self, directory: Path, step: int, tensorboard: bool = False) -> None:
+        """Open the log for the updates after ``step``; what it has of such updates is dropped, as they are repeated."""
+        self._path, self._events = directory / METRICS, None
+        if tensorboard:
+            with from_extra("tracking", "metrics.tensorboard = true"):
+                from torch.utils.tensorboard import SummaryWriter
+            self._events = SummaryWriter(str(directory), purge_step=step + 1)
+        directory.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in read_lines(self._path) if isinstance(line.get("step"), int) and line["step"] <= step]
+        write_bytes(str(self._path), b"".join(map(seal_line, kept)))
+        self._file = self._path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Add a line."""
@@ -49,53 +57,15 @@ class MetricsFile:
                 f"{self._path} cannot be written to ({error}); make room, then repeat the command to continue from the "
                 "last checkpoint"
             ) from error
+        if self._events:
+            for name, value in record.items():
+                if name != "step" and isinstance(value, int | float):
+                    self._events.add_scalar(name, value, record["step"])
 
     def close(self) -> None:
         self._file.close()
-
-
-class TensorBoard:
-    """Event files with the same records for TensorBoard; needs the extra ``tracking``."""
-
-    def __init__(self, directory: Path, step: int) -> None:
-        """Write event files into ``directory`` for the updates after ``step``; events of later updates are hidden."""
-        with from_extra("tracking", "metrics.tensorboard = true"):
-            from torch.utils.tensorboard import SummaryWriter
-        self._writer = SummaryWriter(str(directory), purge_step=step + 1)
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        for name, value in record.items():
-            if name != "step" and isinstance(value, int | float):
-                self._writer.add_scalar(name, value, record["step"])
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class MetricsLogs:
-    """A group of logs that receive the same records."""
-
-    def __init__(self, logs: Sequence[MetricsFile | TensorBoard]) -> None:
-        self._logs = logs
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        for log in self._logs:
-            log.write(record)
-
-    def close(self) -> None:
-        for log in self._logs:
-            log.close()
-
-
-def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 0) -> MetricsLogs:
-    """Open ``metrics.jsonl`` in ``directory``, and TensorBoard if configured, for the updates after ``step``.
-
-    All ranks have the same metrics, so only rank 0 writes them.
-    """
-    if rank:
-        return MetricsLogs([])
-    logs: list[MetricsFile | TensorBoard] = [TensorBoard(directory, step)] if config.tensorboard else []
-    return MetricsLogs([MetricsFile(directory / METRICS, step), *logs])
+        if self._events:
+            self._events.close()
 
 
 FOLDER = "profile"

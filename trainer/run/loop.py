@@ -18,7 +18,7 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.validation import Validation
 from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut, describe
-from trainer.run.logs import MetricsLogs, Profile
+from trainer.run.logs import MetricsLog, Profile
 from trainer.run.step import Trainer, Update
 from trainer.run_config import RunConfig
 
@@ -64,7 +64,7 @@ class Loop:
         checkpoints: Checkpoints,
         held_out: Sequence[HeldOut],
         validation: Validation | None,
-        metrics: MetricsLogs,
+        metrics: MetricsLog | None,
         display: Display,
         profile: Profile,
     ) -> None:
@@ -108,7 +108,8 @@ class Loop:
                 numbers = np.array([sample["number"] for sample in skipped])
                 for sample, origin in zip(skipped, self._loader.origins(update.step - 1, numbers), strict=True):
                     sample["origin"] = origin
-            self._metrics.write(record)
+            if self._metrics:
+                self._metrics.write(record)
             self._display.update(record)
             with raised_alike():
                 self._skipped.count(record)
@@ -140,7 +141,8 @@ class Loop:
             if trainer.world.first:
                 kept = {"step": trainer.step, "texts": self._validation.texts}
                 write_sealed(Path(self._recipe.run.directory) / VALIDATION, kept)
-        self._metrics.write({"step": trainer.step, **record})
+        if self._metrics:
+            self._metrics.write({"step": trainer.step, **record})
         found = before.add_evaluation(trainer.step, record)
         self._checkpoints.selection = found
         improved = found.step == trainer.step

@@ -28,7 +28,7 @@ from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
 from trainer.run.display import Display, make_console, say
 from trainer.run.evaluation import HeldOut
-from trainer.run.logs import Profile, describe_start, keep_summary, open_metrics
+from trainer.run.logs import MetricsLog, Profile, describe_start, keep_summary
 from trainer.run.loop import Loop
 from trainer.run.memory import dry_run
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
@@ -157,7 +157,10 @@ def _train(
         if world.first:
             keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
             keep_recipe(asdict(recipe), tokenizer, directory)
-        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
+        metrics = None  # all ranks have the same
+        if world.first:
+            metrics = MetricsLog(directory, trainer.step, recipe.metrics.tensorboard)
+            stack.enter_context(closing(metrics))
         stack.enter_context(display)
         profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
         loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)

@@ -23,13 +23,12 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
 from trainer.data.loader import LoadingConfig
 from trainer.data.mixture import Mixture, Part
-from trainer.metrics import MetricsConfig
 from trainer.model.build import build_model
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.display import Display
-from trainer.run.logs import MetricsFile, model_summary, open_metrics
+from trainer.run.logs import MetricsLog, model_summary
 from trainer.run.startup import check_shards, consequences
 from trainer.run.units.choose import open_unit
 from trainer.run.units.single import Seq2SeqUnit
@@ -204,12 +203,11 @@ RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_seco
 
 def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    config = MetricsConfig(tensorboard=True)
-    logs = open_metrics(config, tmp_path, 0)
+    logs = MetricsLog(tmp_path, 0, tensorboard=True)
     for step, loss in ((1, 3.0), (2, None), (3, 2.0), (4, 7.0)):
         logs.write({**RECORD, "step": step, "loss": loss})
     logs.close()
-    open_metrics(config, tmp_path, 3).close()  # the run goes on after step 3
+    MetricsLog(tmp_path, 3, tensorboard=True).close()  # the run goes on after step 3
     events = event_accumulator.EventAccumulator(str(tmp_path))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 3.0), (3, 2.0)]
@@ -219,29 +217,22 @@ def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
 def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(FarspanError, match=r"farspan\[tracking\]"):
-        open_metrics(MetricsConfig(tensorboard=True), tmp_path, 0)
+        MetricsLog(tmp_path, 0, tensorboard=True)
 
 
 def test_lines_that_say_no_step_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n[1]\n5\n{"a": 1}\n{"step": "x"}\n\xff\n{"step": 2}\n{"step": 3}\n{"st')
-    MetricsFile(path, 2).close()
+    MetricsLog(tmp_path, 2).close()
     assert list(read_lines(path)) == [{"step": 1}, {"step": 2}]
 
 
 def test_a_full_disk_names_the_file(tmp_path):
-    full = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    full = MetricsLog(tmp_path, 0)
     full._file = open("/dev/full", "wb", buffering=0)
     with pytest.raises(FarspanError, match=r"metrics.jsonl cannot be written to \(.*No space left.*make room"):
         full.write({"step": 1})
     full.close()
-
-
-def test_only_one_rank_writes(tmp_path):
-    logs = open_metrics(MetricsConfig(), tmp_path / "run", 0, rank=1)
-    logs.write(RECORD)
-    logs.close()
-    assert not list(tmp_path.iterdir())
 
 
 def test_starts_and_the_summary_of_a_finished_run(tmp_path: Path):
