@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -42,19 +42,17 @@ class Filter:
             text = text if name == "text" else text.strip()
             if not text:
                 continue
+            read, needed = _READERS.get(name, (str, ""))
             try:
-                values[name] = _READERS.get(name, str)(text)
+                values[name] = read(text)
             except ValueError:
-                raise FarspanError(f"filter {name}={text[:40]!r}: give {_NEEDED[name]}") from None
+                raise FarspanError(f"filter {name}={text[:40]!r}: give {needed}") from None
         return cls(**values)
 
     @property
     def reads(self) -> bool:
         """True if rows have to be read to apply it."""
-        others = (self.source, self.id, self.text)
-        return any(others) or any(
-            value is not None for value in (self.least, self.most, self.least_hidden, self.most_hidden)
-        )
+        return replace(self, masks=0, rows=()) != Filter()
 
 
 def whole_number(text: str) -> int:
@@ -65,20 +63,19 @@ def whole_number(text: str) -> int:
     return value
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "least": whole_number,
-    "most": whole_number,
-    "masks": whole_number,
-    "least_hidden": float,
-    "most_hidden": float,
-    "rows": lambda text: tuple(sorted({whole_number(part) for part in text.split(",")})),
+_TOKENS, _SHARE = (whole_number, "a number of tokens"), (float, "a percentage")
+_READERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "least": _TOKENS,
+    "most": _TOKENS,
+    "least_hidden": _SHARE,
+    "most_hidden": _SHARE,
+    "masks": (whole_number, "the number of a mask set"),
+    "rows": (
+        lambda text: tuple(sorted({whole_number(part) for part in text.split(",")})),
+        "row numbers, as in 3,17,204",
+    ),
 }
-_NEEDED = {
-    **dict.fromkeys(("least", "most"), "a number of tokens"),
-    **dict.fromkeys(("least_hidden", "most_hidden"), "a percentage"),
-    "masks": "the number of a mask set",
-    "rows": "row numbers, as in 3,17,204",
-}
+"""Field -> function that reads it from a text, and what it needs."""
 
 
 def matches(subject: Subject, start: int, stop: int, wanted: Filter) -> np.ndarray:

@@ -126,7 +126,7 @@ class Pages:
         """Answer an error with a page that gives the reason."""
         assert isinstance(error, HTTPException)
         title = "not found" if error.status_code == 404 else "cannot be shown"
-        return self._message(title, error.detail, status=error.status_code)
+        return self._message(request, title, error.detail, status=error.status_code)
 
     def index(self, request: Request) -> Response:
         self._workspace.refresh()
@@ -250,7 +250,7 @@ class Pages:
             )
         last = min(max(start - step, 0), len(subject) - 1)
         links.append(("Back", self._row_url(subject, last, state)))
-        return self._message("search", message, links)
+        return self._message(request, "search", message, links)
 
     def goto(self, request: Request) -> Response:
         subject = self._subject(request)
@@ -295,14 +295,20 @@ class Pages:
         return f"{self._base(subject)}{row}{query(state)}"
 
     def _html(self, request: Request, template: str, subject: Subject | None, **values: Any) -> Response:
-        state = self._state(request)
-        theme = state.get("theme") if state.get("theme") in ("light", "dark") else None
         base = self._base(subject) if subject else self._root
-        return HTMLResponse(render(template, root=self._root, base=base, theme=theme, subject=subject, **values))
+        values |= {"root": self._root, "base": base, "theme": _theme(request), "subject": subject}
+        return HTMLResponse(render(template, **values))
 
-    def _message(self, title: str, message: str, links: Sequence[tuple[str, str]] = (), status: int = 200) -> Response:
-        html = render("message.html", root=self._root, theme=None, title=title, message=message, links=links)
-        return HTMLResponse(html, status)
+    def _message(
+        self, request: Request, title: str, message: str, links: Sequence[tuple[str, str]] = (), status: int = 200
+    ) -> Response:
+        values = {"root": self._root, "theme": _theme(request), "title": title, "message": message, "links": links}
+        return HTMLResponse(render("message.html", **values), status)
+
+
+def _theme(request: Request) -> str | None:
+    theme = request.query_params.get("theme")
+    return theme if theme in ("light", "dark") else None
 
 
 def _number(text: str, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +44,14 @@ def draw_graph(entries: Sequence[Entry]) -> Graph:
             places[entry.name] = (depth * (WIDTH + _ACROSS), y)
             bottom = y + HEIGHT + _DOWN
     edges = tuple(
-        _edge(places[parent], places[entry.name])
+        _edge(places[parent], places[entry.name], places.values())
         for entry in entries
         for parent in entry.parents
         if not any(parent in by_name[other].parents for other in entry.parents)  # the line through the other says it
     )
     boxes = tuple((entry, *places[entry.name]) for entry in entries)
     width = max((x for _, x, _ in boxes), default=0) + WIDTH
-    return Graph(boxes, edges, width, max((y for _, _, y in boxes), default=0) + HEIGHT)
+    return Graph(boxes, edges, width, max((y for _, _, y in boxes), default=0) + HEIGHT + _DOWN)
 
 
 def _find_depth(entry: Entry, by_name: Mapping[str, Entry], depths: dict[str, int], above: tuple[str, ...]) -> int:
@@ -68,11 +68,23 @@ def _mean_height(entry: Entry, places: Mapping[str, tuple[int, int]]) -> float:
     return sum(heights) / len(heights) if heights else 0.0
 
 
-def _edge(parent: tuple[int, int], child: tuple[int, int]) -> str:
+def _edge(parent: tuple[int, int], child: tuple[int, int], boxes: Iterable[tuple[int, int]]) -> str:
+    """A line to the next column, or to a later one between the boxes of the columns in between."""
     x, y = parent[0] + WIDTH, parent[1] + HEIGHT // 2
     end, height = child[0], child[1] + HEIGHT // 2
+    passed = [top for left, top in boxes if x < left < end]
+    if not passed:
+        return f"M{x} {y}{_curve(x, end, y, height)}"
+    gaps = [top + HEIGHT + _DOWN // 2 for top in passed]
+    free = [gap for gap in gaps if not any(top <= gap <= top + HEIGHT for top in passed)]
+    gap = min(free, key=lambda gap: abs(gap - (y + height) / 2))
+    first, last = x + _ACROSS, end - _ACROSS
+    return f"M{x} {y}{_curve(x, first, y, gap)}H{last}{_curve(last, end, gap, height)}"
+
+
+def _curve(x: int, end: int, y: int, height: int) -> str:
     middle = (x + end) // 2
-    return f"M{x} {y}C{middle} {y} {middle} {height} {end} {height}"
+    return f"C{middle} {y} {middle} {height} {end} {height}"
 
 
 def read_tables(folders: Sequence[str]) -> list[dict[str, Any]]:

@@ -140,12 +140,6 @@ def test_every_kind_is_opened(made):
     ]
 
 
-def test_equal_names_are_told_apart(made, tmp_path):
-    other = make_corpus(str(tmp_path / "corpus"), seed=1)
-    subjects = open_artefacts(View(artefact=(made["corpus"], other)))
-    assert [subject.name for subject in subjects] == ["corpus", "corpus-2"]
-
-
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [

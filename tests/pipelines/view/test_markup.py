@@ -6,22 +6,18 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
-from pipelines.pages.filters import Filter
-from pipelines.pages.page import Block, Column, Link, PageOptions, Part, Reason, RowPage
+from pipelines.pages.page import Block, Column, Link, Part, Reason, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Piece, plain_pieces
-from pipelines.pages.row import parts_of
 from pipelines.view.markup import (
     asset,
     build_saved_page,
     pieces_html,
     query,
     reason_words,
-    render,
     safe,
     token_html,
 )
@@ -149,26 +145,3 @@ def test_an_address_keeps_what_was_chosen():
     state = {"source": "a b", "draw": "0", "most_hidden": "0", "text": ""}
     assert query(state, start=0, step=-1) == "?source=a+b&most_hidden=0&step=-1"
     assert query({}) == ""
-
-
-def test_a_page_with_everything_is_one_document(rows):
-    page = rows.page(2, PageOptions())
-    html = render(
-        "row.html",
-        root="/t/",
-        base="/t/c/",
-        theme=None,
-        subject=rows,
-        page=page,
-        wanted=Filter(),
-        title="t",
-        state=dict.fromkeys(("rows", "least", "most", "least_hidden", "most_hidden", "id", "text"), "")
-        | dict.fromkeys(("theme", "tokens", "brackets", "mono"), ""),
-        draw=0,
-        MORE=10,
-        shown=10,
-    )
-    seen = Seen(html)
-    assert seen.tags.count("article") == 2
-    assert seen.tags.count("rect") > np.sum([len(page.parts)])
-    assert len(page.parts) == len(parts_of(rows._corpus.take(np.array([2]))))
