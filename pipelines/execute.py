@@ -11,7 +11,7 @@ from corpora.errors import FarspanError, nearest
 from corpora.reporting import Reporting, note, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
-from pipelines.engine.options import EMBEDDED, Engine, use_store_flags
+from pipelines.engine.options import Engine, use_store_flags
 from pipelines.interrupts import raise_on_interrupt
 from trainer.parallel.reports import raised_alike
 
@@ -55,14 +55,13 @@ def run(
 
 def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None:
     """Refuse flags that the command does not declare, and set up stores by those of Beam."""
-    if engine is not None and engine.engine == "cooperative":
-        refuse_rest(command, use_store_flags(rest))
-    elif command.flags in ("engine", "beam"):
+    others = rest if command.flags == "none" else use_store_flags(rest)
+    if engine is None or engine.engine == "cooperative":
+        refuse_rest(command, others)
+    else:
         from pipelines.engine.beam.flags import check_flags
 
-        check_flags(use_store_flags(rest), _flags(command) if rest else (), engine.runner if engine else EMBEDDED)
-    else:
-        refuse_rest(command, use_store_flags(rest) if command.flags == "s3" else rest)
+        check_flags(others, _flags(command) if others else (), engine.runner)
 
 
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:

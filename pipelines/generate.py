@@ -116,12 +116,7 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
 
 @dataclass(frozen=True)
 class GenerateShard:
-    """Generates the texts of one shard's pairs.
-
-    Attributes:
-        model: function that returns the model on its device.
-        schema: schema of the shard.
-    """
+    """Generates the texts of one shard's pairs; ``model`` returns the model on its device."""
 
     pairs: PairSet
     predictor: Predictor

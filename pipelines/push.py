@@ -69,13 +69,7 @@ class Local(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """Numbers of a push.
-
-    Attributes:
-        sent: number of files sent.
-        bytes: number of their bytes.
-        present: number of files that the hub already had.
-    """
+    """Numbers of a push: files sent, their bytes, and files that the hub already had."""
 
     sent: int
     bytes: int

@@ -28,8 +28,7 @@ class Command:
             jobs to run one after the other.
         options: dataclasses whose fields are the arguments: names in the module ``options`` beside that of ``run``, or
             ``module:Class``. The docstring of the last one has further explanation and examples.
-        flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``beam`` for Beam's, ``s3`` for
-            Beam's ``--s3_*``, without Beam. All others are errors.
+        flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``s3`` for Beam's ``--s3_*``.
         next: the command that is likely next, with fields of the last of the options in braces.
         declare: function that adds arguments to a parser that print something and stop.
     """
@@ -38,7 +37,7 @@ class Command:
     summary: str
     run: str
     options: tuple[str, ...]
-    flags: Literal["engine", "beam", "s3", "none"] = "none"
+    flags: Literal["engine", "s3", "none"] = "none"
     next: str = ""
     declare: Callable[[Any], object] = lambda parser: None
 
@@ -53,11 +52,7 @@ class Command:
         return [load(name if ":" in name else f"{beside}.options:{name}") for name in self.options]
 
     def decode(self, values: Mapping[str, Any], spell: Callable[[str], str] = "--{}".format) -> list[Any]:
-        """Build the options from flags or keywords, as ``corpora.settings.make`` takes them.
-
-        Raises:
-            FarspanError: a value is invalid.
-        """
+        """Build the options from flags or keywords, as ``corpora.settings.make`` takes them."""
         return [make(kind, values, spell) for kind in self.kinds()]
 
     def next_command(self, options: Any) -> str:

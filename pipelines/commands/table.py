@@ -25,7 +25,7 @@ COMMANDS = (
         "Train a tokenizer on raw text.",
         ".documents.tokenizer:command",
         "TokenizerTraining",
-        flags="beam",
+        flags="s3",
         next="farspan documents --input TEXT --tokenizer {output} --output documents",
     ),
     _job(
@@ -142,7 +142,7 @@ COMMANDS = (
         "Write the manifest of a job whose driver stopped before the end.",
         ".engine.folder:command",
         "Finalize",
-        flags="beam",
+        flags="s3",
     ),
     _command("recipes", "List the recipes, or print one.", "trainer.command:print_recipes", "Recipes"),
     _command(

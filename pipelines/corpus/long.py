@@ -329,23 +329,15 @@ class PlaceSources:
 
 @dataclass(frozen=True)
 class PackLong:
-    """Read one bucket, take its part of every source's share, write its sequences in keyed order.
-
-    Attributes:
-        lengths: the documents of each table.
-        epochs: number of passes over each table's documents.
-        windows: division of long documents into windows.
-        across: True if short pieces are concatenated across sources.
-        key: key of the corpus, from which those of passes and of the order of rows derive.
-    """
+    """Read one bucket, take its part of every source's share, write its sequences in keyed order."""
 
     spills: tuple[str, ...]
     lengths: Bands
-    epochs: Mapping[str, Fraction]
+    epochs: Mapping[str, Fraction]  # passes over each table's documents
     packing: Packing
     windows: Windows
-    across: bool
-    key: bytes
+    across: bool  # if short pieces are concatenated across sources
+    key: bytes  # of the corpus, from which those of passes and of the order of rows derive
     vocab_size: int
     compression: str | None
 

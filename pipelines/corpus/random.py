@@ -72,15 +72,11 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Pack:
-    """Read one bucket, pack its documents, write one shard.
-
-    Attributes:
-        row_key: key of the order of rows, where packing has sorted them by length.
-    """
+    """Read one bucket, pack its documents, write one shard."""
 
     spills: tuple[str, ...]
     packing: Packing
-    row_key: bytes
+    row_key: bytes  # of the order of rows, where packing has sorted them by length
     vocab_size: int
     compression: str | None
 

@@ -29,21 +29,13 @@ _MOST_TEXTS = 4096  # maximum number of texts that are tokenised at once
 
 @dataclass(frozen=True)
 class TokenizeRanges:
-    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects.
-
-    Attributes:
-        output: folder of the artefact.
-        options: options of the job, without the inputs.
-        reads: read options of each source.
-        own_ids: True if ids may repeat; then the shard waits until the ids of all tasks have been compared.
-        titles: True if a source has titles.
-    """
+    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects."""
 
     output: str
-    options: Documents
-    reads: Mapping[str, ReadOptions]
-    own_ids: bool
-    titles: bool
+    options: Documents  # without the inputs
+    reads: Mapping[str, ReadOptions]  # of each source
+    own_ids: bool  # ids may repeat, so the shard waits until those of all tasks have been compared
+    titles: bool  # a source has some
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)

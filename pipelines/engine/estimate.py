@@ -37,24 +37,15 @@ _START = 3.0  # seconds until worker processes work
 
 @dataclass(frozen=True)
 class Measured:
-    """What a stage did in a sample.
-
-    Attributes:
-        name, unit: of the stage.
-        total: units of the whole stage.
-        marks: seconds since the stage began, and units done by then, in order.
-        warm: number of the mark from which rates count: that of the first task's end, if others follow.
-        share: share of the stage's data that its tasks have seen, as earlier stages did a part of their tasks.
-        bytes: written by the tasks.
-    """
+    """What a stage did in a sample."""
 
     name: str
     unit: str
-    total: int
-    marks: tuple[tuple[float, float], ...]
-    warm: int = 0
-    share: float = 1.0
-    bytes: int = 0
+    total: int  # units of the whole stage
+    marks: tuple[tuple[float, float], ...]  # seconds since the stage began, and units done by then, in order
+    warm: int = 0  # number of the mark from which rates count: that of the first task's end, if others follow
+    share: float = 1.0  # of the stage's data that its tasks have seen, as earlier stages did a part of their tasks
+    bytes: int = 0  # written by the tasks
 
     @property
     def done(self) -> float:
@@ -91,25 +82,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time, memory and disk of a whole job.
+    """Time, memory and disk of a whole job."""
 
-    Attributes:
-        seconds: least and most.
-        processes: processes that share the work.
-        memory_bytes: of all processes, from the peak of the sample.
-        disk_bytes: of the finished artefact and the largest intermediate files.
-        output_bytes: of the finished artefact.
-        sampled: share of the first stage that was done.
-        unseen: stages that the sample did not reach, whose time was taken from the others'.
-    """
-
-    seconds: tuple[float, float]
+    seconds: tuple[float, float]  # least and most
     processes: int
-    memory_bytes: int
-    disk_bytes: int
-    output_bytes: int
-    sampled: float
-    unseen: tuple[str, ...] = ()
+    memory_bytes: int  # of all processes, from the peak of the sample
+    disk_bytes: int  # of the finished artefact and the intermediate files
+    output_bytes: int  # of the finished artefact
+    sampled: float  # share of the first stage that was done
+    unseen: tuple[str, ...] = ()  # stages that the sample did not reach, whose time was taken from the others'
 
     def describe(self) -> str:
         """Describe it in one line that says what it rests on."""

@@ -21,14 +21,9 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """The files that one task writes.
+    """The files that one task writes: ``name``, their common beginning, and type of ids.
 
-    Attributes:
-        folder: folder of the export.
-        name: common beginning of the files' names.
-        dtype: type of ids.
-        vocabulary: name of the tokenizer, for people.
-        files: bytes and checksums of the files written, by path relative to ``folder``.
+    ``vocabulary`` names the tokenizer, for people; ``files`` has bytes and checksums by path in ``folder``.
     """
 
     folder: str
@@ -73,16 +68,7 @@ class Format:
     index: Callable[[Sequence[Entry]], Mapping[str, bytes]] | None = None
 
     def choose_dtype(self, name: str, vocab_size: int, wanted: str | None) -> str:
-        """Choose the type of ids for a vocabulary.
-
-        Args:
-            name: name of the format, for messages.
-            vocab_size: largest id + 1.
-            wanted: type that the user gives.
-
-        Raises:
-            FarspanError: the format or the type cannot hold the vocabulary.
-        """
+        """Choose the type of ids for a vocabulary, whose size is the largest id + 1; ``wanted`` is the user's."""
         fitting = [dtype for dtype, most in self.dtypes.items() if vocab_size <= most]
         if wanted is None:
             if not fitting:

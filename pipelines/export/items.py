@@ -48,51 +48,28 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of documents, grouped to items.
+    """Parts of documents, grouped to items."""
 
-    Attributes:
-        values: ``(total,)`` ids of a record batch.
-        starts, sizes: ``(parts,)`` int64, place of each part in ``values``.
-        ended: ``(parts,)`` bool, parts after which <eos> comes.
-        offsets: ``(n + 1,)`` int64, first part of each item.
-    """
-
-    values: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
-    ended: np.ndarray
-    offsets: np.ndarray
+    values: np.ndarray  # (total,) ids of a record batch
+    starts: np.ndarray  # (parts,) int64, place of each part in values
+    sizes: np.ndarray  # (parts,) int64
+    ended: np.ndarray  # (parts,) bool, parts after which <eos> comes
+    offsets: np.ndarray  # (n + 1,) int64, first part of each item
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """Ids around text, and the shape of items.
+    """Ids around text, and the shape of items."""
 
-    Attributes:
-        dtype: numpy's name of the type of ids.
-        eos: id after each part that ends.
-        bos: id before each part; None for no id.
-        pad: id of padding.
-        width: length of every item; None if items keep their own lengths.
-        domains: True if items need their domains.
-    """
-
-    dtype: str
-    eos: int
-    bos: int | None = None
+    dtype: str  # numpy's name
+    eos: int  # after each part that ends
+    bos: int | None = None  # before each part
     pad: int = 0
-    width: int | None = None
-    domains: bool = False
+    width: int | None = None  # length of every item; None if items keep their own lengths
+    domains: bool = False  # if items need theirs
 
     def lay_out(self, parts: Parts, loss: np.ndarray | None = None) -> Items:
-        """Lay out parts as items.
-
-        Args:
-            loss: ``(total,)`` bool, the targets among the items' ids, in order.
-
-        Raises:
-            FarspanError: an id does not fit the type, or an item is longer than the width.
-        """
+        """Lay out parts as items; ``loss``, ``(total,)`` bool, are the targets among the items' ids, in order."""
         check_fit(parts.values, self.dtype)
         begin = int(self.bos is not None)
         sizes = parts.sizes + begin + parts.ended
@@ -130,11 +107,7 @@ class Frame:
 
 
 def check_fit(ids: np.ndarray, dtype: str) -> None:
-    """Refuse ids that do not fit a type.
-
-    Raises:
-        FarspanError: naming the id.
-    """
+    """Refuse ids that do not fit a type."""
     if np.iinfo(ids.dtype).max > (most := np.iinfo(dtype).max) and len(ids) and (largest := int(ids.max())) > most:
         raise FarspanError(f"id {largest:,} does not fit {dtype}; leave --dtype out")
 
@@ -148,8 +121,7 @@ def _with_padding(starts: Ragged, lengths: np.ndarray, padded: np.ndarray) -> Ra
 def split(batches: Iterable[Items], sizes: Callable[[Items], np.ndarray], most: int) -> Iterator[Items]:
     """Yield the items of all batches in groups of at most ``most`` bytes, and at least one item.
 
-    Args:
-        sizes: returns the bytes of each item, ``(n,)``.
+    ``sizes`` returns the bytes of each item, ``(n,)``.
     """
     waiting: list[Items] = []
     free = most

@@ -129,11 +129,7 @@ def _choose_masked_source(
 
 
 def _choose_frame(options: Export, format: Format, manifest: Manifest, length: int | None) -> Frame:
-    """Choose the ids around text and the type of ids.
-
-    Raises:
-        FarspanError: an id is missing or does not fit, or rows do not fit the length.
-    """
+    """Choose the ids around text and the type of ids."""
     masked = manifest.format == "farspan.masks"
     if masked and (options.bos or options.eos_id is not None or options.bos_id is not None):
         raise FarspanError(
@@ -181,13 +177,7 @@ def _check_length(options: Export, manifest: Manifest, length: int, width: int) 
 
 @dataclass(frozen=True)
 class WritePart:
-    """Writes the files of some shards.
-
-    Attributes:
-        to: name of the format.
-        output: folder of the export.
-        vocabulary: name of the tokenizer, for people.
-    """
+    """Writes the files of some shards in the format ``to``; ``vocabulary`` names the tokenizer, for people."""
 
     to: str
     output: str

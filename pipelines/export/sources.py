@@ -65,12 +65,9 @@ class CorpusItems:
 
 @dataclass(frozen=True)
 class MaskItems:
-    """Each rendered row of a mask set is an item.
+    """Each rendered row of the mask set in ``folder`` is an item.
 
-    Attributes:
-        folder: folder of the mask set.
-        layout: ``stream`` or ``seq2seq``.
-        ends_between: False to leave out <eos> between source and target of a stream.
+    The layout is ``stream``, with <eos> between source and target if it ``ends_between``, or ``seq2seq``.
     """
 
     folder: str

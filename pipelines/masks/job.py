@@ -91,11 +91,7 @@ def plan(options: Masking) -> Job:
 
 @dataclass(frozen=True)
 class MaskShard:
-    """Mask one corpus shard, record batch by record batch.
-
-    Attributes:
-        tools: tools that the manifest records; a worker with others is refused.
-    """
+    """Mask one corpus shard, record batch by record batch; a worker with other ``tools`` is refused."""
 
     corpus: str
     objective: str

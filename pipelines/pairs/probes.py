@@ -152,13 +152,7 @@ def read_materials(documents: str, questions: str | None) -> Materials:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes the examples of a job.
-
-    Attributes:
-        probing: options.
-        seed: seed of all draws.
-        documents: folder of the documents.
-    """
+    """Makes the examples of a job from the ``documents`` in a folder."""
 
     probing: Probing
     seed: int

@@ -78,19 +78,14 @@ def find_documents(index: tuple[np.ndarray, np.ndarray], ids: Sequence[str]) -> 
 
 
 class ReadPair(NamedTuple):
-    """A raw pair and its origin.
-
-    Attributes:
-        text: the pair as it was read, for messages.
-        document_ids: ids of its documents in the artefact.
-    """
+    """A raw pair and its origin."""
 
     pair: RawPair
-    text: str
+    text: str  # as it was read, for messages
     source: str
     path: str
     record: str
-    document_ids: list[str]
+    document_ids: list[str]  # in the artefact
 
 
 Fault = tuple[str, str]
@@ -101,9 +96,7 @@ Fault = tuple[str, str]
 class ReadPairs:
     """Read the ranges of a task and write its rows, one for each record, and the task's rejects.
 
-    Attributes:
-        split: option ``split``.
-        index: files written by ``IndexDocuments``.
+    ``index`` are the files of ``IndexDocuments``.
     """
 
     output: str

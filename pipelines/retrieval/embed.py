@@ -85,7 +85,7 @@ def plan(options: Embed) -> Job:
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=_BYTES_A_TOKEN * tokens,
     )
-    return replace(job, workers=device_count(encoder))
+    return replace(job, workers=device_count())
 
 
 def count_vectors(options: Embed) -> int:

@@ -1,13 +1,12 @@
 """Text encoders: any BERT-like Hugging Face model, Contriever by default.
 
 A text's vector depends on the other texts of a call only through padding, which changes the order of float additions:
-components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two 16-bit precisions and of
-0.98 in int8, which has one scale per batch. The same call on the same machine gives the same bits.
+components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two 16-bit precisions. The
+same call on the same machine gives the same bits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -47,13 +46,9 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     return replace(options, max_length=max_length, precision=_resolve_precision(options.precision))
 
 
-def device_count(options: EncoderOptions) -> int | None:
-    """Count the CUDA devices that encode with resolved options; None if the CPU does."""
-    return torch.cuda.device_count() if _on_cuda(options.precision) else None
-
-
-def _on_cuda(precision: Precision) -> bool:
-    return torch.cuda.is_available() and precision != "int8"
+def device_count() -> int | None:
+    """Count the CUDA devices that encode; None if the CPU does."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else None
 
 
 def _resolve_precision(precision: Precision) -> Precision:
@@ -85,19 +80,13 @@ class Encoder:
 
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
         self.files, self._options = files, options
-        precision = _resolve_precision(options.precision)
-        on_cuda = _on_cuda(precision)
-        self._device = choose_device("cuda" if on_cuda else "cpu")
+        self._device = choose_device("cuda" if torch.cuda.is_available() else "cpu")
         self._batch_tokens = BATCH_TOKENS[self._device.type]
         from transformers import AutoModel  # slow to import
 
         model = load_weights(files, AutoModel, unused=("pooler",))
         max_length = min(options.max_length, position_count(model))
-        if precision == "int8":
-            _quantize(model)
-        else:
-            model = model.to(getattr(torch, precision))
-        self._model = model.to(self._device)
+        self._model = model.to(self._device, getattr(torch, _resolve_precision(options.precision)))
         self._framing = load_framing(files)
         self.tokenizer = self._framing.tokenizer
         self.max_text_tokens = _text_tokens(files, max_length, self._framing)
@@ -146,34 +135,3 @@ class Encoder:
         if self._options.normalize:
             pooled = nn.functional.normalize(pooled, dim=1)
         return pooled.cpu().numpy()
-
-
-class _Int8Linear(nn.Module):
-    """A linear layer in oneDNN's 8-bit arithmetic, with a scale per output for weights and one per batch for inputs."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        weight = linear.weight.detach().float()  # (out, in)
-        self._scales = weight.abs().amax(dim=1).clamp_min(1e-12) / 127
-        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
-        self._weight = torch.ops.onednn.qlinear_prepack((weight / self._scales[:, None]).round().to(torch.int8), None)
-        self._bias = None if linear.bias is None else linear.bias.detach().float()
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        low, high = (float(bound) for bound in torch.aminmax(inputs))
-        if not math.isfinite(high - low):  # a float layer would not hide it either
-            return inputs.new_full((*inputs.shape[:-1], len(self._scales)), math.nan)
-        scale = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
-        zero = round(-min(low, 0.0) / scale)
-        bytes_ = (inputs * (1 / scale)).add_(zero).round_().clamp_(0, 255).to(torch.uint8)
-        weight = (self._weight, self._scales, self._zeros, self._bias)
-        return torch.ops.onednn.qlinear_pointwise(bytes_, scale, zero, *weight, 1.0, 0, torch.float32, "none", [], "")
-
-
-def _quantize(model: nn.Module) -> None:
-    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
-        raise FarspanError("--precision int8: this build of torch has no oneDNN; give float32 or bfloat16")
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, _Int8Linear(child))

@@ -104,21 +104,15 @@ def _size(count: float) -> str:
 
 @dataclass(frozen=True)
 class SearchShard:
-    """Search the clusters of one shard, and write the queries of its sampled documents.
-
-    Attributes:
-        search: number of neighbours, method and seed of the search.
-        dimension: number of components of a vector.
-        key, share: key of the sample's draw, and share of the documents to draw.
-    """
+    """Search the clusters of one shard, and write the queries of its sampled documents."""
 
     search: Search
     threads: int
     compression: str | None
     rows_per_batch: int
     dimension: int
-    key: bytes
-    share: float
+    key: bytes  # of the sample's draw
+    share: float  # of the documents to draw
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, k = task.payload["shard"], self.search.k

@@ -10,7 +10,7 @@ from corpora.options import NO_FLAG, UNRECORDED, Flag
 from corpora.retrieval.options import Search
 from pipelines.options import Compression, DocumentsFolder, Folder, Output, Seed, Split, Threads
 
-Precision = Literal["auto", "float32", "float16", "bfloat16", "int8"]
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class EncoderOptions:
         normalize: scale vectors to length 1; Contriever's are not scaled.
         max_length: maximum number of input tokens, special tokens included; the model's own limit if that is smaller.
         precision: precision of the arithmetic. ``auto``: float16 on a GPU, else float32; ``bfloat16`` is several times
-            faster on processors with AMX; ``int8``: 8-bit linear layers, on the processor only.
+            faster on processors with AMX.
     """
 
     name: Annotated[str, Flag(name="encoder", metavar="MODEL")] = "facebook/contriever"

@@ -101,13 +101,10 @@ def test_a_real_encoder_finds_what_is_alike(mini_lm):
     assert unit[0] @ unit[2] < 0.2
 
 
-@pytest.mark.parametrize(
-    ("precision", "least"), [("int8", 0.95), pytest.param("bfloat16", 0.999, marks=pytest.mark.slow)]
-)
-def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, exact, precision, least):
-    cheap = encoder(mini_lm, precision=precision)
+def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, exact):
+    cheap = encoder(mini_lm, precision="bfloat16")
     found = cheap.encode(TEXTS)
-    assert cosines(found, exact).min() > least
+    assert cosines(found, exact).min() > 0.999
     assert cheap.encode(TEXTS).tobytes() == found.tobytes()
 
 
