@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from corpora.readers import ReadOptions
+from corpora.readers import ReadOptions, RecordBlock
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.raw_tasks import RawPair
 from corpora.readers.selection import plan_ranges, read_records
+from tests.corpora.readers import reasons
 
 
 def write_lines(path: Path, records: list[dict]) -> Path:
@@ -19,34 +20,25 @@ def write_lines(path: Path, records: list[dict]) -> Path:
 
 def read_documents(path: Path, options: ReadOptions, cut: int = 1 << 30) -> dict[str, str]:
     """Key -> text of the documents of a file, which is read in ranges of ``cut`` bytes; no record is rejected."""
-    found: dict[str, str] = {}
-    for piece in plan_ranges(str(path), options, cut):
-        for block in read_records(piece, options):
-            assert block.rejects == []
-            assert block.ids is not None
-            found |= dict(zip(block.ids, block.texts, strict=True))
-    return found
+    blocks = _blocks(path, options, cut)
+    assert not any(block.rejects for block in blocks)
+    return {key: text for block in blocks for key, text in zip(block.ids or (), block.texts, strict=True)}
 
 
 def read_pairs(path: Path, options: ReadOptions, cut: int = 1 << 30) -> list[RawPair]:
     """The pairs of a file, which is read in ranges of ``cut`` bytes; no record is rejected."""
-    assert rejected_pairs(path, options, cut) == []
-    return [
-        RawPair.from_json(text)
-        for piece in plan_ranges(str(path), _of_pairs(options), cut)
-        for block in read_records(piece, _of_pairs(options))
-        for text in block.texts
-    ]
+    blocks = _blocks(path, _of_pairs(options), cut)
+    assert not any(block.rejects for block in blocks)
+    return [RawPair.from_json(text) for block in blocks for text in block.texts]
 
 
 def rejected_pairs(path: Path, options: ReadOptions, cut: int = 1 << 30) -> list[tuple[str, str]]:
     """Place and reason of the records of a file that are rejected when its pairs are read."""
-    return [
-        (reject.key, reject.reason)
-        for piece in plan_ranges(str(path), _of_pairs(options), cut)
-        for block in read_records(piece, _of_pairs(options))
-        for reject in block.rejects
-    ]
+    return [rejected for block in _blocks(path, _of_pairs(options), cut) for rejected in reasons(block)]
+
+
+def _blocks(path: Path, options: ReadOptions, cut: int) -> list[RecordBlock]:
+    return [block for piece in plan_ranges(str(path), options, cut) for block in read_records(piece, options)]
 
 
 def _of_pairs(options: ReadOptions) -> ReadOptions:
