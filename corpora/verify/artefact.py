@@ -86,12 +86,8 @@ def shards(
             yield f"shards/{shard.name}: missing"
             continue
         with local_copy(os.path.join(folder, "shards", shard.name)) as path:
-            faults = list(_structure(path, manifest, shard, schema))
-            yield from faults
-            if not faults:
-                reader = map_shard(path)[1]
-                batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-                yield from check(manifest, f"shards/{shard.name}", batches)
+            faults, batches = _structure(path, manifest, shard, schema)
+            yield from faults or check(manifest, f"shards/{shard.name}", batches)
     rows = sum(shard.rows for shard in manifest.shards)
     counted = manifest.totals.get(_ROWS.get(manifest.format, "documents"))
     if rows != counted:
@@ -123,42 +119,40 @@ def _file_counts(manifest: Manifest) -> Problems:
                 )
 
 
-def _structure(path: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schema) -> Problems:
-    """Compare the local file of a shard with the manifest."""
+def _structure(
+    path: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schema
+) -> tuple[list[str], list[pa.RecordBatch]]:
+    """Compare the local file of a shard with the manifest; return the problems, and its record batches."""
     name = f"shards/{shard.name}"
     try:
         with files.open(path) as file:
             info = file_info(file)
     except OSError as error:
-        yield f"{name}: {error.strerror or error}"
-        return
+        return [f"{name}: {error.strerror or error}"], []
     if info.bytes != shard.bytes:
-        yield f"{name}: {info.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"
-        return
+        return [f"{name}: {info.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"], []
     if info.sha256 != shard.sha256:
-        yield f"{name}: sha256 {info.sha256}, the manifest says {shard.sha256}: damaged"
-        return
+        return [f"{name}: sha256 {info.sha256}, the manifest says {shard.sha256}: damaged"], []
     try:
         reader = map_shard(path)[1]
     except FarspanError as error:
-        yield str(error)
-        return
+        return [str(error)], []
     if not reader.schema.equals(schema):
         fault = _difference(reader.schema, schema)
-        yield f"{name}: schema is not that of {manifest.format} with this manifest: {fault}"
-        return
+        return [f"{name}: schema is not that of {manifest.format} with this manifest: {fault}"], []
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
     if invalid := list(_invalid(name, batches)):
-        yield from invalid
-        return
+        return invalid, batches
+    faults: list[str] = []
     sizes = [batch.num_rows for batch in batches]
     if sum(sizes) != shard.rows:
-        yield f"{name}: {sum(sizes)} rows, the manifest says {shard.rows}"
+        faults.append(f"{name}: {sum(sizes)} rows, the manifest says {shard.rows}")
     tokens = sum(Ragged.from_arrow(b.column("tokens")).lengths.sum() for b in batches if "tokens" in schema.names)
     if tokens != shard.tokens:
-        yield f"{name}: {tokens} tokens, the manifest says {shard.tokens}"
+        faults.append(f"{name}: {tokens} tokens, the manifest says {shard.tokens}")
     if any(size != manifest.rows_per_batch for size in sizes[:-1]) or sizes[-1:] > [manifest.rows_per_batch]:
-        yield f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}"
+        faults.append(f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}")
+    return faults, batches
 
 
 def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
