@@ -13,11 +13,9 @@ Item = TypeVar("Item")
 
 def text_of(record: Mapping[str, Any], name: str) -> str:
     """Return a field that has to be a string."""
-    if name not in record:
-        raise missing_field(record, name)
-    value = record[name]
+    value = _field(record, name)
     if not isinstance(value, str):
-        raise BadRecord("null_text" if value is None else "not_a_string", f"{name!r} is of type {type(value).__name__}")
+        raise BadRecord("not_a_string", f"{name!r} is of type {type(value).__name__}")
     return value
 
 
