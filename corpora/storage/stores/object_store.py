@@ -156,7 +156,8 @@ class ObjectStore(RemoteStore):
         """
         from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
-        key, timeout, lost = self._key(path), _TIMEOUT + len(data) // _RATE, False
+        # in steps of a minute, because objects with equal time-outs share a client
+        key, timeout, lost = self._key(path), _TIMEOUT * (1 + len(data) // (_TIMEOUT * _RATE)), False
 
         def attempt() -> bool:
             nonlocal lost
