@@ -26,8 +26,7 @@ from trainer.conversion.family import family_of
 from trainer.conversion.names import load_state
 from trainer.generation import generate as search
 from trainer.generation.cached_decoder import CachedDecoder
-from trainer.generation.config import GenerationConfig
-from trainer.generation.sources import DecoderIds, Sources
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.model.build import make_model
 from trainer.model.decoder import EncoderOutput
 from trainer.model.seq2seq import Seq2Seq

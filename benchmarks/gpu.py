@@ -33,9 +33,8 @@ from in_memory import random_batches
 from report import machine, publish
 
 from trainer.data.batch import Batch
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.generate import generate
-from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.build import build_model
 from trainer.model.seq2seq import Seq2Seq
 from trainer.options import Checkpointing

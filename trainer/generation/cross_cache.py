@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.generation.sources import Sources
+from trainer.generation.config import Sources
 from trainer.model.context import Context, send
 from trainer.model.decoder import DecoderLayer
 from trainer.model.layers.attention import CrossAttention, SelfAttention

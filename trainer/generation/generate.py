@@ -7,10 +7,9 @@ import torch
 
 from corpora.errors import FarspanError
 from trainer.generation.cached_decoder import CachedDecoder
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, Generated, GenerationConfig, Sources
 from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.generation.search import Texts, uniforms
-from trainer.generation.sources import DecoderIds, Generated, Sources
 from trainer.model.seq2seq import Seq2Seq
 
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from corpora.keyed import make_key
-from trainer.generation.config import GenerationConfig
-from trainer.generation.sources import DecoderIds
+from trainer.generation.config import DecoderIds, GenerationConfig
 
 STEPS = 2.0**22
 """Steps of the grid per unit of log-probability.

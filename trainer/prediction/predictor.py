@@ -18,9 +18,8 @@ from objectives.api.examples import Examples
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, PAD, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, Task
 from objectives.tasks.questions import divide_answers, group_questions
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.generate import generate
-from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.seq2seq import Seq2Seq
 
 

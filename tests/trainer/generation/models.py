@@ -20,9 +20,8 @@ from transformers import (
 from tests.trainer.conversion import gemma_models
 from tests.trainer.conversion.models import disturbed, loaded, ours, tiny_config, tiny_model
 from trainer.conversion.families import bart, longformer, pegasus, t5, t5gemma2
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.generate import generate
-from trainer.generation.sources import DecoderIds, Sources
 
 IDS = DecoderIds(start=2, end=2, pad=1)
 

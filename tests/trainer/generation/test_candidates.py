@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from tests.trainer.generation.models import IDS, model_of, ragged
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, Generated, GenerationConfig, Sources
 from trainer.generation.generate import generate
 from trainer.generation.search import (
     STEPS,
@@ -22,7 +22,6 @@ from trainer.generation.search import (
     uniforms,
     without_repeats,
 )
-from trainer.generation.sources import DecoderIds, Generated, Sources
 
 
 @st.composite

@@ -23,11 +23,10 @@ from tests.trainer.generation.models import (
 )
 from tests.trainer.model.dense import PATTERNS
 from trainer.generation.cached_decoder import CachedDecoder
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.generation.generate import generate
 from trainer.generation.search import Texts, uniforms
-from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.layers.heads import HeadsConfig

@@ -22,9 +22,8 @@ from trainer.conversion.families import gemma3, t5gemma2
 from trainer.conversion.family import family_of
 from trainer.conversion.hugging_face import read_hugging_face, split_carried
 from trainer.conversion.model_folder import read_model_folder
-from trainer.generation.config import GenerationConfig
+from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.generate import generate
-from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.patterns.layered import Layered
 from trainer.model.positions import Rotary
 from trainer.options import Conversion
