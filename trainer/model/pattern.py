@@ -49,12 +49,14 @@ class Pattern(ABC):
         pattern: the pattern's name in recipes.
         uses_flex: True if CUDA kernels take the pattern as ``mask_mod`` (FlexAttention) instead of ``plan`` (varlen).
         takes_global_positions: True if the pattern has global attention at the positions ``context.globals``.
+        compiles: True if its layers can be compiled.
         optional_weights: True if some weights of the layer are unused, and get no gradient, in some batches.
     """
 
     pattern: str
     uses_flex: ClassVar[bool] = False
     takes_global_positions: ClassVar[bool] = False
+    compiles: ClassVar[bool] = True
     optional_weights: ClassVar[bool] = False
 
     @property

@@ -125,6 +125,11 @@ def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
     # Padding, pooling, shifts and gradients make more variants of a layer than the default limit of 8.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     for layer in layers_of(model):
+        pattern: Pattern = layer.attention.pattern  # type: ignore[union-attr, assignment]
+        if not pattern.compiles:
+            raise FarspanError(
+                f"run.compile is true, but layers with the pattern {pattern.pattern!r} cannot be compiled; unset it"
+            )
         layer.compile(backend=backend, fullgraph=True, dynamic=True)
 
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from trainer.model.context import make_context
 from trainer.model.pattern import Pattern
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -30,6 +31,7 @@ PATTERNS = [  # one of each kind
     Window(6),
     Span(2, 3),
     Layered(2, 3, 2),
+    BigBird(3, 1),
 ]
 
 
@@ -73,7 +75,8 @@ def seen_by(pattern: Pattern, real: Tensor, segments: Tensor | None = None) -> T
     documents = 1 if segments is None else max(1, int(segments.max()) + 1)
     places = torch.cat([torch.arange(extra).repeat(documents), extra + torch.arange(length)])
     keys = torch.cat([torch.ones(len(real), documents * extra, dtype=torch.bool), real], 1)
-    seen = pattern.mask_mod(places[:, None], places, length)[None] & keys[:, None]
+    own = [int(row.sum()) for row in real]
+    seen = torch.stack([pattern.mask_mod(places[:, None], places, max(1, row)) for row in own]) & keys[:, None]
     if segments is None:
         return seen
     document = torch.cat([torch.arange(documents).repeat_interleave(extra).expand(len(real), -1), segments], 1)

@@ -25,6 +25,7 @@ from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -127,7 +128,7 @@ def on_a_gpu(monkeypatch):
 MODELS = {
     **{type(pattern).__name__: config_of(pattern) for pattern in (
         Full(), Block(4), Overlap(4), BlockGlobal(4, 1), Staggered(size=4, global_tokens=2), Window(4), Span(2, 1),
-        Layered(2, 1, 2),
+        Layered(2, 1, 2), BigBird(1, 1),
     )},
     "Local": config_of(Local(2), positions=Buckets(count=8, distance=9)),
     "TGlobal": config_of(TGlobal(2, 3), positions=Buckets(count=8, distance=9)),

@@ -15,6 +15,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.loss import LossConfig, R3FConfig
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -43,6 +44,7 @@ PATTERNS = {
     "span": Span(BLOCK, 3),
     "layered": Layered(BLOCK, 3, 2),
 }
+"""Those that compile."""
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ for the generated code")
 
 
@@ -158,6 +160,11 @@ def test_selective_checkpointing_computes_all_again_but_what_is_dear():
     assert counts["selective"]["addmm"] == counts["none"]["addmm"] < counts["layer"]["addmm"]
     assert counts["selective"][attention] == counts["none"][attention] == counts["layer"][attention] / 2
     assert counts["selective"]["gelu."] == counts["layer"]["gelu."] == 2 * counts["none"]["gelu."]
+
+
+def test_a_pattern_that_does_not_compile_is_refused():
+    with pytest.raises(FarspanError, match="pattern 'bigbird' cannot be compiled; unset it"):
+        apply_compile(make(BigBird(BLOCK)), "eager")
 
 
 @needs_compiler

@@ -1,5 +1,6 @@
 """The encoder's attention patterns, one file each, and the union of them that recipes select from by name."""
 
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -11,5 +12,5 @@ from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 
-AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Span | Layered | Full
+AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Span | Layered | BigBird | Full
 """The patterns that a recipe may name; a new pattern is a file in this folder and an entry here."""

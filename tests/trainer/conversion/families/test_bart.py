@@ -1,4 +1,4 @@
-"""Tests of BART, PEGASUS and exported BART-LS."""
+"""Tests of BART, PEGASUS, BigBird-PEGASUS and exported BART-LS."""
 
 import json
 import os
@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BigBirdPegasusConfig,
+    BigBirdPegasusForConditionalGeneration,
     MBartConfig,
     MBartForConditionalGeneration,
     PegasusConfig,
@@ -36,7 +38,8 @@ from tests.trainer.conversion.models import (
     tokenizer_files,
 )
 from trainer.conversion.export import modeling_bart_ls
-from trainer.conversion.families import bart, pegasus
+from trainer.conversion.families import bart, bigbird_pegasus, pegasus
+from trainer.conversion.family import export_config
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.names import load_state, save_state
 from trainer.model.build import make_model
@@ -257,6 +260,61 @@ def test_stored_tensors_survive_the_way_there_and_back():
         "model.encoder.embed_tokens.weight",
         "model.decoder.embed_tokens.weight",
     }
+
+
+def tiny_bigbird(**options):
+    sizes = {**PEGASUS_SIZES, "max_position_embeddings": 80, "block_size": 4, "num_random_blocks": 2, **options}
+    torch.manual_seed(0)
+    return disturbed(BigBirdPegasusForConditionalGeneration(BigBirdPegasusConfig(**sizes)))
+
+
+@pytest.mark.parametrize("length", [1, 7, 36, 37, 40, 41, 44, 61, 64, 79, 80])
+@pytest.mark.parametrize(
+    "options", [{}, {"use_bias": True}, {"num_random_blocks": 1}, {"scale_embedding": False}], ids=str
+)
+def test_bigbird_pegasus_has_the_same_logits_and_gradients(options, length):
+    """At most 36 positions have full attention; then blocks are whole, or the last one is shorter."""
+    assert_same_seq2seq(bigbird_pegasus, tiny_bigbird(**options), [length, length], pad=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("lengths", [[80, 36], [61, 60, 1], [52, 37, 44, 5]], ids=str)
+def test_padded_rows_are_those_that_the_library_reads_alone(lengths):
+    """A new model for each row: a short one turns its attention to full for good."""
+    model = ours(bigbird_pegasus, tiny_bigbird())
+    (ids, real), (target, _) = text(lengths, pad=0), text([5] * len(lengths), seed=1)
+    found = model.logits(model.decode(target, model.encode(ids, real)))
+    for row, length in enumerate(lengths):
+        alone = {"input_ids": ids[row : row + 1, :length], "decoder_input_ids": target[row : row + 1]}
+        torch.testing.assert_close(found[row : row + 1], tiny_bigbird()(**alone).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_short_input_changes_the_library_for_good_and_ours_not():
+    theirs = tiny_bigbird()
+    model = ours(bigbird_pegasus, theirs)
+    (short, _), (long, _), (target, _) = text([9]), text([80]), text([5], seed=1)
+    with torch.no_grad():
+        before = theirs(input_ids=long, decoder_input_ids=target).logits
+        theirs(input_ids=short, decoder_input_ids=target)
+        after = theirs(input_ids=long, decoder_input_ids=target).logits
+        model.encode(short)
+        found = model.logits(model.decode(target, model.encode(long)))
+    torch.testing.assert_close(found, before, atol=1e-5, rtol=1e-5)
+    assert (after - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("draw", ["first", "keyed"])
+def test_only_the_librarys_own_attention_is_written(draw):
+    config = bigbird_pegasus.read_config(tiny_bigbird().config.to_dict())
+    pattern = replace(config.encoder.attention, draw=draw)
+    config = replace(config, encoder=replace(config.encoder, attention=pattern))
+    special = {"<pad>": 0, "<bos>": 2, "<eos>": 1}
+    if draw == "first":
+        values = export_config(bigbird_pegasus, config, VOCAB, special)
+        assert bigbird_pegasus.read_config(values) == config
+    else:
+        with pytest.raises(FarspanError, match=r"encoder.attention.draw: farspan 'keyed', Hugging Face 'first'"):
+            export_config(bigbird_pegasus, config, VOCAB, special)
 
 
 ROWS = {"short": [1], "less than a block": [5, 3], "a block": [8, 8], "several blocks": [40, 31, 9], "padding": [25, 1]}

@@ -30,6 +30,7 @@ from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.pattern import Pattern
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -43,6 +44,12 @@ from trainer.model.patterns.window import Window, WindowAttention
 from trainer.model.positions import Learned, Rotary, rotate, tile_positions
 
 PATTERNS = {
+    "bigbird": st.builds(
+        lambda size, random, layer: BigBird(size, random).at(layer),
+        size=st.integers(1, 4),
+        random=st.integers(0, 2),
+        layer=st.integers(0, 3),
+    ),
     "full": st.just(Full()),
     "block": st.builds(Block, size=st.integers(1, 9)),
     "block_global": st.integers(2, 8).flatmap(
@@ -91,6 +98,7 @@ def test_equals_its_dense_mask_forward_and_backward(name, data, length, lengths,
         Window(4),
         Span(3, 0),
         Span(1, 4),
+        BigBird(2, 1).at(3),
     ],
 )
 def test_operations_are_those_of_the_dense_mask(pattern, length):
@@ -118,6 +126,7 @@ def test_takes_the_fast_kernel(pattern, length):
         *((kind, {"radius": radius}, f"radius is {radius}") for kind in (Local, TGlobal) for radius in (0, 10**30)),
         (TGlobal, {"block": 0}, "block is 0"),
         *((Window, {"size": size}, "attention pattern window: size") for size in (0, 7, -2, (4, 3), ())),
+        (BigBird, {"random": -1}, "size is 64 and random is -1"),
         (Span, {"left": -1}, "left is -1 and right is 256"),
         (Layered, {"every": 0}, "full is -1 and every is 0"),
         (Layered, {"every": 3, "full": 3}, "full is 3 and every is 3"),
@@ -163,6 +172,20 @@ def test_the_first_tokens_of_every_block_are_global():
     assert [place for place in everything if rows[place] == everything] == [0, 1, 4, 5, 8, 9]
     assert rows[2] == rows[3] == [0, 1, 2, 3, 4, 5, 8, 9]
     assert rows[10] == [0, 1, 4, 5, 8, 9, 10]
+
+
+def test_random_blocks_are_others_of_their_own_in_every_layer():
+    seen = [dense_mask(BigBird(1, 2).at(layer), 24) for layer in range(6)]
+    assert len({tuple(mask.flatten().tolist()) for mask in seen}) == 6
+    assert all(torch.equal(mask, dense_mask(BigBird(1, 2).at(layer), 24)) for layer, mask in enumerate(seen))
+    for mask in seen:
+        assert mask[[0, -1]].all()
+        assert mask[:, [0, -1]].all()
+        assert mask[2:-2].sum(1).eq(5 + 2).all()  # three neighbours, two global, two random blocks
+        assert mask[[1, -2]].sum(1).eq(4 + 2).all()
+    assert dense_mask(BigBird(1, 2), 9).all()  # as many as Hugging Face's class attends to fully
+    with pytest.raises(FarspanError, match="index is 3"):
+        EncoderConfig(layers=4, positions=Learned(8), attention=BigBird(index=3))
 
 
 def test_sees_half_of_each_neighbour():
