@@ -7,7 +7,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.readers.selection import holds_records, plan_ranges
+from corpora.readers.selection import holds_records, plan_ranges, read_records
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
 # GovReport: nested sections by id, splits in lists of ids, and lines as on the hub.
@@ -272,3 +272,50 @@ def test_chapters_without_text_and_broken_rows_are_rejected(folder_booksum):
         file.write("{broken\n\n")
     reasons = [reason for _, reason in rejected_pairs(path, BOOKSUM)]
     assert reasons == ["empty_text", "missing_file", "missing_text", "empty_text", "broken_json"]
+
+
+# Multi-XScience: abstracts of a paper and of those that it cites.
+PAPER = {
+    "aid": "math1", "mid": "7", "abstract": "We sort.", "related_work": "As @cite_1  and @cite_23 show.",
+    "ref_abstract": {"@cite_1": {"mid": "8", "abstract": "They sort."}, "@cite_23": {"mid": "9", "abstract": ""}},
+}  # fmt: skip
+HUB = {"cite_N": ["@cite_1", "@cite_23"], "mid": ["8", "9"], "abstract": ["They sort.", ""]}
+
+
+@pytest.mark.parametrize("cited", [PAPER["ref_abstract"], HUB], ids=["original", "hub"])
+@pytest.mark.parametrize("array", [False, True])
+def test_related_work_is_written_from_abstracts(cited, array, tmp_path):
+    path, record = tmp_path / "val.json", {**PAPER, "ref_abstract": cited}
+    path.write_text(json.dumps([record]) if array else json.dumps(record) + "\n")
+    options = ReadOptions(format="multi-xscience")
+    assert read_documents(path, options) == {"math1": "We sort.", "math1#cite_1": "They sort."}
+    (pair,) = read_pairs(path, options)
+    assert (pair.documents, pair.targets, pair.split) == (
+        ("math1", "math1#cite_1"),
+        ("As cite and cite show.",),
+        "validation",
+    )
+
+
+# MediaSum: summaries of interviews, whose splits are a file of their own.
+INTERVIEW = {"id": "NPR-1", "summary": "Rain.", "utt": ["Rain?", "Yes."], "speaker": ["ANN", "BOB"]}
+
+
+def test_summaries_of_interviews_have_the_documents_of_the_format_and_listed_splits(tmp_path):
+    options = ReadOptions(format="mediasum")
+    path = tmp_path / "news_dialogue.json"
+    path.write_text(json.dumps([INTERVIEW, {**INTERVIEW, "id": "NPR-2"}]))
+    assert [pair.split for pair in read_pairs(path, options)] == [None, None]
+    splits = {"train": ["NPR-1"], "val": [], "test": ["NPR-2"]}
+    (tmp_path / "train_val_test_split.json").write_text(json.dumps(splits))
+    pairs = read_pairs(path, options)
+    assert [(pair.pair_id, pair.split, pair.targets) for pair in pairs] == [
+        ("NPR-1", "train", ("Rain.",)),
+        ("NPR-2", "test", ("Rain.",)),
+    ]
+    blocks = [block for piece in plan_ranges(str(path), options, 1 << 30) for block in
+              read_records(piece, options)]  # fmt: skip
+    assert [key for block in blocks for key in block.keys] == [pair.documents[0] for pair in pairs]
+    path.write_text(json.dumps([{**INTERVIEW, "summary": " "}, {**INTERVIEW, "id": "NPR-3"}]))
+    assert [reason for _, reason in rejected_pairs(path, options)] == ["empty_text", "unknown_split"]
+    assert not holds_records("train_val_test_split.json", options)
