@@ -4,8 +4,8 @@ Options go to no script; run a script by itself to change sizes, or to have data
 ``random_rows.py`` and ``startup.py``, whose peers live in environments of their own, ``train_step.py``, which needs
 accelerate, ``gpu.py``, which needs a GPU, ``loading.py``, which writes a store of some hundred MB, and ``engines.py``,
 which takes the flags of a cluster. Run alone because they take long are ``engine_claims.py`` and ``engine_kills.py``,
-whose figures are in docs/engines.md, ``scale.py`` and ``growth.py``, which docs/scale.md is made of, and
-``study_power.py``, whose table is in docs/study.md.
+whose figures are in docs/engines.md, ``scale.py`` and ``growth.py``, which docs/scale.md is made of, ``lengths.py``,
+and ``study_power.py``, whose table is in docs/study.md.
 """
 
 from __future__ import annotations

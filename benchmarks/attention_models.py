@@ -229,15 +229,16 @@ def peak_of_run(case: Case, side: str, length: int, target: int) -> int:
     batch = make_batch(case, length, target)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak starts anew from what is resident now
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     run(model, batch)
-    return _resident("VmHWM") - before
+    return resident("VmHWM") - before
 
 
-def _resident(field: str) -> int:
-    with open("/proc/self/status") as file:
+def resident(field: str, process: int | str = "self") -> int:
+    """Bytes of a field of a process's status, such as ``VmRSS``; 0 once it has ended."""
+    with open(f"/proc/{process}/status") as file:
         fields = dict(line.split(":", 1) for line in file)
-    return int(fields[field].split()[0]) << 10
+    return int(fields.get(field, "0").split()[0]) << 10
 
 
 def measured_peak(case: Case, side: str, length: int, target: int, threads: int) -> int:
