@@ -27,7 +27,7 @@ _NAMES = {
     "objectives.api.mask_set": "open_masks",
     "objectives.api.masks": "MaskBatch",
     "objectives.api.protocol": "Objective load_objective",
-    "objectives.rendering.stream_layout": "StreamLayout",
+    "objectives.rendering.stream": "StreamLayout",
     "objectives.tasks.protocol": "Task load_task",
     "pipelines.evaluation.evaluate": "evaluate",
     "pipelines.evaluation.submit": "submit",

@@ -18,7 +18,7 @@ from objectives.api.mask_set import open_masks as open_masks
 from objectives.api.masks import MaskBatch as MaskBatch
 from objectives.api.protocol import Objective as Objective
 from objectives.api.protocol import load_objective as load_objective
-from objectives.rendering.stream_layout import StreamLayout as StreamLayout
+from objectives.rendering.stream import StreamLayout as StreamLayout
 from objectives.tasks.protocol import Task as Task
 from objectives.tasks.protocol import load_task as load_task
 from pipelines.evaluation.evaluate import evaluate as evaluate

@@ -50,7 +50,7 @@ from objectives.api.options import (
 )
 from objectives.api.protocol import CorpusFacts, Tools
 from objectives.api.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
-from objectives.draws.tokens import choose_tokens, draw_ids
+from objectives.draws.independent import choose_tokens, draw_ids
 from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct_labels
 from objectives.rendering.render import render_labels

@@ -48,8 +48,7 @@ from objectives.rendering.layout import Layout
 from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
-from objectives.sentences.entities import SpacyRecognizer
-from objectives.sentences.pyramid import choose_pyramid, find_mentions
+from objectives.sentences.entities import SpacyRecognizer, choose_pyramid, find_mentions
 from objectives.sentences.selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
 from objectives.sentences.spans import longest_texts, within_target
 from objectives.sentences.texts import decode_texts, spaced_words

@@ -35,7 +35,7 @@ from objectives.api.masks import MaskBatch
 from objectives.api.options import FITS, check, check_choice, check_whole, is_number, normalize, options_of
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, objective_of
 from objectives.api.special_tokens import BEGIN, END, PAD, UNKNOWN, SpecialTokens, is_sentinel
-from objectives.draws.span_draws import SpanDraws, draw_masks
+from objectives.draws.compositions import SpanDraws, draw_masks
 from objectives.rendering.kernels import NONE
 from objectives.rendering.layout import Layout
 from objectives.rendering.marked import MarkedSpans

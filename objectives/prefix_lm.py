@@ -30,8 +30,7 @@ from objectives.api.options import (
 )
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
-from objectives.draws.compositions import PLACEMENTS, noise_counts
-from objectives.draws.span_draws import SpanDraws, draw_masks
+from objectives.draws.compositions import PLACEMENTS, SpanDraws, draw_masks, noise_counts
 from objectives.rendering.marked import MarkedSpans
 
 

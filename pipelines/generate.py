@@ -27,7 +27,7 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
-from objectives.tasks.questions import split_groups
+from objectives.tasks.protocol import split_groups
 from pipelines.cards.summary import summary
 from pipelines.engine.artefacts import Parent, absolute, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage

@@ -108,7 +108,7 @@ def scores_by_logarithms() -> list[np.ndarray]:
 
 
 def normal_draws() -> np.ndarray:
-    from objectives.draws.normal import normal
+    from objectives.draws.independent import normal
 
     return normal(np.random.Philox(7).random_raw(200_000).reshape(-1, 2))
 

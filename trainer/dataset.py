@@ -23,8 +23,7 @@ from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
-from objectives.rendering.stream import Streams
-from objectives.rendering.stream_layout import StreamLayout
+from objectives.rendering.stream import StreamLayout, Streams
 from trainer.data.corpus_rows import TextCorpus
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places

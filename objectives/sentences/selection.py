@@ -16,7 +16,7 @@ from corpora.keyed import id_keys, philox_blocks
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.draws.normal import normal
+from objectives.draws.independent import normal
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ from objectives.api.special_tokens import (
 from objectives.tasks.kernels import BOS, NO_TOKEN, NONE, QUERY, SEPARATORS, fill_sources, fill_targets
 from objectives.tasks.plan import Frame, Plan, plan
 from objectives.tasks.presets import PRESETS
-from objectives.tasks.protocol import NO_TARGET, SAMPLES, Lengths, PairFacts, Rendered, document_lengths
-from objectives.tasks.questions import join_questions
+from objectives.tasks.protocol import NO_TARGET, SAMPLES, Lengths, PairFacts, Rendered, document_lengths, join_questions
 from objectives.tasks.texts import encode_inserted, spell_after_space
 
 _SPECIAL = (DOCUMENT_SEPARATOR, END, BEGIN, DOCUMENT_BEGIN, DOCUMENT_END)

@@ -17,9 +17,7 @@ from corpora.reporting import current, result
 from corpora.settings import make
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import manifest_sha256
-from objectives.metrics.bootstrap import INTERVAL, resample
-from objectives.metrics.copies import COPIED_NGRAM
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import COPIED_NGRAM, INTERVAL, load_metric, resample
 from objectives.metrics.protocol import Metric
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.report import draw, print_table
@@ -65,7 +63,7 @@ def evaluate(
 
     Args:
         predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``; one or several.
-        metrics: names for ``objectives.metrics.load.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
+        metrics: names for ``objectives.metrics.metrics.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
         pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
         documents: folder of their documents, if it has moved since the pairs were made.
         split: split of the pairs; needed for JSON files.

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corpora.printing import format_count, printable
-from objectives.metrics.copies import COPIED_NGRAM
+from objectives.metrics.metrics import COPIED_NGRAM
 from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
 
 

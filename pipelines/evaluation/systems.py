@@ -23,8 +23,7 @@ from corpora.storage.manifest_file import NAME
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.metrics.answers import option_texts
-from objectives.metrics.copies import COPIED_NGRAM, copied_shares
+from objectives.metrics.metrics import COPIED_NGRAM, copied_shares, option_texts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_TARGET, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key, objective_of
 from objectives.api.special_tokens import SpecialTokens
-from objectives.rendering.stream_layout import StreamLayout
+from objectives.rendering.stream import StreamLayout
 from pipelines.masks.job import equip_objective
 from pipelines.pages.filters import batch_bounds, list_lengths, read_rows
 from pipelines.pages.lookups import Links, Titles

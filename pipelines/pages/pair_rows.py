@@ -19,7 +19,7 @@ from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from objectives.tasks.protocol import NO_TARGET, PairFacts, Rendered, load_task, task_of
 from pipelines.pages.document_rows import document_tokens
 from pipelines.pages.filters import read_rows

@@ -97,7 +97,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
         return
     from corpora.schemas.corpus import Corpus
     from objectives.api.mask_set import MaskSet
-    from objectives.rendering.stream_layout import StreamLayout
+    from objectives.rendering.stream import StreamLayout
     from pipelines.pages.corpus_rows import CorpusRows, Masker
     from pipelines.pages.lookups import Links, find_titles
 

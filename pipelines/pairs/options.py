@@ -82,7 +82,7 @@ class Probing:
 
     def __post_init__(self) -> None:
         if self.probe:
-            from objectives.probes.load import load_probe  # slow to import, and not needed for the flags
+            from objectives.probes import load_probe  # slow to import, and not needed for the flags
 
             for name in self.probe:
                 load_probe(name)

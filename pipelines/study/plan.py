@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from pipelines.study.steps import Step, find_command, references
 from pipelines.study.study_file import Arm, StudyFile, list_arms, read_study
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corpora.errors import FarspanError
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from objectives.metrics.protocol import Metric
 from pipelines.evaluation.evaluate import group_rows
 from pipelines.evaluation.systems import read_systems

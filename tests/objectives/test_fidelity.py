@@ -14,9 +14,8 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.protocol import EntityRecognizer, Tools, equip
 from objectives.entity_pyramid import EntityPyramid
-from objectives.principal_sentences import PrincipalSentences
+from objectives.principal_sentences import ENGLISH_STOPWORDS, PrincipalSentences
 from objectives.sentences.entities import SpacyRecognizer
-from objectives.sentences.presets import ENGLISH_STOPWORDS
 from tests.factories import make_sequences
 from tests.objectives.handmade import Pieces, packed, real_rows
 from tests.objectives.plain_pyramid import plain_row as plain_pyramid_row

@@ -17,8 +17,7 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective, mask_key
-from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.presets import ENGLISH_STOPWORDS
+from objectives.principal_sentences import ENGLISH_STOPWORDS, PrincipalSentences
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS

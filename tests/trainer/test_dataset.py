@@ -21,7 +21,7 @@ from objectives.api.examples import IGNORED
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
 from objectives.api.special_tokens import PAD
-from objectives.rendering.stream_layout import StreamLayout
+from objectives.rendering.stream import StreamLayout
 from tests.artefacts import make_corpus
 from tests.object_store import upload
 from tests.trainer.masked_folders import OPTIONS, SEED, make_folders

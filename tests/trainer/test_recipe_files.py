@@ -12,7 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from objectives.api.protocol import CorpusFacts, equip, load_objective
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from objectives.tasks.protocol import load_task
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS

@@ -10,8 +10,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.sharded_rows import ShardedRows
-from objectives.rendering.stream import Streams
-from objectives.rendering.stream_layout import StreamLayout
+from objectives.rendering.stream import StreamLayout, Streams
 
 
 class CorpusRows:

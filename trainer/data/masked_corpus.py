@@ -20,8 +20,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, mask_draws, mask_key
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
-from objectives.rendering.stream import Streams
-from objectives.rendering.stream_layout import StreamLayout
+from objectives.rendering.stream import StreamLayout, Streams
 from trainer.data.corpus_rows import CorpusRows
 
 

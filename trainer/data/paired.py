@@ -21,8 +21,16 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
-from objectives.tasks.protocol import Lengths, PairFacts, Rendered, Task, load_task, sample_targets, task_of
-from objectives.tasks.questions import group_questions
+from objectives.tasks.protocol import (
+    Lengths,
+    PairFacts,
+    Rendered,
+    Task,
+    group_questions,
+    load_task,
+    sample_targets,
+    task_of,
+)
 from trainer.data.config import TaskConfig
 from trainer.data.masked_corpus import Longest, checksums, require_tokens
 

@@ -16,8 +16,7 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, PAD, SpecialTokens
-from objectives.tasks.protocol import NO_TARGET, Task
-from objectives.tasks.questions import divide_answers, group_questions
+from objectives.tasks.protocol import NO_TARGET, Task, divide_answers, group_questions
 from trainer.generation.config import DecoderIds, GenerationConfig, Sources
 from trainer.generation.generate import generate
 from trainer.model.seq2seq import Seq2Seq

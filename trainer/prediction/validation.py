@@ -14,10 +14,9 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
-from objectives.metrics.answers import option_texts
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric, option_texts
 from objectives.metrics.protocol import Metric
-from objectives.tasks.questions import split_groups
+from objectives.tasks.protocol import split_groups
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World
 from trainer.prediction.predictor import Predictor

@@ -19,8 +19,7 @@ from objectives.draws.hardest_spans import (
     span_losses,
     whole_candidates,
 )
-from objectives.draws.normal import cos_of_turns, log, normal
-from objectives.draws.tokens import choose_tokens, draw_ids
+from objectives.draws.independent import choose_tokens, cos_of_turns, draw_ids, log, normal
 from tests.objectives.plain_model_based import aggregate, choose
 
 SHARES = st.integers(0, 2**53 - 1).map(lambda whole: whole * 2.0**-53)

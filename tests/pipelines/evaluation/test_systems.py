@@ -15,8 +15,7 @@ from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.metrics.copies import copied_shares
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import copied_shares, load_metric
 from pipelines.evaluation.evaluate import length_bins, measure
 from pipelines.evaluation.submit import csv_bytes, submit
 from pipelines.evaluation.systems import Questions, System, compute_copied, read_json, read_systems

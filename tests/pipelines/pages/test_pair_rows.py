@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter, matches, search
 from pipelines.pages.page import FIRST, PageOptions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from pipelines.study.interval import difference, quantile
 from pipelines.study.options import Study
 from pipelines.study.plan import read_plan

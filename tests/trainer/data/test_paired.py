@@ -8,8 +8,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet, pair_key
 from objectives.api.protocol import Tools, equip
-from objectives.tasks.protocol import load_task
-from objectives.tasks.questions import divide_answers
+from objectives.tasks.protocol import divide_answers, load_task
 from tests.artefacts import make_documents, make_pairs, small_tokenizer
 from trainer.data.mixture import Mixture, Part
 from trainer.data.paired import Cuts, FewExamples, PairedSource

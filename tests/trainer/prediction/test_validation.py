@@ -13,7 +13,7 @@ import torch
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
-from objectives.metrics.load import load_metric
+from objectives.metrics.metrics import load_metric
 from pipelines.generate import generate
 from pipelines.options import Generating
 from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly

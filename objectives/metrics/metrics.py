@@ -1,4 +1,4 @@
-"""Metrics of short answers: those of SQuAD and SCROLLS, of RULER, and exact match of the nearest option."""
+"""Metrics by name: ROUGE of summaries in a published flavour, measures of short answers, and shares of copied text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,68 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.errors import FarspanError
-from objectives.metrics.protocol import check_references, round_values
+from corpora.errors import FarspanError, nearest
+from corpora.keyed import make_key
+from corpora.text.word_ngrams import ngram_hashes
+from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, Flavour, known_metrics
+from objectives.metrics.protocol import Metric, check_references, round_values
+from objectives.rouge import pair_scores
+
+SAMPLES = 1_000
+INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
+_ELEMENTS = 1 << 22  # scores gathered at a time, which bounds the memory
+_32 = np.uint64(32)
+
+
+def resample_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> np.ndarray:
+    """Compute the means of ``samples`` resamples of examples, drawn with replacement.
+
+    Equal n, ``samples`` and ``seed`` draw the same examples, so that the resampled means of two systems can be
+    subtracted from each other.
+
+    ``scores``: ``(n, ...)`` float64, at least one example. Returns ``(samples, ...)`` float64.
+    """
+    n = len(scores)
+    key = np.frombuffer(make_key(seed, "bootstrap", {"examples": n}), "<u8")
+    draws = np.random.Philox(key=key)
+    at_a_time = max(_ELEMENTS // max(scores.size, 1), 1)
+    means = np.empty((samples, *scores.shape[1:]))
+    for begin in range(0, samples, at_a_time):
+        count = min(at_a_time, samples - begin)
+        drawn = (draws.random_raw(count * n) >> _32) * np.uint64(n) >> _32
+        means[begin : begin + count] = scores[drawn.astype(np.int64)].reshape(count, n, *scores.shape[1:]).mean(axis=1)
+    return means
+
+
+def resample(scores: Mapping[str, np.ndarray], samples: int = SAMPLES, seed: int = 0) -> dict[str, np.ndarray]:
+    """Apply ``resample_means`` to the scores of each key: ``(n,)`` -> ``(samples,)`` float64."""
+    means = resample_means(np.stack(list(scores.values()), axis=1), samples, seed)
+    return dict(zip(scores, means.T, strict=True))
+
+
+COPIED_NGRAM = 4
+
+
+def copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM) -> np.ndarray:
+    """Compute the share of the word n-grams of each prediction that occur in the source.
+
+    Words and hashes are those of ``corpora.text.word_ngrams``. A prediction of fewer than n words has one n-gram, all
+    of its words.
+
+    Returns ``(k,)`` float64 from 0 to 1, NaN for a prediction without words.
+    """
+    if n < 1:
+        raise FarspanError(f"copies of n-grams with n = {n}: n must be at least 1")
+    words = np.minimum(ngram_hashes(predictions, 1).lengths, n)
+    shares = np.full(len(predictions), np.nan)
+    for size in np.unique(words[words > 0]).tolist():
+        known = np.unique(ngram_hashes([source], size).values)
+        rows = np.flatnonzero(words == size).tolist()
+        grams = ngram_hashes([predictions[row] for row in rows], size)
+        copied = np.add.reduceat(np.isin(grams.values, known), grams.offsets[:-1])
+        shares[rows] = copied / grams.lengths
+    return shares
+
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -153,3 +213,85 @@ class AnswerMetric:
 
     def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
         return round_values({key: values.mean() for key, values in scores.items()})
+
+
+@dataclass(frozen=True)
+class RougeMetric:
+    """``Metric`` of summaries: ``rouge/rouge1``, ``rouge/rouge2``, ``rouge/rougeL`` and so on.
+
+    ``rouge/geometric_mean`` is (R1 R2 RL)^(1/3) of the aggregated values, with the flavour's own ROUGE-L; some
+    flavours have further averages.
+
+    Attributes:
+        name: name for ``load_metric``.
+        kind: name of the flavour.
+    """
+
+    name: str
+    kind: str
+
+    needs_options = False
+
+    @property
+    def _flavour(self) -> Flavour:
+        return FLAVOURS[self.kind]
+
+    @property
+    def family(self) -> str:
+        return f"rouge:{self.kind}"
+
+    @property
+    def flavour(self) -> str:
+        return self._flavour.described(self.kind)
+
+    @property
+    def primary(self) -> str:
+        return self._flavour.primary
+
+    def scores(
+        self,
+        predictions: Sequence[str],
+        references: Sequence[Sequence[str]],
+        options: Sequence[Sequence[str]] | None = None,
+    ) -> dict[str, np.ndarray]:
+        check_references(self.name, references)
+        flavour = self._flavour
+        if "rougeLsum" in flavour.measures:
+            predictions = list(map(flavour.lines, predictions))
+            references = [list(map(flavour.lines, texts)) for texts in references]
+        results = pair_scores(predictions, references, measures=flavour.measures, stem=flavour.stem)
+        firsts = np.cumsum([0, *map(len, references)])[:-1]
+        return {f"rouge/{name}": 100 * np.maximum.reduceat(pairs[:, 2], firsts) for name, pairs in results.items()}
+
+    def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        three = [means[f"rouge/{name}"] for name in ("rouge1", "rouge2", self._flavour.longest)]
+        result = {**means, "rouge/geometric_mean": np.cbrt(three[0] * three[1] * three[2])}
+        for key, measures in self._flavour.averages.items():
+            result[key] = np.mean([means[f"rouge/{name}"] for name in measures], axis=0)
+        return result
+
+    def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
+        if self._flavour.median:
+            return round_values(self.combine({key: np.median(means) for key, means in resample(scores).items()}))
+        return round_values(self.combine({key: values.mean() for key, values in scores.items()}))
+
+
+def load_metric(name: str) -> Metric:
+    """Load a metric by name.
+
+    - ``scrolls:SUBSET``: the metric of SCROLLS for one of its data sets, e.g. ``scrolls:qasper``.
+    - ``rouge:FLAVOUR``: ROUGE as in ``FLAVOURS``, e.g. ``rouge:t5``.
+    - ``f1`` and ``exact_match``: as in SQuAD and SCROLLS.
+    - ``quality_nearest``: exact match of the option that is nearest to the prediction.
+    - ``all`` and ``part``: share of the references in the prediction, and whether any is, as in RULER.
+    """
+    head, _, tail = name.partition(":")
+    if head == "scrolls" and tail in SCROLLS:
+        measure = SCROLLS[tail]
+        return RougeMetric(name, "scrolls") if measure == "rouge" else AnswerMetric(name, measure)
+    if head == "rouge" and tail in FLAVOURS:
+        return RougeMetric(name, tail)
+    if name in ANSWERS:
+        return AnswerMetric(name, ANSWERS[name])
+    known = known_metrics()
+    raise FarspanError(f"no metric is called {name!r}{nearest(name, known)}; metrics: {', '.join(known)}")
