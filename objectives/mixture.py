@@ -10,15 +10,12 @@ implementations do.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from hashlib import blake2b
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +27,14 @@ from corpora.printing import format_count
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.settings import format_value
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import IGNORED, Examples
+from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
-from objectives.api.options import FITS, check, check_choice, check_whole, is_number, normalize, options_of
-from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, objective_of
-from objectives.api.special_tokens import BEGIN, END, PAD, UNKNOWN, SpecialTokens, is_sentinel
+from objectives.api.options import FITS, check, check_choice, check_whole, normalize, options_of
+from objectives.api.protocol import CorpusFacts, Tools
+from objectives.api.special_tokens import PAD, SpecialTokens, is_sentinel
+from objectives.component import Component, component_table
 from objectives.draws.compositions import SpanDraws, draw_masks
 from objectives.rendering.kernels import NONE
-from objectives.rendering.layout import Layout
 from objectives.rendering.marked import MarkedSpans
 
 _OPTIONAL = {
@@ -47,7 +44,6 @@ _OPTIONAL = {
     "replacements": np.int32,
     "global_positions": np.int32,
 }
-_KEYS = ("name", "objective", "preset", "options", "weight", "mode")
 
 
 def _denoiser(name: str, mean: float, density: float, mode: str, weight: float = 1.0) -> dict[str, Any]:
@@ -59,6 +55,15 @@ def _sequential(preset: str, weight: float = 1.0) -> dict[str, Any]:
     return {"name": "s", "objective": "prefix_lm", "preset": preset, "weight": weight, "mode": "[S2S]"}
 
 
+def _ul2r(r: float, x: float, s: float) -> tuple[dict[str, Any], ...]:
+    return (
+        _denoiser("r3", 3, 0.15, "[NLU]", r),
+        _denoiser("x32", 32, 0.15, "[NLG]", x),
+        _denoiser("x3", 3, 0.5, "[NLG]", x),
+        _sequential("ul2_prefix_listing", s),
+    )
+
+
 _R_AND_X = (
     _denoiser("r3", 3, 0.15, "[NLU]"),
     _denoiser("r8", 8, 0.15, "[NLU]"),
@@ -68,22 +73,6 @@ _R_AND_X = (
     _denoiser("x64_50", 64, 0.5, "[NLG]"),
 )
 _UL2 = (*_R_AND_X, _sequential("ul2_prefix"))
-
-
-class _Member(NamedTuple):
-    """A component, ready to use; ``shift`` is the number of positions of its mode token."""
-
-    name: str
-    mode: str | None
-    objective: Objective
-
-    @property
-    def shift(self) -> int:
-        return int(self.mode is not None)
-
-    def key(self, key: bytes) -> bytes:
-        """Return the key of this component's draws."""
-        return blake2b(self.name.encode(), digest_size=16, key=key + b"component").digest()
 
 
 @dataclass(frozen=True)
@@ -108,7 +97,7 @@ class Mixture:
     target_length: int | None = None
     fit: str = "error"
     adjust: Mapping[str, Mapping[str, Any]] | None = None
-    _members: tuple[_Member, ...] = field(default=(), init=False, repr=False, compare=False)
+    _members: tuple[Component, ...] = field(default=(), init=False, repr=False, compare=False)
     _bounds: Any = field(default=None, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "mixture"
@@ -119,22 +108,8 @@ class Mixture:
         # Section 9.2: the listing mixes with equal rates unless others are given.
         "ul2_listing": {"components": (*_R_AND_X, _sequential("ul2_prefix_listing")), "target_length": 512},
         # Tay et al. 2022, arXiv 2210.11399: three span denoisers and S; U-PaLM's shares of S, R and X are 50, 25, 25 %.
-        "ul2r": {
-            "components": (
-                _denoiser("r3", 3, 0.15, "[NLU]"),
-                _denoiser("x32", 32, 0.15, "[NLG]"),
-                _denoiser("x3", 3, 0.5, "[NLG]"),
-                _sequential("ul2_prefix_listing"),
-            )
-        },
-        "u_palm": {
-            "components": (
-                _denoiser("r3", 3, 0.15, "[NLU]", 2),
-                _denoiser("x32", 32, 0.15, "[NLG]", 1),
-                _denoiser("x3", 3, 0.5, "[NLG]", 1),
-                _sequential("ul2_prefix_listing", 4),
-            )
-        },
+        "ul2r": {"components": _ul2r(1.0, 1.0, 1.0)},
+        "u_palm": {"components": _ul2r(2, 1, 4)},
     }
 
     def __post_init__(self) -> None:
@@ -142,7 +117,7 @@ class Mixture:
         check(self, "components", listed, "a list of tables, each with an objective")
         check_whole(self, "target_length", least=1, null=True)
         check_choice(self, "fit", *FITS)
-        components = tuple(_normal(value) for value in self.components)
+        components = tuple(map(component_table, self.components))
         names = [component["name"] for component in components]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -156,26 +131,13 @@ class Mixture:
                 f"{', '.join(names)}"
             )
         normalize(self, components=components)
-        members = [self._load(component, dict(adjust.get(component["name"], {}))) for component in components]
+        members = [
+            Component.load(table, self.target_length, self.fit, dict(adjust.get(table["name"], {})))
+            for table in components
+        ]
         sums = list(accumulate(Fraction(component["weight"]) for component in components))
         bounds = np.array([int(bound / sums[-1] * 2**64) for bound in sums[:-1]], np.uint64)
         normalize(self, _members=tuple(members), _bounds=bounds)
-
-    def _load(self, component: Mapping[str, Any], adjusted: Mapping[str, Any]) -> _Member:
-        name, options = component["name"], dict(component["options"])
-        if self.target_length is not None and self.fit != "error" and "target_length" in options:
-            own = options["target_length"]
-            options["target_length"] = self.target_length if own is None else min(own, self.target_length)
-            options |= {"fit": self.fit} if "fit" in options else {}
-        with _naming(name):
-            objective = load_objective(component["objective"], options={**options, **adjusted})
-        adjustable = getattr(objective, "adjustable", ())
-        if fixed := [option for option in adjusted if option not in adjustable]:
-            raise FarspanError(
-                f"mixture: option {fixed[0]} of component {name} cannot be adjusted (can be: "
-                f"{', '.join(adjustable) or 'none'}); give it in components"
-            )
-        return _Member(name, component["mode"], objective)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -199,16 +161,13 @@ class Mixture:
 
     def with_tools(self, tools: Tools) -> Mixture:
         """Return a copy whose components have the tools that they take."""
-        result, members = copy(self), []
-        for member in self._members:
-            with _naming(member.name):
-                members.append(member._replace(objective=equip(member.objective, tools)))
-        normalize(result, _members=tuple(members))
+        result = copy(self)
+        normalize(result, _members=tuple(member.equip(tools) for member in self._members))
         return result
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check every component and its longest target, and number the special tokens of all."""
-        tables = [_validated(member, facts) for member in self._members]
+        tables = [member.validate(facts) for member in self._members]
         self._check_targets(tables, facts)
         names = [name for table in tables for name in table.ids if not is_sentinel(name)]
         most = max((table.sentinels for table in tables), key=len)
@@ -220,7 +179,7 @@ class Mixture:
     def _check_targets(self, tables: Sequence[SpecialTokens], facts: CorpusFacts) -> None:
         """Refuse targets that may be too long, and labels beside targets."""
         row = _longest_row(facts)
-        bounds = [(member, table, _longest(member, row)) for member, table in zip(self._members, tables, strict=True)]
+        bounds = [(member, table, member.longest(row)) for member, table in zip(self._members, tables, strict=True)]
         known = [(int(longest[1][0]), member, table) for member, table, longest in bounds if longest is not None]
         needed, member, table = max(known, key=lambda each: each[0], default=(0, None, None))
         if member and table and self.target_length is not None and needed > self.target_length:
@@ -240,7 +199,7 @@ class Mixture:
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
         """Return upper bounds on source and target lengths over all draws, ``(n,)`` each; None if one is unknown."""
-        bounds = [_longest(member, batch) for member in self._members]
+        bounds = [member.longest(batch) for member in self._members]
         known = [both for both in bounds if both is not None]
         if len(known) < len(bounds):
             return None
@@ -314,7 +273,7 @@ class Mixture:
         modes = [NONE if member.mode is None else special[member.mode] for member in self._members]
         heads = np.array(modes, np.int32)[which]
         # Components that render alike, whatever they hide, are rendered in one call.
-        looks = [_look(member.objective) or number for number, member in enumerate(self._members)]
+        looks = [member.look or number for number, member in enumerate(self._members)]
         order, runs = _runs(np.array([looks.index(look) for look in looks])[which])
         parts = []
         for number, rows in runs:
@@ -322,16 +281,8 @@ class Mixture:
             own = (batch, masks) if every else (batch.take(rows), masks.take(rows))
             if isinstance(member.objective, MarkedSpans) and looks[number] != number:
                 parts.append(member.objective.render(*own, special, segment_ids=segment_ids, heads=heads[rows]))
-                continue
-            render = member.objective.render
-            if segment_ids and "segment_ids" not in inspect.signature(render).parameters:
-                raise FarspanError(
-                    f"mixture: component {member.name} ({member.objective.name}) does not say which document a "
-                    "position belongs to: its render takes no segment_ids; set data.across_documents to true"
-                )
-            rendering: dict[str, Any] = {"segment_ids": True} if segment_ids else {}
-            examples = render(*own, special, **rendering)
-            parts.append(examples if member.mode is None else _with_mode(examples, modes[number]))
+            else:
+                parts.append(member.render(*own, special, segment_ids))
         return parts[0] if len(parts) == 1 else Examples.concatenate(parts, special[PAD]).take(np.argsort(order))
 
     @property
@@ -347,66 +298,8 @@ class Mixture:
         texts = []
         for number, rows in runs:
             member = self._members[number]
-            shown = _without_mode(examples.take(rows), member.shift)
-            texts.append(member.objective.reconstruct(shown, masks.take(rows), special))  # type: ignore[attr-defined]
+            texts.append(member.reconstruct(examples.take(rows), masks.take(rows), special))
         return Ragged.concatenate(texts).take(np.argsort(order))
-
-
-def _normal(value: Any) -> dict[str, Any]:
-    """Check a component and return it with all options of its objective, so that equal components are equal."""
-    if not isinstance(value, Mapping) or not isinstance(value.get("objective"), str):
-        raise FarspanError(f"mixture: a component is {format_value(value)}; give a table with an objective")
-    if unknown := [key for key in value if key not in _KEYS]:
-        raise FarspanError(
-            f"mixture: a component has no key {unknown[0]!r}{nearest(unknown[0], _KEYS)}; its keys: {', '.join(_KEYS)}"
-        )
-    name, weight, mode = value.get("name", value["objective"]), value.get("weight", 1), value.get("mode")
-    with _naming(str(name)):
-        objective, preset = objective_of(value["objective"], value.get("preset"))
-        if objective == Mixture.name:
-            raise FarspanError("a mixture cannot be a component; list its components instead")
-        if not isinstance(name, str) or not name:
-            raise FarspanError(f"name is {format_value(name)}; give a text")
-        if not is_number(weight) or weight <= 0:
-            raise FarspanError(f"weight is {format_value(weight)}; give a number above 0")
-        mode = None if mode == "null" else mode
-        named = (
-            isinstance(mode, str) and bool(mode) and mode not in (PAD, BEGIN, END, UNKNOWN) and not is_sentinel(mode)
-        )
-        if mode is not None and not named:
-            raise FarspanError(f"mode is {format_value(mode)}; give a token of its own, e.g. [NLU]")
-        options = dict(load_objective(objective, preset, value.get("options")).options)
-    return {"name": name, "objective": objective, "options": options, "weight": weight, "mode": mode}
-
-
-@contextmanager
-def _naming(component: str) -> Iterator[None]:
-    """Name the component in errors of its objective."""
-    try:
-        yield
-    except FarspanError as error:
-        raise FarspanError(f"mixture: component {component}: {error}") from error
-
-
-def _validated(member: _Member, facts: CorpusFacts) -> SpecialTokens:
-    """Validate a component with room for its mode token, and return its special tokens."""
-    room = facts.room_per_sequence - member.shift
-    with _naming(member.name):
-        try:
-            less = replace(facts, sequence_length=facts.sequence_length - member.shift, room_per_sequence=room)
-            return member.objective.validate(less)
-        except FarspanError:
-            member.objective.validate(facts)  # raises what is wrong even without a mode token
-            raise FarspanError(
-                f"its mode token {member.mode} needs one position more in a row; build the corpus with "
-                f"--room-per-sequence {facts.room_per_sequence + 1}"
-            ) from None
-
-
-def _longest(member: _Member, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
-    longest = getattr(member.objective, "longest", None)
-    both = longest(batch) if longest else None
-    return None if both is None else (both[0] + member.shift, both[1])
 
 
 def _longest_row(facts: CorpusFacts) -> SequenceBatch:
@@ -432,13 +325,6 @@ def _runs(which: np.ndarray) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
     return order, list(zip(numbers.tolist() or [0], np.split(order, firsts[1:]), strict=True))
 
 
-def _look(objective: Objective) -> Layout | None:
-    """Return all that decides how spans are rendered, if ``render`` can put mode tokens before sources itself."""
-    if not isinstance(objective, MarkedSpans) or type(objective).render is not MarkedSpans.render:
-        return None
-    return None if objective._marker or objective.global_attention != "none" else objective._layout
-
-
 def _with_columns(masks: MaskBatch) -> MaskBatch:
     """Give mask rows empty lists in those columns that they lack."""
     none, lacking = np.zeros(len(masks) + 1, np.int64), [name for name in _OPTIONAL if getattr(masks, name) is None]
@@ -446,21 +332,3 @@ def _with_columns(masks: MaskBatch) -> MaskBatch:
     if "span_labels" in empty:
         empty["span_labels"] = pa.ListArray.from_arrays(pa.array(none, pa.int32()), pa.array([], pa.string()))
     return replace(masks, **empty)
-
-
-def _with_mode(examples: Examples, mode: int) -> Examples:
-    """Put a mode token before every source; it belongs to the first document."""
-    first = {"source_ids": mode, "labels": IGNORED, "segment_ids": 0, "global_positions": 0}
-    columns = {name: getattr(examples, name) for name in first if getattr(examples, name) is not None}
-    wide = {name: np.insert(column, 0, first[name], axis=1) for name, column in columns.items()}
-    marked = wide.get("global_positions")
-    if marked is not None and marked.shape[1] > 1:
-        marked[:, 0] = marked[:, 1]  # a first token that sees everything hands this on to the mode token before it
-    return replace(examples, **wide, source_lengths=examples.source_lengths + np.int32(1))
-
-
-def _without_mode(examples: Examples, shift: int) -> Examples:
-    """Drop the first ``shift`` positions of sources."""
-    columns = {name: getattr(examples, name) for name in ("source_ids", "labels", "segment_ids", "global_positions")}
-    shown = {name: column[:, shift:] for name, column in columns.items() if column is not None}
-    return replace(examples, **shown, source_lengths=examples.source_lengths - np.int32(shift))

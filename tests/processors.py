@@ -116,13 +116,13 @@ def normal_draws() -> np.ndarray:
 def masks(*objectives: str) -> Iterator[tuple[str, list[np.ndarray]]]:
     """Masks of objectives, with every preset, and with tools that need no model."""
     from corpora.keyed import make_key
-    from objectives.api.protocol import equip, installed, load_objective
+    from objectives.api.protocol import OBJECTIVES, equip, load_objective
     from tests.factories import make_sequences
     from tests.toy_tools import TOOLS
 
     batch = make_sequences([900, 700, 1500, 3], 4, clusters=True, vocab=400)
     for name in objectives:
-        for preset in (None, *getattr(installed()[name].load(), "presets", {})):
+        for preset in (None, *OBJECTIVES.presets()[name]):
             objective = equip(load_objective(name, preset), TOOLS)
             arrow = objective.mask(batch, make_key(0, "processors")).to_arrow()
             yield f"{name}, {preset}", [np.frombuffer(json.dumps(arrow.to_pylist(), default=repr).encode(), np.uint8)]

@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from corpora.keyed import make_key
+from objectives.api import protocol
 from objectives.api.laws import LAWS
-from objectives.api.protocol import CorpusFacts, Objective, installed, load_objective, objective_of
+from objectives.api.protocol import CorpusFacts, Objective, load_objective
 from objectives.api.trial import Trial
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import Task, load_task
@@ -90,7 +91,7 @@ def test_the_commands_of_the_papers_tables_start(command: str):
         return
     options = build_parser().parse_args(words)
     if options.command == "mask":
-        load_objective(*objective_of(options.objective, options.preset))
+        load_objective(*protocol.OBJECTIVES.resolve(options.objective, options.preset))
     if options.command == "train":
         recipe = load_recipe(options.recipe, options.set)
         assert recipe.model.width <= 128
@@ -156,7 +157,7 @@ def test_the_example_of_an_own_objective_works():
 
 
 def test_every_objective_and_preset_is_named():
-    for name, entry in installed().items():
+    for name, entry in protocol.OBJECTIVES.installed().items():
         if entry.value.startswith("objectives."):
             for word in (name, *entry.load().presets):
                 assert f"`{word}`" in OBJECTIVES, word

@@ -5,13 +5,13 @@ import platform
 
 import pytest
 
-from objectives.api.protocol import installed
+from objectives.api.protocol import OBJECTIVES
 from tests.processors import digests, digests_elsewhere
 
 MAY_DIFFER = {"matrix product", "cosines"}
 
 
-EVERY = sorted(installed())
+EVERY = sorted(OBJECTIVES.installed())
 
 
 @pytest.fixture(scope="module", params=[["span"], pytest.param(EVERY, marks=pytest.mark.slow)], ids=" ".join)

@@ -25,7 +25,7 @@ from objectives.api.plugins import OBJECTIVE_GROUP, Plugins
 from objectives.api.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 from collections.abc import Sequence
 
 from corpora.tokenizers.protocol import Tokenizer
@@ -181,30 +181,6 @@ def mask_draws(
     places = [np.flatnonzero(draws == number) for number in numbers]
     parts = [mask(batch.take(rows), draw_key(key, draw)) for rows, draw in zip(places, numbers, strict=True)]
     return MaskBatch.concatenate(parts).take(np.argsort(np.concatenate(places)))
-
-
-def installed() -> dict[str, EntryPoint]:
-    """Return the entry points of all installed objectives, by name."""
-    return OBJECTIVES.installed()
-
-
-def objective_factory(name: str) -> Any:
-    """Return the callable that builds the objective ``name`` from its options.
-
-    Raises:
-        FarspanError: no objective has that name (suggests the nearest), or its package cannot be loaded.
-    """
-    return OBJECTIVES.factory(name)
-
-
-def objective_of(name: str, preset: str | None = None) -> tuple[str, str | None]:
-    """Resolve a name, of an objective or of a preset, to objective and preset.
-
-    Raises:
-        FarspanError: no objective or preset has that name (suggests the nearest), several objectives have such a
-            preset, or ``name`` is a preset and ``preset`` is given too.
-    """
-    return OBJECTIVES.resolve(name, preset)
 
 
 def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:

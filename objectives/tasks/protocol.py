@@ -166,16 +166,6 @@ class Task(Protocol):
         """
 
 
-def task_of(name: str, preset: str | None = None) -> tuple[str, str | None]:
-    """Resolve a name, of a task or of a preset, to task and preset.
-
-    Raises:
-        FarspanError: no task or preset has that name (suggests the nearest), several tasks have such a preset, or
-            ``name`` is a preset and ``preset`` is given too.
-    """
-    return TASKS.resolve(name, preset)
-
-
 def load_task(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Task:
     """Build the task ``name`` from a preset, overridden by ``options``.
 

@@ -18,7 +18,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.settings import format_assignment
 from objectives.api.laws import LAWS, broken
 from objectives.api.plugins import OWN_ERRORS, Plugins
-from objectives.api.protocol import CorpusFacts, Objective, objective_factory
+from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective
 from objectives.api.trial import Trial, digest
 from objectives.tasks.protocol import TASKS
 from pipelines.inspect.options import Check, Tasks
@@ -63,7 +63,7 @@ def trial(check: Check) -> Trial:
         raise FarspanError(
             f"objective {check.objective}: validate calls sys.exit({error.code}); raise an error"
         ) from None
-    parameters = inspect.signature(objective_factory(check.objective)).parameters.values()
+    parameters = inspect.signature(OBJECTIVES.factory(check.objective)).parameters.values()
     accepted = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     return Trial(make, corpus.take(rows), facts, check.seed, accepted)
 

@@ -45,9 +45,9 @@ class NamedObjective(ObjectiveOptions):
     objective: Annotated[str, Flag(positional=True, help=_objective_help)]
 
     def __post_init__(self) -> None:
-        from objectives.api.protocol import load_objective, objective_of  # compiled code, which help does not need
+        from objectives.api.protocol import OBJECTIVES, load_objective  # compiled code, which help does not need
 
-        objective, preset = objective_of(self.objective, self.preset)
+        objective, preset = OBJECTIVES.resolve(self.objective, self.preset)
         load_objective(objective, preset, self.options)
         object.__setattr__(self, "objective", objective)
         object.__setattr__(self, "preset", preset)

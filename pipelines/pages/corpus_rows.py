@@ -19,7 +19,7 @@ from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_TARGET, MaskBatch
-from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key, objective_of
+from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective, draw_key, mask_key
 from objectives.api.special_tokens import SpecialTokens
 from objectives.rendering.stream import StreamLayout
 from pipelines.masks.job import equip_objective
@@ -89,7 +89,7 @@ class Masker:
         seed: int = 0,
     ) -> Masker:
         """Draw the masks that ``farspan mask`` would store, by an objective or the preset of one."""
-        owner, preset = objective_of(name, preset)
+        owner, preset = OBJECTIVES.resolve(name, preset)
         objective = equip_objective(corpus.folder, owner, preset, options or {}, scorer)
 
         def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:

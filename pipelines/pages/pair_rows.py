@@ -20,7 +20,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
 from objectives.metrics.metrics import load_metric
-from objectives.tasks.protocol import NO_TARGET, PairFacts, Rendered, load_task, task_of
+from objectives.tasks.protocol import NO_TARGET, TASKS, PairFacts, Rendered, load_task
 from pipelines.pages.document_rows import document_tokens
 from pipelines.pages.filters import read_rows
 from pipelines.pages.page import BEGINNING, SOME, Block, Column, Measure, PageOptions, RowPage
@@ -46,7 +46,7 @@ def load_rendering(
     """Load a task, or the preset of one, that renders each pair with its first target, if it has one; None for None."""
     if name is None:
         return None
-    name, preset = task_of(name, preset)
+    name, preset = TASKS.resolve(name, preset)
     task = equip(load_task(name, preset, options or {}), Tools(load_tokenizer_of(pairs.folder)))
     special = task.validate(PairFacts.of(pairs.manifest))
 

@@ -22,6 +22,7 @@ from objectives.api.examples import Examples
 from objectives.api.protocol import Tools, equip
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import (
+    TASKS,
     Lengths,
     PairFacts,
     Rendered,
@@ -29,7 +30,6 @@ from objectives.tasks.protocol import (
     group_questions,
     load_task,
     sample_targets,
-    task_of,
 )
 from trainer.data.config import TaskConfig
 from trainer.data.masked_corpus import Longest, checksums, require_tokens
@@ -39,7 +39,7 @@ _BLOCK = 4096  # samples whose lengths are computed at once
 
 def equip_task(config: TaskConfig, pairs: str) -> Task:
     """Load a task with the tools that it needs to render the pairs in the folder ``pairs``."""
-    name, preset = task_of(config.name, config.preset)
+    name, preset = TASKS.resolve(config.name, config.preset)
     return equip(load_task(name, preset, config.options), Tools(load_tokenizer_of(pairs)))
 
 

@@ -10,7 +10,7 @@ from corpora.schemas.pairs import PairSet
 from corpora.storage.shard_cache import ShardCache
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
-from objectives.api.protocol import Objective, Tools, equip, load_objective, objective_factory
+from objectives.api.protocol import OBJECTIVES, Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from trainer.data.batch import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
@@ -156,7 +156,7 @@ def _check_objective(masks: MaskSet, named: ObjectiveConfig) -> None:
             "made with it, or leave out masks to draw them on the fly"
         )
     options = load_objective(named.name, named.preset, named.options).options
-    presets = getattr(objective_factory(named.name), "presets", {})
+    presets = getattr(OBJECTIVES.factory(named.name), "presets", {})
     for name in {**presets.get(named.preset, {}), **named.options}:
         if options.get(name) != made.options.get(name):
             raise FarspanError(

@@ -25,7 +25,7 @@ from objectives.api.laws import (
     text_comes_back,
 )
 from objectives.api.masks import MaskBatch
-from objectives.api.protocol import CorpusFacts, Objective, equip, installed, load_objective
+from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective, equip, load_objective
 from objectives.api.trial import Trial
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives import broken as objectives
@@ -34,7 +34,9 @@ from tests.toy_tools import TOOLS
 pytestmark = pytest.mark.usefixtures("farspan_lead")
 
 OURS = [
-    (name, preset) for name, entry in installed().items() for preset in (None, *getattr(entry.load(), "presets", {}))
+    (name, preset)
+    for name, entry in OBJECTIVES.installed().items()
+    for preset in (None, *getattr(entry.load(), "presets", {}))
 ]
 THEIRS = [("lead_in", preset) for preset in (None, "short", "words")]
 every_objective = pytest.mark.parametrize(("name", "preset"), [*OURS, *THEIRS])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.api.protocol import draw_key, equip, installed, load_objective, mask_key
+from objectives.api.protocol import OBJECTIVES, draw_key, equip, load_objective, mask_key
 from objectives.sentences.spans import TREATMENTS
 from objectives.span import Span
 from tests.factories import make_sequences
@@ -59,7 +59,7 @@ def test_the_key_of_the_masks_and_of_their_draws(name, options, adjustable):
 def test_the_page_names_every_option_that_decides_no_key():
     page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text("utf-8")
     (rule,) = (line for line in page.splitlines() if line.startswith("- **masks**: purpose `mask`"))
-    for name, entry in installed().items():
+    for name, entry in OBJECTIVES.installed().items():
         if entry.value.startswith("objectives."):
             for option in getattr(entry.load(), "adjustable", ()):
                 assert f"`{option}`" in rule.partition(f"of `{name}`")[0], (name, option)

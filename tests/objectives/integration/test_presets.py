@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from objectives.api.masks import CANDIDATE, IN_TARGET
-from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, installed, load_objective
+from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.factories import OWNED
 from tests.objectives.handmade import Characters, rows
@@ -153,7 +153,7 @@ def test_a_preset_is_what_was_published(name, preset):
 
 
 def test_every_preset_is_checked():
-    presets = {(name, preset) for name in OURS for preset in installed()[name].load().presets}
+    presets = {(name, preset) for name in OURS for preset in OBJECTIVES.installed()[name].load().presets}
     assert presets == set(PUBLISHED)
 
 
@@ -180,7 +180,7 @@ TEXTS = {
     "a cluster of documents of one token": [["x"]] * 50,
     "text that spells special tokens": ["<mask> and <doc-sep> are <sent-mask> text. ", "<s> and </s> are <mask> too. "],
 }
-PRESETS = [(name, preset) for name in OURS for preset in (None, *installed()[name].load().presets)]
+PRESETS = [(name, preset) for name in OURS for preset in (None, *OBJECTIVES.installed()[name].load().presets)]
 every_objective = pytest.mark.parametrize(("name", "preset"), PRESETS)
 
 

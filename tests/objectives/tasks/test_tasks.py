@@ -18,6 +18,7 @@ from objectives.tasks.plan import Frame, plan
 from objectives.tasks.presets import PRESETS
 from objectives.tasks.protocol import (
     NO_TARGET,
+    TASKS,
     PairFacts,
     Task,
     divide_answers,
@@ -25,7 +26,6 @@ from objectives.tasks.protocol import (
     load_task,
     sample_targets,
     split_groups,
-    task_of,
 )
 from objectives.tasks.text_to_text import TextToText
 from objectives.tasks.texts import encode_inserted, spell_after_space
@@ -38,7 +38,7 @@ def test_a_task_is_found_by_its_name_and_by_a_preset():
     task = load_task("text_to_text", "led", {"global_attention": "query", "separator": "null"})
     assert task == TextToText(middle="<eos>", separator=None, global_attention="query", target_length=255)
     assert isinstance(task, Task)
-    assert task_of("bart_ls") == ("text_to_text", "bart_ls")
+    assert TASKS.resolve("bart_ls") == ("text_to_text", "bart_ls")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_wrong_names_and_options_are_answered_with_the_right_ones(arguments, mes
 
 
 def test_a_third_partys_task_is_found_with_options_and_checks(farspan_lead):
-    assert task_of("brief") == ("lead_question", "brief")
+    assert TASKS.resolve("brief") == ("lead_question", "brief")
     task = equip(load_task("lead_question", "brief"), Tools(small_tokenizer()))
     assert isinstance(task, Task)
     assert task.options == {"lead": 2}
