@@ -14,13 +14,7 @@ Paper and published code differ in two points; presets ``paper`` and ``code`` fo
 - global attention: on the chosen positions (paper), or also on as many positions from the first on (code);
 - begin and end: ``<bos>`` and ``<eos>`` around a row in preset ``paper``, neither in ``code``.
 
-These parts of the code are not reproduced (docs/objectives.md quantifies them):
-
-- ``<s>`` and ``</s>`` around sentences (split at ``.``, ``?`` and ``!``), and a second ``</doc-s>`` at a row's end;
-- random tokens drawn from all ids, including special ones;
-- listed pronouns, which are masked but excluded from global attention (in a row that fills its block, a bug excludes
-  every chosen position);
-- dropping all documents after the first that does not fit the block (here the corpus gives each document its share).
+docs/objectives.md lists the parts of the code that are not reproduced.
 """
 
 from __future__ import annotations

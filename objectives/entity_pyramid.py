@@ -1,20 +1,8 @@
 """Entity pyramid: hides the sentences about entities that the documents of a cluster share.
 
 Source: Xiao et al. 2022 (PRIMERA), section 2.2, and the published code (utils/pretrain_preprocess.py and
-utils/compute_scores.py). The preset ``primera`` chooses the same sentences by the same scores, except for the
-differences below; 95 % of the sentences agree (docs/objectives.md):
-
-- Entities are found in whole documents, and are mentioned where they were found. The published code finds them sentence
-  by sentence and then searches for their letters, so "US" matches in "because".
-- Mentions of one entity may differ in case, a leading "the" and a trailing "'s". In the code, each spelling is an
-  entity.
-- An entity whose sentences all score 0 adds no sentence. In the code, it uses up the place of one.
-- Of sentences with equal scores, the first is taken. In the code, the last; and the order of equally frequent entities
-  in one document is random.
-- In a single document, its principal sentences are chosen. In the code, its last ones.
-- Clusters of more than 600 sentences are scored like others, no " ." is added to sentences, and separators are special
-  tokens. In the code, the digits of their id are in the text.
-- Targets are filled best first up to ``target_length``. In the code, their end is cut off.
+utils/compute_scores.py). The preset ``primera`` chooses the same sentences by the same scores, except for differences
+that docs/objectives.md lists; 95 % of the sentences agree.
 
 Documents are shortened when the corpus is built (``farspan corpus related --budget equal``), not here.
 """
@@ -49,9 +37,17 @@ from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
 from objectives.sentences.entities import SpacyRecognizer, choose_pyramid, find_mentions
-from objectives.sentences.selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
+from objectives.sentences.selection import (
+    Sentences,
+    chosen_spans,
+    decode_texts,
+    draw,
+    find_sentences,
+    most_tokens,
+    pick_counts,
+    spaced_words,
+)
 from objectives.sentences.spans import longest_texts, within_target
-from objectives.sentences.texts import decode_texts, spaced_words
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,8 @@
 
 Source: Zhang et al. 2020 (PEGASUS), section 3.1 (gap sentences); also LongT5 (Guo et al. 2022, section 3.2), PEGASUS-X
 (Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Presets of systems with published code
-choose the same sentences by the same scores, except for these differences:
-
-- Draws are keyed. The published draws have the same seed in every call, or none.
-- Sentences are those of the corpus. The published code splits at every ``.``, ``!`` or ``?`` before a space, or at
-  every token ``.``. BART-LS then drops the text after the last chosen sentence and never chooses the first token; here
-  all text that is not chosen is kept. If a text is a single sentence, BART-LS hides a random stretch; here, the
-  sentence.
-- Targets are never truncated silently: sentences enter best first, up to ``target_length``. PEGASUS hides all chosen
-  sentences and truncates the target; it also shortens the document before greedy selection.
-- PEGASUS lower-cases ASCII only, so it does not map U+0130 and U+212A to i and k. ``hybrid`` puts no token for the
-  chosen strategy into the source.
-
-``docs/objectives.md`` lists every difference with the share of choices that agree.
+choose the same sentences by the same scores; docs/objectives.md lists every difference, with the share of choices that
+agree.
 """
 
 from __future__ import annotations
@@ -63,11 +52,13 @@ from objectives.sentences.selection import (
     choose_best,
     choose_windows,
     chosen_spans,
+    decode_texts,
     draw,
     find_sentences,
     most_tokens,
     order_in_rows,
     pick_counts,
+    token_texts,
     uniform,
     with_noise,
 )
@@ -79,7 +70,6 @@ from objectives.sentences.spans import (
     stand_ins,
     within_target,
 )
-from objectives.sentences.texts import decode_texts, token_texts
 
 # pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256; one document, hence no separator.
 _PEGASUS = {

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corpora.compiled import compiled
-from objectives.rouge.lcs import lcs_lengths
-from objectives.rouge.ngrams import Ngrams, add_counts, count_shared
+from objectives.rouge.sequences import Ngrams, add_counts, count_shared, lcs_lengths
 
 
 class Measure(NamedTuple):

@@ -15,8 +15,7 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
-from objectives.rouge.lcs import lcs_lengths, union_lcs
-from objectives.rouge.ngrams import Ngrams, add_counts, count_shared, number_ngrams
+from objectives.rouge.sequences import Ngrams, add_counts, count_shared, lcs_lengths, number_ngrams, union_lcs
 from objectives.rouge.words import Words, split_words
 
 MEASURES = ("rouge1", "rouge2", "rougeL", "rougeLsum")

@@ -17,7 +17,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from objectives.rouge.kernels import Measure, pick, score_clusters, slide
-from objectives.rouge.ngrams import number_ngrams
+from objectives.rouge.sequences import number_ngrams
 from objectives.rouge.words import Words
 
 COUNTS = ("orig", "uniq", "log")

@@ -19,8 +19,7 @@ import numpy as np
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.ragged import Ragged
 from objectives.api.protocol import EntityRecognizer
-from objectives.sentences.selection import Choice, Sentences
-from objectives.sentences.texts import sentence_ends
+from objectives.sentences.selection import Choice, Sentences, sentence_ends
 
 # Characters. Memory grows with the text, and models find fewer names towards the end of a long text.
 LONGEST_PIECE = 50_000

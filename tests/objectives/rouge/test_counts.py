@@ -13,10 +13,9 @@ from rouge_score.tokenizers import DefaultTokenizer
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from objectives.rouge import pairs as module
-from objectives.rouge.lcs import lcs_lengths, union_lcs
-from objectives.rouge.ngrams import add_counts, count_shared, number_ngrams
 from objectives.rouge.numbering import mixed, number, renumber
 from objectives.rouge.pairs import MEASURES, pair_scores
+from objectives.rouge.sequences import add_counts, count_shared, lcs_lengths, number_ngrams, union_lcs
 from objectives.rouge.words import (
     JOINER,
     LETTER,

@@ -23,11 +23,12 @@ from objectives.sentences.selection import (
     find_sentences,
     order_in_rows,
     pick_counts,
+    sentence_ends,
+    spaced_words,
     uniform,
     with_noise,
 )
 from objectives.sentences.spans import choose_treatments, within_target
-from objectives.sentences.texts import sentence_ends, spaced_words
 from tests.factories import make_sequences, sequence_batches
 from tests.objectives.texts import documents, starts_of
 
