@@ -1,4 +1,4 @@
-"""Draw one row under each of the five objectives: the figures ``show-*.svg`` of the documentation.
+"""Draw one row under each objective, and as a stream: the figures ``show-*.svg`` of the documentation.
 
 The row is a cluster of six documents about an invented island. Their tokenizer and the scorer of ``model_based`` come
 from the demo, which must have run before.
@@ -47,6 +47,8 @@ OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
     "entity_pyramid": {"preset": "primera", "set": {"model": NAMES}},
     "model_based": {"preset": "bart_ls"},
     "cross_document": {"preset": "paper"},
+    "fill_in_the_middle": {"set": {"rate": 1, "append": True}},
+    "mixture": {"preset": "ul2", "set": {"fit": "window"}},
 }
 
 
@@ -71,6 +73,7 @@ def draw(tokenizer: Path, scorer: Path, figures: Path) -> None:
         farspan.mask(objective, corpus="corpus", output=masks, quiet=True, **options)
         figure = figures / f"show-{masks.removeprefix('masks-')}.svg"
         farspan.show(masks, width=SHOWN, figure=figure)
+    farspan.show("masks-span", width=0, layout="stream", figure=figures / "show-stream.svg")
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def test_a_figure_for_each_objective_shows_the_whole_row(tmp_path, monkeypatch):
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     figures.draw(tmp_path / "tokenizer", tmp_path / "scorer", tmp_path)
     drawn = sorted(tmp_path.glob("show-*.svg"))
-    assert [path.name for path in drawn] == ["show-cross-document.svg", "show-span.svg"]
+    assert [path.name for path in drawn] == ["show-cross-document.svg", "show-span.svg", "show-stream.svg"]
     for path in drawn:
         text = html.unescape("".join(re.findall(r">([^<>]*)</t", path.read_text()))).replace("\xa0", " ")
         assert "".join(figures.DOCUMENTS[1].split()) in "".join(text.split())
