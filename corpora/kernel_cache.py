@@ -41,7 +41,7 @@ class _Files(IndexDataCacheFile):
         self._function, self._prefix = function, f"{function}{fingerprint}-"
 
     def load(self, key: Any) -> Any:
-        with suppress(OSError):
+        with suppress(OSError, ImportError, AttributeError):  # the class of an argument may have moved
             return self._load_data(self._name(key))
 
     def save(self, key: Any, data: Any) -> None:

@@ -206,6 +206,19 @@ def test_a_full_disk_costs_only_compiling_again(tmp_path):
     assert cache.load("int64") is None
 
 
+def test_code_for_a_class_that_has_moved_is_compiled_again(tmp_path, monkeypatch):
+    module = ModuleType("before")
+    exec("class Grams: pass", vars(module))
+    monkeypatch.setitem(sys.modules, "before", module)
+    cache = _Files(str(tmp_path), "module.kernel-", "a")
+    cache.save("grams", module.Grams())
+    assert isinstance(cache.load("grams"), module.Grams)
+    del module.Grams
+    assert cache.load("grams") is None
+    monkeypatch.delitem(sys.modules, "before")
+    assert cache.load("grams") is None
+
+
 FUNCTION = """
 import enum, numba, numpy as np
 from numba.extending import intrinsic
