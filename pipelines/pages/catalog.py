@@ -14,9 +14,9 @@ from corpora.printing import printable
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, find_origin, manifest_sha256, read_manifest
 from pipelines.engine.job import WORK
-from pipelines.runs.table import in_use
+from pipelines.runs.table import run_state
 from pipelines.study.report import is_study
-from trainer.checkpoint.run_files import RECIPE, SUMMARY
+from trainer.checkpoint.run_files import RECIPE
 
 VIEWED = ("corpus", "masks", "documents", "pairs", "predictions", "run")
 """Kinds of entries with a page of their own."""
@@ -96,12 +96,11 @@ def _describe(entry: Entry) -> tuple[Entry, Any]:
     """An entry with its facts, and the values in which its parents are named."""
     folder = Path(entry.folder)
     if (folder / RECIPE).is_file():
-        state = "running" if in_use(folder) else "finished" if (folder / SUMMARY).is_file() else "stopped"
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        entry = replace(entry, size=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
         try:
-            return replace(entry, size=size, state=state), json.loads((folder / RECIPE).read_bytes())
+            return replace(entry, state=run_state(folder)), json.loads((folder / RECIPE).read_bytes())
         except ValueError:
-            return replace(entry, size=size, state="damaged recipe"), None
+            return replace(entry, state="damaged recipe"), None
     if not (folder / NAME).is_file():
         return replace(entry, kind="job", state="unfinished"), None
     try:

@@ -38,7 +38,7 @@ from pipelines.pages.page import (
     Reason,
     RowPage,
 )
-from pipelines.pages.piece import Kind, plain_pieces, shorten
+from pipelines.pages.piece import Kind, Piece, plain_pieces, shorten
 from pipelines.pages.row import (
     cluster_of,
     decode_pieces,
@@ -212,7 +212,7 @@ class CorpusRows:
         """The text of a part, cut at the spans of ``masks``."""
         tokens = batch.tokens[0]
 
-        def read(start: int, stop: int) -> list[Any]:
+        def read(start: int, stop: int) -> list[Piece]:
             start, stop = start + part.start, stop + part.start
             if masks is None:
                 pieces = plain_pieces(self.tokenizer, tokens, start, stop, (part.start, part.stop))

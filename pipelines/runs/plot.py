@@ -70,7 +70,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
                 for name, steps, values in curves(logs, key):
                     x = _places(logs, steps, over)
                     label = " ".join(filter(None, (names[number] if len(runs) > 1 else "", name)))
-                    end = _line(axis, x, values, colour, smooth if key != "held_out_loss" else 1, key)
+                    end = _line(axis, x, values, colour, smooth, key)
                     ends.append((*end, label, colour))
                 _restarts(axis, logs, over, colour)
             if key == "loss":
@@ -103,12 +103,18 @@ def curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
     return [(name, steps, values) for name, steps, values in curves if len(values)]
 
 
+def smooth_curve(values: np.ndarray, key: str, width: int) -> np.ndarray:
+    """Average ``width`` values of a metric, gradient norms by their median; ``values`` themselves if they are few."""
+    if key in ("learning_rate", "held_out_loss") or len(values) <= 2 * width or width < 2:
+        return values
+    return average(values, width, outliers=key == "grad_norm")
+
+
 def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int, key: str) -> tuple[float, float]:
     """Draw values, faintly if a smoothed line is drawn too; return the end of the line."""
-    shown = values
-    if smooth > 1 and len(values) > 2 * smooth and key != "learning_rate":
+    shown = smooth_curve(values, key, smooth)
+    if shown is not values:
         axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
-        shown = average(values, smooth, outliers=key == "grad_norm")
     axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
     if key in ("loss", "grad_norm") and len(values) > 2:  # otherwise a few high values would flatten the curve
         low, high = np.percentile(values, [0, 99.5])

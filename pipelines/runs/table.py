@@ -62,15 +62,16 @@ def run_facts(logs: Logs, name: str) -> dict[str, Any]:
         "loss": float(losses[-1]) if len(losses) else None,
         "held_out_loss": float(sum(held_out) / len(held_out)) if held_out else None,
         "tokens_per_second": float(rates[-_RATES:].mean()) if len(rates) else None,
-        "state": _state(logs.folder, step, last.get("steps")),
+        "state": run_state(logs.folder, complete=last.get("steps") is not None and step >= last["steps"]),
         "started": str(logs.starts[0].get("started", "")) if logs.starts else "",
     }
 
 
-def _state(folder: Path, step: int, steps: int | None) -> str:
+def run_state(folder: Path, complete: bool = False) -> str:
+    """Describe a run as running, finished, if it has its summary or is ``complete``, or stopped."""
     if in_use(folder):
         return "running"
-    return "finished" if (folder / SUMMARY).is_file() or (steps is not None and step >= steps) else "stopped"
+    return "finished" if complete or (folder / SUMMARY).is_file() else "stopped"
 
 
 def in_use(folder: Path) -> bool:

@@ -12,8 +12,8 @@ import numpy as np
 
 from pipelines.figures.style import thousands
 from pipelines.pages.piece import COMPARED, compare
-from pipelines.runs.logs import Logs, average
-from pipelines.runs.plot import PANELS, curves
+from pipelines.runs.logs import Logs
+from pipelines.runs.plot import PANELS, curves, smooth_curve
 from pipelines.runs.table import run_facts
 from pipelines.view.workspace import Workspace
 from trainer.checkpoint.run_files import VALIDATION, DamagedError, read_sealed
@@ -110,9 +110,8 @@ def _panel(key: str, title: str, runs: Mapping[int, Logs], last: int) -> Panel:
 
     lines = []
     for run, label, steps, values in known:
-        smooth = len(values) > 2 * _SMOOTH and key not in ("learning_rate", "held_out_loss")
-        shown = average(values, _SMOOTH, outliers=key == "grad_norm") if smooth else values
-        faint = _points(x(steps), y(values)) if smooth else ""
+        shown = smooth_curve(values, key, _SMOOTH)
+        faint = "" if shown is values else _points(x(steps), y(values))
         lines.append(Line(run, label, _points(x(steps), y(shown)), faint, _number(float(shown[-1]))))
     restarts = [(run, float(x(np.array(step)))) for run, logs in runs.items() for step in logs.restarts]
     spikes = _spikes(runs, x, y) if key == "loss" else ()
