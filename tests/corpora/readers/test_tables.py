@@ -130,12 +130,8 @@ def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind
     word = "xyz" * 500_000
     indices = pa.array([0] * 4096, pa.int32())
     bomb = pa.table({"text": pa.DictionaryArray.from_arrays(indices, pa.array([word]))})
-    path = tmp_path / ("a.parquet" if kind == "parquet" else "a.arrow")
-    if kind == "parquet":
-        pq.write_table(bomb, path, compression="zstd")
-    else:
-        with pa.ipc.new_file(str(path), bomb.schema) as writer:
-            writer.write_table(bomb)
+    path = file_of(tmp_path, kind)
+    write(bomb, path, kind, rows=4096)
     (piece,) = plan_ranges(str(path), ReadOptions(), 1 << 30)
     for number, block in enumerate(read_records(piece, ReadOptions())):
         assert set(block.texts) == {word}
@@ -151,8 +147,7 @@ def test_a_list_of_references_is_measured_before_it_is_expanded(tmp_path):
     word = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 1_000_000]))
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 3000], pa.int32()), word)
     path = tmp_path / "a.arrow"
-    with pa.ipc.new_file(str(path), pa.schema([("text", lists.type)])) as writer:
-        writer.write_table(pa.table({"text": lists}))
+    write(pa.table({"text": lists}), path, "file")
     block = read_all(path)
     assert [len(text) for text in block.texts] == [1_000_000]
     assert reasons(block) == [("1", "too_long")]
@@ -162,8 +157,7 @@ def test_titles_in_tables(tmp_path):
     path = tmp_path / "a.arrow"
     titles = pa.array([b"One", b"\xff", None, b"long" * 10, b"Five"]).view(pa.string())
     table = pa.table({"text": ["1.", "2.", "3.", "4.", "5."], "title": titles, "number": [1, 2, 3, 4, 5]})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    write(table, path, "file")
     options = ReadOptions(title_field="title", max_record_bytes=30)
     check_fields(str(path), options)
     block = read_all(path, options)
@@ -175,15 +169,11 @@ def test_titles_in_tables(tmp_path):
         check_fields(str(path), ReadOptions(title_field="name"))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+@pytest.mark.parametrize("kind", ["parquet", "file"])
 def test_lists_and_cluster_names_in_tables(tmp_path, kind):
-    path = tmp_path / f"a.{kind}"
+    path = file_of(tmp_path, kind)
     table = pa.table({"docs": [["One.", "Two."], None, [], ["Three.", None]], "topic": ["a", "b", "c", "d"]})
-    if kind == "parquet":
-        pq.write_table(table, path)
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
+    write(table, path, kind)
     options = ReadOptions(text_field="docs", cluster_field="topic")
     check_fields(str(path), options)
     block = read_all(path, options)
