@@ -129,7 +129,6 @@ def blocks(page: str) -> list[str]:
 def test_the_reader_of_the_guide_reads_records_and_rejects(tmp_path, monkeypatch):
     from corpora.readers import Range, ReadOptions
     from corpora.readers.blocks import BlockBuilder
-    from corpora.storage import files
 
     (code,) = blocks("docs/howto/readers.md")
     ruff = [
@@ -147,9 +146,9 @@ def test_the_reader_of_the_guide_reads_records_and_rejects(tmp_path, monkeypatch
     path = tmp_path / "a.fortunes"
     path.write_bytes(b"One.\nTwo.\n%%\nThree.\n%%\n\xff\n%%\n")
     size = path.stat().st_size
-    (cut,) = names["READER"].plan(str(path), files, 1)
+    (cut,) = names["READER"].plan(str(path), 1)
     block = BlockBuilder(str(path), ReadOptions())
-    list(names["READER"].read(Range(str(path), "fortunes", *cut, size), files, block))
+    list(names["READER"].read(Range(str(path), "fortunes", *cut, size), block))
     found = block.take(size)
     assert found.texts == ["One.\nTwo.", "Three."]
     assert [reject.reason for reject in found.rejects] == ["invalid_utf8"]
