@@ -10,25 +10,20 @@ passes tools (a tokenizer, a scorer, an entity recognizer), so that objectives l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Manifest
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.plugins import OBJECTIVE_GROUP, Plugins
 from objectives.api.special_tokens import SpecialTokens
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Sequence
-
-from corpora.tokenizers.protocol import Tokenizer
 
 OBJECTIVES = Plugins(
     group=OBJECTIVE_GROUP,

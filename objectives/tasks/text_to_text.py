@@ -131,13 +131,13 @@ class TextToText:
             value = getattr(self, option)
             check(self, option, value is None or isinstance(value, str), "a text or null")
             normalize(self, **{option: value or None})
-        if self.query == "every_block":
-            check(self, "block", self.block <= self.source_length, f"at most source_length, {self.source_length}")
+        fits = self.query != "every_block" or self.block <= self.source_length
+        check(self, "block", fits, f"at most source_length, {self.source_length}")
         if self.query_length is not None and self.query != "none":
             option, room = self._limit
             wanted = f"at most {room - 2}, since {option} is {room}, or null"
             check(self, "query_length", self.query_length <= room - 2, wanted)
-        shown = self.global_attention != "query" or self.query in ("first", "every_block")
+        shown = self.global_attention != "query" or self._in_source
         check(self, "global_attention", shown, "another rule, or query=first or every_block beside it")
         possible = self.global_attention != "separators" or self.separator is not None
         check(self, "global_attention", possible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")
@@ -162,8 +162,7 @@ class TextToText:
         encoded = {
             name: encode_inserted(tools.tokenizer, text, name.endswith("prefix")) for name, text in texts.items()
         }
-        object.__setattr__(held, "_encoded", encoded)
-        object.__setattr__(held, "_tokenizer", tools.tokenizer)
+        normalize(held, _encoded=encoded, _tokenizer=tools.tokenizer)
         return held
 
     def validate(self, facts: PairFacts) -> SpecialTokens:
