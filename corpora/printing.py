@@ -10,8 +10,6 @@ from datetime import timedelta
 from math import ceil
 from typing import Any
 
-from corpora.storage import files
-
 _PLURAL = re.compile(r"s\b")  # the end of the noun in the name of a total
 _UNITS = {
     "first_level": "documents before it was split",
@@ -64,6 +62,8 @@ def format_seconds(seconds: float) -> str:
 
 def _log_path(output: str) -> str | None:
     """Return the log beside the local folder of a job or a run; None for a remote one."""
+    from corpora.storage import files  # which --help does not need
+
     return output.rstrip("/") + ".estimate.json" if files.is_local(output) else None
 
 

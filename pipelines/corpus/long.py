@@ -234,18 +234,12 @@ def _describe_lengths(source: MixtureSource) -> dict[str, object]:
 
 
 class Band(NamedTuple):
-    """The documents of a table of the mixture file.
-
-    Attributes:
-        source: their source.
-        least, most: fewest and most tokens; no limit if ``most`` is None.
-        keep: probability with which documents of fewer than ``least`` tokens are kept.
-    """
+    """The documents of a table of the mixture file."""
 
     source: str
-    least: int
-    most: int | None
-    keep: float
+    least: int  # fewest tokens
+    most: int | None  # most tokens
+    keep: float  # probability with which documents of fewer than ``least`` tokens are kept
 
     @property
     def range(self) -> tuple[int, float]:
@@ -255,15 +249,10 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Bands:
-    """The division of documents among tables by source and length.
+    """The division of documents among tables by source and length."""
 
-    Attributes:
-        key: key of the draws of short documents, by document id.
-        bands: name of a table -> its documents, in the order of the names.
-    """
-
-    key: bytes
-    bands: Mapping[str, Band]
+    key: bytes  # of the draws of short documents, by document id
+    bands: Mapping[str, Band]  # by the tables' names, in their order
 
     @classmethod
     def of(cls, key: bytes, file: str, settings: MixtureFile) -> Bands:

@@ -25,21 +25,13 @@ from pipelines.engine.artefacts import absolute
 
 @dataclass(frozen=True)
 class Input:
-    """Raw files under one source name.
+    """Raw files under one source name."""
 
-    Attributes:
-        source: first part of every document id.
-        root: folder to which paths in ids are relative, so that ids stay the same if the folder moves.
-        paths: the files, sorted.
-        read: read options, equal for all inputs of one source.
-        repeated: number of links that were not followed, because their folder is read under another name.
-    """
-
-    source: str
-    root: str
-    paths: tuple[str, ...]
-    read: ReadOptions = field(default_factory=ReadOptions)
-    repeated: int = 0
+    source: str  # first part of every document id
+    root: str  # folder to which paths in ids are relative, so that ids stay the same if the folder moves
+    paths: tuple[str, ...]  # sorted
+    read: ReadOptions = field(default_factory=ReadOptions)  # equal for all inputs of one source
+    repeated: int = 0  # links that were not followed, because their folder is read under another name
 
     @classmethod
     def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
@@ -90,12 +82,6 @@ class Input:
             return os.fsencode(name).decode() if files.is_local(self.root) else name.encode().decode()
         except UnicodeError as error:
             raise FarspanError(f"--input: {path!r} is not valid UTF-8, which ids need; rename the file") from error
-
-
-def _artefact_among(paths: Sequence[str]) -> str | None:
-    """Return the folder of a finished artefact with files among ``paths``; None if there is none."""
-    folders = [os.path.dirname(path) for path in paths if os.path.basename(path) == NAME]
-    return next((one for one in folders if any(path.startswith(f"{one}/shards/") for path in paths)), None)
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:
@@ -173,11 +159,12 @@ def leave_out_output(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
         replace(item, paths=tuple(path for path in item.paths if not path.startswith(folder + "/"))) for item in inputs
     )
     for item in kept:
-        if artefact := _artefact_among(item.paths):
-            raise FarspanError(
-                f"--input {item.root}: {artefact} was written by a farspan job; keep outputs out of the input's "
-                "folder, or give a glob that leaves it out"
-            )
+        for artefact in (os.path.dirname(path) for path in item.paths if os.path.basename(path) == NAME):
+            if any(path.startswith(f"{artefact}/shards/") for path in item.paths):
+                raise FarspanError(
+                    f"--input {item.root}: {artefact} was written by a farspan job; keep outputs out of the input's "
+                    "folder, or give a glob that leaves it out"
+                )
     return kept
 
 

@@ -41,19 +41,12 @@ class CutFile(NamedTuple):
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of a job.
-
-    Attributes:
-        inputs: where they were found.
-        reads: read options of each source.
-        cut: the files and their ranges.
-        groups: the ranges that each task reads.
-    """
+    """The raw files of a job."""
 
     inputs: Sequence[Input]
-    reads: Mapping[str, ReadOptions]
+    reads: Mapping[str, ReadOptions]  # of each source
     cut: Sequence[CutFile]
-    groups: Sequence[Sequence[Piece]]
+    groups: Sequence[Sequence[Piece]]  # the ranges that each task reads
 
     @classmethod
     def plan(cls, inputs: Sequence[Input], output: str, task_bytes: int, task_files: int) -> RawFiles:
@@ -116,14 +109,9 @@ def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> 
 
 @dataclass(frozen=True)
 class ReadRanges:
-    """Reads ranges, counts their records and damage, and writes rejects.
+    """Reads ranges, counts their records and damage as a ``Receipt`` does, and writes rejects."""
 
-    Attributes:
-        reads: read options of each source.
-        counts, damage: as in ``Receipt``.
-    """
-
-    reads: Mapping[str, ReadOptions]
+    reads: Mapping[str, ReadOptions]  # of each source
     rejects: RejectsShard
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     damage: dict[str, Counter[str]] = field(default_factory=dict)

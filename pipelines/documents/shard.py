@@ -24,13 +24,9 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class DocumentsShard:
-    """Writes a shard of documents and counts its rows.
+    """Writes a shard of documents and counts its rows: ``DOCUMENT_TOTALS``, and for each source what is ``written``.
 
-    Attributes:
-        totals: ``corpora.schemas.documents.DOCUMENT_TOTALS``.
-        counts: source -> documents ``written``, their ``tokens``, and the ``held_out_tokens`` among these.
-        ids: document ids in row order, if ``keep_ids``.
-        info: name, size and checksum of the shard, once the ``with`` block has ended.
+    ``ids`` are those of the rows, if ``keep_ids``; ``info`` is there once the ``with`` block has ended.
     """
 
     ROWS_PER_BATCH = 1024
@@ -77,10 +73,8 @@ class DocumentsShard:
 class RejectsShard:
     """Writes rejected records as they occur; at most ``ROWS`` rows or ``BYTES`` bytes wait in memory.
 
-    The file appears when the ``with`` block ends without an error, and only if a record was rejected.
-
-    Attributes:
-        reasons: reason -> number of rejected records so far.
+    The file appears when the ``with`` block ends without an error, and only if a record was rejected. ``reasons`` has
+    the number of rejected records by reason.
     """
 
     ROWS = 1024

@@ -104,14 +104,9 @@ def some_tokens(folder: str, documents: Manifest, split: str) -> int:
 
 @dataclass(frozen=True)
 class Parent:
-    """A finished artefact that a job reads.
+    """A finished artefact that a job reads."""
 
-    Attributes:
-        folder: absolute.
-        manifest: its manifest.
-    """
-
-    folder: str
+    folder: str  # absolute
     manifest: Manifest
 
     @classmethod

@@ -38,23 +38,14 @@ LAUNCHER = "launcher"
 
 @dataclass(frozen=True)
 class Identity:
-    """A process that works in a folder.
+    """A process that works in a folder."""
 
-    Attributes:
-        kind: ``DRIVER`` or ``LAUNCHER``.
-        host, pid: where it runs.
-        started: its start, in clock ticks since the machine's; with ``pid`` unique on a machine.
-        machine: of the running kernel and its space of process ids; equal only where ``pid`` means the same.
-        lease: seconds without a sign of life, after which it counts as dead.
-        nonce: unique.
-    """
-
-    kind: str
+    kind: str  # DRIVER or LAUNCHER
     host: str
     pid: int
-    started: int
-    machine: str
-    lease: float
+    started: int  # clock ticks since the machine's start; with ``pid`` unique on a machine
+    machine: str  # the running kernel and its space of process ids; equal only where ``pid`` means the same
+    lease: float  # seconds without a sign of life, after which it counts as dead
     nonce: str
 
     @classmethod

@@ -130,14 +130,10 @@ def _groups(shards: Sequence[StoredShard], max_rows: int) -> list[list[StoredSha
 
 @dataclass(frozen=True)
 class Sample:
-    """Draw a sample of the vectors of some shards, by hashes of their documents' ids.
-
-    Attributes:
-        share: share of the vectors to draw; 1 or more takes all of them.
-    """
+    """Draw a sample of the vectors of some shards, by hashes of their documents' ids."""
 
     key: bytes
-    share: float
+    share: float  # of the vectors to draw; 1 or more takes all of them
     dimension: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:

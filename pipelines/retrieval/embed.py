@@ -196,11 +196,7 @@ class EmbedBlock:
     def _prepare(
         self, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
     ) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
-        """Prepare documents for the encoder.
-
-        Returns:
-            all columns of the rows but the vectors; the encoder's ids; and ``(rows,)`` bool, the shortened documents.
-        """
+        """Prepare documents for the encoder: all columns but the vectors, ids, and ``(rows,)`` bool, the shortened."""
         tokens = Ragged.from_arrow(batch.column("tokens"))
         sentences = Ragged.from_arrow(batch.column("sentence_starts"))
         tokenizer = artefact_tokenizer(self.documents)

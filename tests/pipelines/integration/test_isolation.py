@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.local import search_path
 from tests.artefacts import make_corpus, make_documents, small_tokenizer
 
 # imported at the start of a command, of Beam, of a task, by the standard library or by ours
@@ -101,11 +100,6 @@ def test_training(hostile):
     assert done.returncode == 1
     assert done.stderr.startswith("farspan: ")
     assert not (hostile / "ran").exists(), (hostile / "ran").read_text()
-
-
-def test_workers_look_where_the_driver_does(monkeypatch):
-    monkeypatch.setattr(sys, "path", ["", "/some/where else", *sys.path])
-    assert search_path()[0] == "/some/where else"
 
 
 EXTRAS = ("apache_beam", "grpc", "threadpoolctl", "faiss", "spacy", "matplotlib", "tensorboard", "boto3", "botocore")
