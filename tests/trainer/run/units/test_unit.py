@@ -9,7 +9,7 @@ import torch
 
 from corpora.errors import FarspanError
 from tests.trainer.masked_folders import MaskedSource, encoder_recipe
-from tests.trainer.toy import ToySource, toy_recipe
+from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.data.curriculum import StageConfig
 from trainer.metrics import batch_flops
 from trainer.model.config import GeneratorConfig
@@ -115,7 +115,7 @@ class Counted(Seq2SeqUnit):
 def test_a_further_unit_needs_nothing_of_the_loop(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "open_unit", Counted.open)
     recipe = replace(toy_recipe(tmp_path, dropout=0.0), evaluation=EvaluationConfig(every=2))
-    outcome = training.train_quietly(recipe, source=ToySource(), held_out=ToySource())
+    outcome = train_quietly(recipe, source=ToySource(), held_out=ToySource())
     assert (outcome.step, outcome.finished) == (3, True)
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
     assert [record["step"] for record in records] == [1, 2, 2, 3, 3]
@@ -125,7 +125,7 @@ def test_a_further_unit_needs_nothing_of_the_loop(tmp_path, monkeypatch):
     assert json.loads(manifest.read_text())["identity"]["counted"] is True
     monkeypatch.undo()
     plain = toy_recipe(tmp_path / "plain", dropout=0.0)
-    training.train_quietly(plain, source=ToySource(), until=1)
+    train_quietly(plain, source=ToySource(), until=1)
     first = json.loads((tmp_path / "plain/metrics.jsonl").read_text().splitlines()[0])
     np.testing.assert_allclose(records[0]["loss"], 2 * first["loss"], rtol=1e-6)
 
