@@ -173,7 +173,7 @@ def test_an_operator_waits_for_nothing():
     documents = torch.empty(2, 13, dtype=torch.int64, device=META)
     inputs = Inputs(q, k, k, near, far, documents[:, :10], documents, None, 3, 1.0, 0.0)
     for chunk in inputs.chunks():
-        inputs.sum_far(chunk.weights[..., -3:], chunk.queries.start, chunk.whole)
+        inputs.sum_far(chunk.weights[..., -3:], chunk.queries.start, chunk.own)
 
 
 def test_an_encoder_alone_waits_for_nothing():
