@@ -31,6 +31,7 @@ SCRIPTS = (
     "documents.py",
     "export.py",
     "memory.py",
+    "packed_pairs.py",
     "packing.py",
     "chain_building.py",
     "neighbour_search.py",
