@@ -10,10 +10,15 @@ from objectives.api.examples import IGNORED
 from tests.trainer.model.dense import PATTERNS
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.context import make_context
+from trainer.model.kernels import flex
+from trainer.model.layers.attention import Causal
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.pattern import Pattern
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.layered import Layered
+from trainer.model.patterns.merged import Merged
 from trainer.model.patterns.span import Span
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
@@ -136,3 +141,22 @@ def test_learned_tokens_of_other_examples_are_not_attended_to():
 def test_grouped_heads_and_no_first_example_differ_from_others():
     config = config_of(ENCODERS[0], DECODERS[5])
     check(replace(config, heads=HeadsConfig(count=2, kv_count=1, norm_eps=1e-6)))
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("pattern", [TGlobal(3, 4), Span(4, 3), Merged(Causal())], ids=lambda p: p.pattern)
+def test_the_kernel_for_gpus_attends_within_an_example(pattern: Pattern):
+    packed, _ = make_rows(pattern.unit)
+    sources, targets = packed["segment_ids"], packed["target_segment_ids"]
+    if isinstance(pattern, Merged):
+        context = make_context(segments=targets, packed=True)
+        context = context._replace(side_mask=packed["source_padding_mask"], side_segments=sources)
+        length, sides = TARGETS, WIDTH
+    else:
+        context = make_context(packed["source_padding_mask"], sources, packed=True)
+        length, sides = WIDTH, WIDTH // 4 if isinstance(pattern, TGlobal) else 0
+        context = context._replace(biases=tuple(torch.randn(2, *part.shape) for part in pattern.offsets(WIDTH)))
+    q, k, v = (torch.randn(2, count, 2, 16) for count in (length, length + sides, length + sides))
+    found, expected = flex.attend(pattern, q, k, v, context), pattern.attend(q, k, v, context)
+    real = (targets if isinstance(pattern, Merged) else sources) >= 0
+    torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
