@@ -65,8 +65,11 @@ class Pattern(ABC):
         return 0
 
     @property
-    def unit(self) -> int:
-        """Number of positions at whose multiples an example of a packed row begins, to be encoded as if alone."""
+    def unit(self) -> int | None:
+        """Number of positions at whose multiples an example of a packed row begins, to be encoded as if alone.
+
+        None for a pattern that depends on the whole row, which cannot be packed.
+        """
         return 1
 
     @property

@@ -185,6 +185,11 @@ def check_packing(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
                 f"{stage.section}.packing is true, but model.encoder.pooling averages windows of the whole row; set it "
                 "to false"
             )
+        if stage.attention.unit is None:
+            raise FarspanError(
+                f"{stage.section}.packing is true, but attention pattern {stage.attention.pattern!r} depends on the "
+                "length of the whole row; set it to false, or choose another pattern"
+            )
         if stage.data.source_multiple % stage.attention.unit:
             raise FarspanError(
                 f"{stage.section}.packing is true with source_multiple {stage.data.source_multiple}, but each pair "

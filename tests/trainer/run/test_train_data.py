@@ -33,6 +33,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskC
 from trainer.data.curriculum import StageConfig
 from trainer.data.loader import LoadingConfig
 from trainer.model.loss import LossConfig, R3FConfig
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.run.sources import open_source, open_stages
@@ -311,6 +312,9 @@ def test_what_cannot_be_packed_is_refused(tmp_path, folders):
     model = replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None))
     with pytest.raises(FarspanError, match=r"blocks of 8 positions .*'block'; set data.source_multiple=8"):
         check_models(model, recipe.curriculum, recipe.run)
+    whole = [replace(stage, attention=BigBird()) for stage in recipe.curriculum]
+    with pytest.raises(FarspanError, match=r"'bigbird' depends on the length of the whole row"):
+        check_models(model, whole, recipe.run)
     with pytest.raises(FarspanError, match=r"loss.r3f.per is 'sentence' and a row has several"):
         replace(recipe, loss=LossConfig(r3f=R3FConfig()))
     with pytest.raises(FarspanError, match=r"data: packing is true, but pairs is not set"):

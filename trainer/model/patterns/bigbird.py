@@ -52,6 +52,10 @@ class BigBird(Pattern):
                 "and 0 blocks"
             )
 
+    @property
+    def unit(self) -> None:
+        return None  # the first and the last block are the row's
+
     def check(self, layers: int) -> None:
         if self.index:
             raise FarspanError(
