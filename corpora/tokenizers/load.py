@@ -39,7 +39,8 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Tokenizer:
             return _huggingface(data) if is_json else _sentencepiece(data)
     except FarspanError as error:
         raise FarspanError(f"tokenizer {path}: {error}") from error
-    if path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
+    in_folder = os.path.isdir(os.path.dirname(path))  # my/tokenizer, where my/ is here: no name of the hub
+    if in_folder or path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise FarspanError(f"tokenizer {path}: no such file or folder")
     note(f"tokenizer {path}: no such file or folder here; asking Hugging Face for this name")
     return _load_pretrained(path)

@@ -233,6 +233,13 @@ def test_wrong_files(tmp_path):
         load_tokenizer(str(tmp_path / "nowhere.json"))
 
 
+def test_a_folder_that_is_missing_is_no_name_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my").mkdir()
+    with pytest.raises(FarspanError, match="^tokenizer my/tokenizer: no such file or folder$"):
+        load_tokenizer("my/tokenizer")
+
+
 def test_hub_name_out_of_reach(monkeypatch):
     import transformers
 
