@@ -17,6 +17,7 @@ from torch import Tensor
 from pipelines.figures.style import grid, save, use_style
 from trainer.model.layers.pooled import Pooling
 from trainer.model.pattern import Pattern
+from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -69,6 +70,7 @@ PANELS = (
     Panel("window\n(Longformer)", Window(16)),
     Panel("span\n(T5Gemma 2)", Span(7, 8)),
     Panel("window + global positions\n(LED, PRIMERA)", Window(16), GLOBALS),
+    Panel("bigbird\n(BigBird-PEGASUS)", BigBird(4, 3)),
 )
 
 

@@ -236,7 +236,7 @@ def test_wrong_files(tmp_path):
 def test_a_folder_that_is_missing_is_no_name_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my").mkdir()
-    with pytest.raises(FarspanError, match="^tokenizer my/tokenizer: no such file or folder$"):
+    with pytest.raises(FarspanError, match=r"^tokenizer my/tokenizer: no such file or folder$"):
         load_tokenizer("my/tokenizer")
 
 

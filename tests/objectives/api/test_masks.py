@@ -114,12 +114,12 @@ def made(lengths: list[int], seed: int, *, labels: bool = False, segments: bool 
 def row(examples: Examples, number: int) -> list:
     """A row without its padding."""
     source, target = examples.source_lengths[number], examples.target_lengths[number]
+    widths = {"sequence_ids": 16} | dict.fromkeys(("target_ids", "target_segment_ids", "prompt_mask"), target)
+    columns = {field.name: getattr(examples, field.name) for field in fields(examples)}
     return [
-        None if getattr(examples, field.name) is None else getattr(examples, field.name)[number, :width].tolist()
-        for field, width in zip(
-            fields(examples), (16, source, None, target, None, source, source, source, None), strict=True
-        )
-        if width is not None
+        None if column is None else column[number, : widths.get(name, source)].tolist()
+        for name, column in columns.items()
+        if not name.endswith("_lengths")
     ]
 
 

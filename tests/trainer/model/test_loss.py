@@ -230,7 +230,9 @@ def test_checkpointing_changes_no_gradient(checkpointing):
 def test_noise_is_added_in_float32_though_the_model_computes_in_bf16():
     trainer = make_trainer(R3FConfig(eps=1e-5), precision="bf16")
     seen = []
-    trainer.model.encoder.embedded.register_forward_hook(lambda module, inputs, output: seen.append((*inputs, output)))
+    trainer.model.encoder.embedded.register_forward_hook(
+        lambda module, inputs, output: seen.append((inputs[0], output))
+    )
     gradients(trainer, batch_of(trainer))
     (plain, first), (noised, second) = seen
     assert {plain.dtype, noised.dtype, first.dtype} == {torch.float32}

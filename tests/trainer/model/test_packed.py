@@ -28,7 +28,7 @@ VOCAB, WIDTH, TARGETS = 31, 48, 24
 ROWS = [[(13, 5), (1, 1), (16, 7)], [(24, 9), (2, 4)]]  # source and target lengths of the examples of each row
 
 ENCODERS = [
-    *(EncoderConfig(layers=2, positions=Learned(WIDTH), attention=pattern) for pattern in PATTERNS),
+    *(EncoderConfig(layers=2, positions=Learned(WIDTH), attention=pattern) for pattern in PATTERNS if pattern.unit),
     EncoderConfig(layers=2, positions=Rotary(local_theta=100.0), attention=Layered(2, 3, 2)),
     *(EncoderConfig(layers=2, positions=Rotary(), attention=pattern) for pattern in (Full(), TGlobal(3, 4))),
     *(
