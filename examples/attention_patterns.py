@@ -69,7 +69,7 @@ PANELS = (
     Panel("tglobal\n(LongT5)", TGlobal(8, 8)),
     Panel("window\n(Longformer)", Window(16)),
     Panel("span\n(T5Gemma 2)", Span(7, 8)),
-    Panel("window + global positions\n(LED, PRIMERA)", Window(16), GLOBALS),
+    Panel("window + globals\n(LED, PRIMERA)", Window(16), GLOBALS),
     Panel("bigbird\n(BigBird-PEGASUS)", BigBird(4, 3)),
 )
 
@@ -132,7 +132,7 @@ def _legend(axis: Any) -> None:
 
     axis.axis("off")
     handles = [Patch(color=COLOURS[kind], label=label) for kind, label in KINDS.items()]
-    axis.legend(handles=handles, loc="center left")
+    axis.legend(handles=handles, loc="center left").set_in_layout(False)  # it may reach beyond its panel
 
 
 if __name__ == "__main__":
