@@ -1,7 +1,8 @@
-"""Pretraining text and four tasks from English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
+"""Pretraining text and five tasks from English Wikipedia's lead sections, as JSON lines for ``farspan pairs``.
 
 - ``sections``: the sections of the training split, to pretrain on.
 - ``topics``: sections and their topics.
+- ``titles``: sections and their titles.
 - ``wiki-what``: questions about many sections in one long document: the description of a title, the title of a
   description, and the topic with most sections. With ``--linked CORPUS``, a document is a row of a corpus of similar
   sections, so the other sections are hard distractors.
@@ -89,6 +90,13 @@ def topics(pages: Iterable[Record]) -> Iterator[Line]:
                 "references": [page["topic"]],
                 "split": split_of(page["title"]),
             }
+
+
+def titles(pages: Iterable[Record]) -> Iterator[Line]:
+    """Lead sections and their titles."""
+    for page in pages:
+        split = split_of(page["title"])
+        yield {"id": page["title"], "documents": [page["text"]], "references": [page["title"]], "split": split}
 
 
 def pages_of(pages: Sequence[Record], split: str, seed: int) -> list[Record]:
@@ -256,7 +264,7 @@ def main() -> None:
     parser.add_argument(
         "task",
         choices=(
-            *("sections", "topics", "wiki-what", "wiki-lead", "chains"),
+            *("sections", "topics", "titles", "wiki-what", "wiki-lead", "chains"),
             *("second-alone", "second-related", "second-random"),
         ),
     )
@@ -297,7 +305,7 @@ def main() -> None:
     elif given.task.startswith("second"):
         made = second(pages, size, given.task.partition("-")[2], given.seed)
     else:
-        made = sections(pages) if given.task == "sections" else topics(pages)
+        made = {"sections": sections, "topics": topics, "titles": titles}[given.task](pages)
     lines = write_json_lines(given.output, made)
     print(f"{given.output}: {lines:,} lines")
 
