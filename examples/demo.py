@@ -22,7 +22,7 @@ from wikipedia_text import articles, described_pages, encoder, lead_sections, wr
 
 SEQUENCE_LENGTH = 4096
 TRAINING_STEPS = 20
-SCORER_STEPS = 15
+SCORER_STEPS = 10
 TUNING_STEPS = 100
 PRE_NORM = {"model.norm.placement": "pre", "model.embedding.norm": "false", "model.embedding.scaled": "true"}
 """Over the recipes ``tiny``: models whose norms come after sublayers, as BART's, need a longer warm-up than this."""
@@ -132,7 +132,7 @@ def parts(out: Path) -> list[Part]:
             "linked corpus",
             linked,
             *("corpus", "linked", "--documents", few_documents, *length),
-            *("--encoder", encoder(), "--max-length", "128"),
+            *("--encoder", encoder(), "--max-length", "64"),
         ),
         artefact(
             "clusters",
@@ -182,6 +182,7 @@ def parts(out: Path) -> list[Part]:
                     "evaluation.every": TRAINING_STEPS,
                     "optimizer.learning_rate": 1e-3,
                     "run.steps": TRAINING_STEPS,
+                    "run.batch_size": 2,
                     "run.directory": run,
                 },
             ),
@@ -209,11 +210,11 @@ def downstream_parts(out: Path, artefact: Callable[..., Part]) -> list[Part]:
         "optimizer.learning_rate": 3e-3,
         "run.initial_model": out / "run",
         "run.steps": TUNING_STEPS,
-        "run.batch_size": 64,
-        "run.micro_batch_size": 64,
+        "run.batch_size": 32,
+        "run.micro_batch_size": 32,
         "run.directory": tuned,
     }
-    generate = ("generate", tuned, "--pairs", pairs, "--split", "test", "--generation", "max_tokens=8")
+    generate = ("generate", tuned, "--pairs", pairs, "--split", "test", "--generation", "beams=1", "--generation", "max_tokens=8")
     scores = ("--metrics", "exact_match", "--json", out / "scores.json")
     return [
         Part("text with topics", text.parent, lambda: write_topics(text), text),
