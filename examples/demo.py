@@ -214,18 +214,8 @@ def downstream_parts(out: Path, artefact: Callable[..., Part]) -> list[Part]:
         "run.micro_batch_size": 32,
         "run.directory": tuned,
     }
-    generate = (
-        "generate",
-        tuned,
-        "--pairs",
-        pairs,
-        "--split",
-        "test",
-        "--generation",
-        "beams=1",
-        "--generation",
-        "max_tokens=8",
-    )
+    short = ("--generation", "beams=1", "--generation", "max_tokens=8")
+    generate = ("generate", tuned, "--pairs", pairs, "--split", "test", *short)
     scores = ("--metrics", "exact_match", "--json", out / "scores.json")
     return [
         Part("text with topics", text.parent, lambda: write_topics(text), text),
