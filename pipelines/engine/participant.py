@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 
 from corpora.errors import FarspanError
 from corpora.reporting import note
@@ -141,7 +142,8 @@ class SharedStage:
     """The tasks of a stage that have no receipt, as one process, ``member``, sees them.
 
     ``claims`` is the folder of the stage's claims. ``run`` does a task and writes its receipt, whose path ``receipt``
-    gives if it is not in ``_work/``; ``seen`` is called with each task that another process has done.
+    gives if it is not in ``_work/``; ``seen`` is called with each task that another process has done. A task begins
+    once it is ``ready``.
     """
 
     def __init__(
@@ -154,11 +156,12 @@ class SharedStage:
         run: Callable[[Task], object],
         seen: Callable[[Task], object] = lambda task: None,
         receipt: Callable[[str], str] | None = None,
+        ready: Callable[[Task], bool] = lambda task: True,
     ) -> None:
         self._output, self._work = output, os.path.join(output, WORK)
         self._receipt = receipt or (lambda name: os.path.join(self._work, f"{name}.json"))
         self._member, self._interrupts = member, interrupts
-        self._run, self._seen = run, seen
+        self._run, self._seen, self._ready = run, seen, ready
         self._missing = {task.name: task for task in shuffle(tasks, member.identity.name)}
         self._claims = Claims(claims, member.identity.name)
         self._owners: dict[str, tuple[int, Owner | None]] = {}  # task -> generation and owner of its claim
@@ -177,6 +180,7 @@ class SharedStage:
             self.require_sound()
             if inherited := self._inherit():
                 self._do(*inherited)
+                begun = time.monotonic()
                 continue
             time.sleep(pause_after(time.monotonic() - begun, least))
 
@@ -185,7 +189,7 @@ class SharedStage:
         jump = random.Random(self._member.identity.name).randrange
         cost = listing_cost(len(self._missing), local=files.is_local(self._work))
         taken, wasted = self._claims.generations(), 0
-        for group in group_by_size(self._missing.values()):
+        for group in group_by_size(task for task in self._missing.values() if self._ready(task)):
             free = deque(task for task in group if task.name not in taken)
             free.rotate(jump(len(group)))
             while free:
@@ -247,7 +251,7 @@ class SharedStage:
 
         A few are looked at, and others the next time, so that the cost does not grow with the number of processes.
         """
-        for name in [*self._missing][:_LOOKED_AT]:
+        for name in [*islice((name for name, task in self._missing.items() if self._ready(task)), _LOOKED_AT)]:
             self._missing[name] = self._missing.pop(name)  # the last one now
             generation, owner = self._owners.get(name) or self._read_owner(name, 1)
             dead = owner is not None and self._member.dead(owner.name)

@@ -7,9 +7,8 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
 from typing import Any
 
 from corpora.errors import FarspanError
@@ -51,7 +50,7 @@ def command(options: Study) -> None:
     with Interrupts(_ENGINE.grace) as interrupts, opened(output):
         begin(plan, output, options.update)
         with start_others(options):
-            take_part(plan, steps, output, interrupts)
+            take_part(steps, output, interrupts)
             report_warnings(steps, output)
             if options.only:
                 return
@@ -101,8 +100,8 @@ def start_others(options: Study) -> Iterator[None]:
         yield
 
 
-def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: Interrupts) -> None:
-    """Do steps until all are done, by this process or others; parents come first."""
+def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) -> None:
+    """Do steps until all are done, by this process or others; each begins once its parents are done."""
     stages = os.path.join(output, STAGES)
     member = Member(output, Identity.own(LAUNCHER, _ENGINE.lease))
     rows = [
@@ -115,11 +114,15 @@ def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: In
         for name in dict.fromkeys(step.stage for step in steps.values())
     ]
 
+    def is_ready(task: Task) -> bool:
+        parents = {parent.id for parent in steps[task.name].parents.values()}
+        return find_done(parents, output) == parents
+
     def work(task: Task) -> None:
         step, start = steps[task.name], time.monotonic()
         step.run(stages)
         receipt = {"command": step.words(stages), "seconds": round(time.monotonic() - start, 1)}
-        files.write_bytes(receipt_path(output, step), (json.dumps(receipt) + "\n").encode())
+        files.write_bytes(receipt_path(output, step.id), (json.dumps(receipt) + "\n").encode())
         for name in find_done(steps, output):  # by others, too, who have been at work all the while
             bars.report(steps[name].stage, name, 1)
 
@@ -128,17 +131,16 @@ def take_part(plan: Plan, steps: Mapping[str, Step], output: str, interrupts: In
             done = find_done(steps, output)
             for row in rows:
                 bars.restore(row, done)
-            for _, level in groupby(steps.values(), lambda step: step.level):
-                shared = SharedStage(
-                    output,
-                    os.path.join(claims_folder(output), STAGES),
-                    [_task(step) for step in level if step.id not in done],
-                    member,
-                    interrupts,
-                    work,
-                    lambda task: bars.report(steps[task.name].stage, task.name, 1),
-                )
-                shared.finish()
+            SharedStage(
+                output,
+                os.path.join(claims_folder(output), STAGES),
+                [_task(step) for step in steps.values() if step.id not in done],
+                member,
+                interrupts,
+                work,
+                lambda task: bars.report(steps[task.name].stage, task.name, 1),
+                ready=is_ready,
+            ).finish()
     except JobGone:
         raise FarspanError(f"{output}: was deleted while the study ran; run the same command again") from None
     except FarspanError as error:
@@ -165,14 +167,14 @@ def _task(step: Step) -> Task:
     return Task(step.id, {}, 1)
 
 
-def receipt_path(output: str, step: Step) -> str:
-    """Path of the file that says that a step is done."""
-    return os.path.join(output, WORK, f"{step.id}.json")
+def receipt_path(output: str, step: str) -> str:
+    """Path of the file that says that a step, given by its id, is done."""
+    return os.path.join(output, WORK, f"{step}.json")
 
 
-def find_done(steps: Mapping[str, Step], output: str) -> set[str]:
+def find_done(steps: Iterable[str], output: str) -> set[str]:
     """Return the ids of the steps that are done."""
-    return {name for name, step in steps.items() if files.exists(receipt_path(output, step))}
+    return {step for step in steps if files.exists(receipt_path(output, step))}
 
 
 def describe(plan: Plan, steps: Mapping[str, Step], output: str, jobs: int) -> str:
@@ -180,7 +182,7 @@ def describe(plan: Plan, steps: Mapping[str, Step], output: str, jobs: int) -> s
     done = find_done(steps, output)
     seconds: dict[str, list[float]] = {}
     for name in done:
-        receipt = json.loads(files.read_bytes(receipt_path(output, steps[name])))
+        receipt = json.loads(files.read_bytes(receipt_path(output, name)))
         seconds.setdefault(steps[name].stage, []).append(receipt["seconds"])
     arms = [arm.name for arm in plan.arms]
     lines = [

@@ -15,6 +15,9 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest_file import read_manifest
+from pipelines.engine.claims import Claims
+from pipelines.engine.members import LAUNCHER, Identity, Member
+from pipelines.interrupts import Interrupts
 from pipelines.study import run
 from pipelines.study import table as table_module
 from pipelines.study.options import Study
@@ -60,6 +63,30 @@ def finish(options: Study, count: int = 1) -> dict[str, bytes]:
 
 def read_tables(output: str) -> dict[str, bytes]:
     return {name: Path(output, name).read_bytes() for name in FILES}
+
+
+def test_a_step_waits_for_its_parents_and_for_no_other(tmp_path):
+    """Two chains; another process is at work on the first step of one until this process has done the other chain."""
+    output, order = str(tmp_path), []
+    stages = tmp_path / "_work" / "claims" / "stages"
+    stages.mkdir(parents=True)
+    (tmp_path / "_work" / "job.json").write_text("{}")
+
+    def step(name: str, *parents: SimpleNamespace) -> SimpleNamespace:
+        def work(_: str) -> None:
+            order.append(name)
+            if name == "a-2":
+                Path(run.receipt_path(output, "b-1")).write_text("{}")
+
+        made = {"stage": name[0], "id": name, "parents": {one.id: one for one in parents}}
+        return SimpleNamespace(**made, run=work, words=lambda _: [])
+
+    first, second = step("a-1"), step("b-1")
+    steps = {one.id: cast("Step", one) for one in (step("b-2", second), step("a-2", first), second, first)}
+    with Member(output, Identity.own(LAUNCHER, 60)) as other:
+        assert Claims(str(stages), other.identity.name).create("b-1")
+        run.take_part(steps, output, Interrupts(1))
+    assert order == ["a-1", "a-2", "b-2"]
 
 
 @pytest.mark.slow
