@@ -1,8 +1,7 @@
-"""Tests of estimates: memory, saved activations, operations and hours; and of the dry run."""
+"""Tests of estimates of memory and saved activations, and of the dry run."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -15,9 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError, out_of_memory
 from objectives.api.examples import IGNORED
-from tests.artefacts import make_corpus
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.command import run_command
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import StageConfig
 from trainer.model.build import build_model
@@ -26,13 +23,11 @@ from trainer.model.context import Context, make_context
 from trainer.model.decoder import EncoderOutput
 from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
-from trainer.options import Training
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
 from trainer.run.activations import Numbers, activations
-from trainer.run.estimate import PEAKS, UTILISATION, Measured, Work, _gpu_lines, count_work
-from trainer.run.memory import Setting, count_parameters, dry_run, memory_rows, step_memory
+from trainer.run.memory import Setting, dry_run, memory_rows, step_memory
 from trainer.run.train import train
 from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
 
@@ -423,50 +418,3 @@ def test_a_decoder_layer_saves_products_of_both_attentions():
         )
     known = activations(config, SOURCE, TARGET, Numbers("fp32", "cpu"), batch=1).layers[-1]
     assert seen.bytes == pytest.approx(known.products, rel=0.01)
-
-
-def test_operations_are_about_six_for_each_parameter_and_token():
-    """The rule of thumb, for rows so short that attention hardly counts; half of the model sees source, half target."""
-    recipe = load_recipe("longt5_tglobal_large", ["data.source_length=256", "data.target_length=260"])
-    work = count_work(recipe, 1)
-    tokens = work.positions
-    assert tokens == 1_000_000 * recipe.run.batch_size * 256
-    assert work.flops == pytest.approx(6 * count_parameters(recipe.model) * tokens, rel=0.15)
-
-
-def test_stages_add_up_and_noise_passes_batches_twice():
-    recipe = load_recipe("tiny")
-    whole = count_work(recipe, 100)
-    longer = replace(recipe, run=replace(recipe.run, extend=(60,)))
-    assert count_work(longer, 100).flops == 2 * whole.flops
-    assert count_work(load_recipe("tiny", ["loss.r3f={weight=1.0}"]), 100).flops == 2 * whole.flops
-
-
-def test_hours_of_gpus():
-    text = "\n".join(_gpu_lines(Work(3.6e18, 10, 1000, 1.0)))
-    for name, peak in PEAKS.items():
-        low, high = (3.6e18 / (peak * 1e12 * share) / 3600 for share in reversed(UTILISATION))
-        assert f"{name} ({peak:g} TFLOP/s): {low:,.1f} to {high:,.1f} GPU hours" in text
-
-
-def test_the_first_update_counts_once():
-    measured = Measured(60.0, (1.0, 1.0, 2.0, 2.0), 0)
-    low, high = measured.whole(Work(0, 100, 0, 0), 2)
-    assert (low, high) == pytest.approx((0.9 * (60 + 200 * 1.25), 1.1 * (60 + 200 * 1.75)))
-
-
-def test_a_run_is_estimated_on_its_data_and_compared_when_it_ends(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("trainer.run.estimate.SECONDS", 0.2)
-    sets = (
-        f"data.corpus={make_corpus(str(tmp_path / 'corpus'))}", 'data.objective={name="span"}',
-        "data.source_length=512", "data.target_length=256", "model.width=32", "run.batch_size=2",
-        "run.micro_batch_size=1", "run.epochs=0.2",
-        "metrics.peak_tflops=1.0", "schedule.warmup_steps=0", f"run.directory={tmp_path / 'run'}", "run.dry_run=false",
-    )  # fmt: skip
-    run_command(Training(recipe="tiny", assignments=sets, estimate=300))
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert re.match(r"this machine: [\d.]+ s to [\d.]+ s in one process, .* from \d+ micro-batches", said)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "run.estimate.json"]
-    run_command(Training(recipe="tiny", assignments=sets))
-    assert re.search(r"^took [\d.]+ s, estimated [\d.]+ s to [\d.]+ s$", capsys.readouterr().err, re.MULTILINE)
-    assert json.loads((tmp_path / "run.estimate.json").read_text())["actual"]["seconds"] > 0
