@@ -92,7 +92,7 @@ class TableFormat:
     """Options of a command that prints a table.
 
     Attributes:
-        json: print JSON instead of a table.
+        json: print JSON instead of a table; it takes no file: --json > FILE.
         csv: print CSV instead of a table; a value with parts has a column for each, such as `source_length.p50`.
     """
 

@@ -112,7 +112,10 @@ def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], 
 def refuse_rest(command: Command, rest: Sequence[str]) -> None:
     """Refuse unknown arguments of a command without Beam, with the nearest flag."""
     if rest:
-        hint = nearest(rest[0].partition("=")[0], _flags(command))
+        flags, format = _flags(command), rest[0].rpartition(".")[2]
+        hint = nearest(rest[0].partition("=")[0], flags)
+        if "--csv" in flags and format in ("json", "csv"):
+            hint = f"; --{format} takes no file: farspan {command.name} ... --{format} > {rest[0]}"
         raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {command.name} --help")
 
 

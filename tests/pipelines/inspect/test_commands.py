@@ -43,6 +43,7 @@ def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
     assert [row["format"] for row in rows] == ["farspan.corpus", "farspan.masks"]
     assert float(rows[1]["source_length.p50"]) == found[1]["source_length"]["p50"]
     assert "give one of them" in run("stats", corpus, "--csv", "--json")[2]
+    assert "--json takes no file: farspan stats ... --json > a.json" in run("stats", corpus, "--json", "a.json")[2]
 
 
 def test_a_terminal_gets_the_command_that_is_likely_next(run, tmp_path, monkeypatch):
