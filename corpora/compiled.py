@@ -8,12 +8,13 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import update_wrapper
 from types import FunctionType
 from typing import Any, TypeVar, cast, overload
 
 import numpy as np
+
+from corpora.reporting import note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -37,6 +38,8 @@ class Kernel:
 
     plain_left = _PLAIN
     """Array elements that plain calls of all kernels may still receive in this process."""
+    noted = False
+    """True once this process has said that it compiles."""
 
     def __init__(self, function: FunctionType, small: bool, options: dict[str, Any]) -> None:
         update_wrapper(self, function)
@@ -68,8 +71,10 @@ class Kernel:
             options = {name: value for name, value in self._options.items() if name != "cache"}
             self._compiled = numba.njit(**options)(function)
             if self._options.get("cache"):
-                with suppress(RuntimeError):  # no folder can be written
+                try:
                     cast(Any, self._compiled)._cache = KernelCache(function, options)
+                except RuntimeError:  # no folder can be written
+                    note_compilation()
         return self._compiled
 
     def _calling(self, form: Callable[[Kernel], Callable[..., Any]]) -> FunctionType:
@@ -81,6 +86,13 @@ class Kernel:
         names = {**names, **{name: form(kernel) for name, kernel in called.items()}}
         copied = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
         return cast(FunctionType, update_wrapper(copied, function))
+
+
+def note_compilation() -> None:
+    """Note, once in a process, that it compiles kernels, during which it is silent."""
+    if not Kernel.noted:
+        Kernel.noted = True
+        note("compiles loops, as at the first use on a machine; this may take two minutes")
 
 
 class Intrinsic(Kernel):

@@ -19,6 +19,8 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from corpora.compiled import note_compilation
+
 _LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 """Packages that are described by names alone; the versions of numba and numpy belong to each fingerprint."""
 
@@ -43,6 +45,8 @@ class _Files(IndexDataCacheFile):
     def load(self, key: Any) -> Any:
         with suppress(OSError, ImportError, AttributeError):  # the class of an argument may have moved
             return self._load_data(self._name(key))
+        note_compilation()
+        return None
 
     def save(self, key: Any, data: Any) -> None:
         with suppress(OSError):  # a full disk costs compiling again

@@ -1,6 +1,7 @@
 """Messages and tables of a command: text, or JSON for programs; in quiet mode, results and errors only.
 
 Notes and errors go to stderr, results to stdout. The options apply to the whole process, as its two outputs do.
+``Silence`` has a command say something at times while it works.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from corpora.errors import FarspanError
@@ -33,6 +37,7 @@ class Reporting:
 
 
 _current = Reporting()
+_send: Callable[..., None] | None = None  # takes the notes of this process, if another one prints them
 
 
 def current() -> Reporting:
@@ -53,8 +58,66 @@ def reporting(options: Reporting) -> Iterator[None]:
 
 def note(text: str, event: str = "note", **values: Any) -> None:
     """Print progress: ``text``, or a JSON object with ``event``, ``message`` and ``values``; nothing in quiet mode."""
-    if not _current.quiet:
+    if _send:
+        _send(text, event, values)
+    elif not _current.quiet:
         _write(text, event, values, sys.stderr)
+
+
+def send_notes(send: Callable[[str, str, dict[str, Any]], None]) -> None:
+    """Hand the notes of this process, with their event and values, to one that prints them."""
+    global _send
+    _send = send
+
+
+class Silence:
+    """Breaks the silence of a command within two seconds after its start, and each half minute from then on.
+
+    A thread looks while the context lasts.
+
+    Args:
+        tell: prints a line about what the command does.
+
+    Attributes:
+        begun, last: when the context was made, and when something was last printed; None before.
+    """
+
+    period = 0.5
+    """Seconds between two looks."""
+    first, others = 1.5, 30.0
+    """Seconds of silence before a line."""
+
+    def __init__(self, tell: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell, self._clock = tell, clock
+        self.begun = clock()
+        self.last: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Silence:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def end(self) -> None:
+        """Count the next silence from now on."""
+        self.last = self._clock()
+
+    def look(self) -> None:
+        """Print a line if it is time for one."""
+        since, limit = (self.begun, self.first) if self.last is None else (self.last, self.others)
+        if self._clock() - since >= limit:
+            self.end()
+            self._tell()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self.period):
+            self.look()
 
 
 def suggest(command: str) -> None:

@@ -18,6 +18,10 @@ NOTEBOOK = Path(__file__).with_name("tutorial.ipynb")
 _TIMEOUT = 1800  # seconds for a cell
 _BAR = "━━"  # in every progress bar
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_SILENCE = re.compile(  # what a busy machine makes a command say
+    r"^(prepares the run|at work on the next update|compiles loops.*|.*: (loads libraries|plans the job))\n",
+    re.MULTILINE,
+)
 _MEASURED = re.compile(r"^(step \d+/\d+  loss \S+  lr \S+)  .*", re.MULTILINE)  # a line of training: speeds, times
 
 Output = dict[str, Any]
@@ -60,14 +64,12 @@ def stored(outputs: Iterable[Mapping[str, Any]]) -> list[Output]:
     """
     kept: list[Output] = []
     for output in outputs:
-        if output.get("name") == "stderr" or output["output_type"] == "error":
-            raise ValueError(
-                f"the cell says {output.get('text') or output.get('evalue')!r}; mend it, then run it again"
-            )
         data = output.get("data", {})
-        text = joined(output.get("text", data.get("text/plain", "")))
-        if _BAR in text:
+        text = _SILENCE.sub("", joined(output.get("text", data.get("text/plain", ""))))
+        if _BAR in text or not (text or "image/png" in data or output["output_type"] == "error"):
             continue
+        if output.get("name") == "stderr" or output["output_type"] == "error":
+            raise ValueError(f"the cell says {text or output.get('evalue')!r}; mend it, then run it again")
         if "image/png" in data or _COLOURS.search(text):
             kept.append({"output_type": "display_data", "metadata": dict(output["metadata"]), "data": _data(data)})
         elif kept and kept[-1]["output_type"] == "stream":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError, nearest
-from corpora.reporting import Reporting, note, reporting, result
+from corpora.reporting import Reporting, Silence, note, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
 from pipelines.engine.options import Engine, use_store_flags
@@ -37,7 +38,8 @@ def run(
             options = command.decode(values, spell)  # invalid ones are reported before Beam is imported
             engine = make(Engine, values, spell, beam_flags=tuple(rest)) if command.job else None
             _check(command, rest, engine)
-        function = load(command.run)
+        with Silence(partial(note, f"{command.name}: loads libraries")):
+            function = load(command.run)
         raise_on_interrupt()
         if engine is None:
             function(*options)
@@ -70,17 +72,32 @@ def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], eng
     from pipelines.cards.summary import summary
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.folder import is_begun
-    from pipelines.engine.job import Job
     from pipelines.engine.run import run_job
 
-    planned, folder = plan(*options), options[-1].output
-    for job in (planned,) if isinstance(planned, Job) else planned:
+    folder = options[-1].output
+    for job in _jobs(plan, options):
         fresh, begun = not is_begun(job.output), time.monotonic()
         manifest = run_job(job, engine)
         if fresh and (comparison := compare_estimate(job.output, time.monotonic() - begun)):
             note(f"{job.output}: {comparison}")
         output = job.output.replace(absolute(folder), folder.rstrip("/"), 1)
         result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
+
+
+def _jobs(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any]) -> Iterator[Job]:
+    """Plan the jobs of a command, each once the one before it has run."""
+    from pipelines.engine.job import Job
+
+    saying = partial(note, f"{options[-1].output}: plans the job")
+    with Silence(saying):
+        planned = plan(*options)
+    jobs = iter((planned,)) if isinstance(planned, Job) else planned
+    while True:
+        with Silence(saying):
+            job = next(jobs, None)
+        if job is None:
+            return
+        yield job
 
 
 def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 
 from corpora.compiled import Kernel
+from corpora.reporting import Silence
+from tests.clock import Clock
 from tests.third_party import install_farspan_lead
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ os.environ.setdefault("FARSPAN_STORE_PATIENCE", "2")  # seconds: most faults of 
 
 Kernel.plain_left = 0  # the tests' little data goes through compiled kernels, as much data does
 
+# no test sees lines that depend on the machine's load, or on kernels that an earlier one has compiled
+Silence.period = 1e6
+Kernel.noted = True
+
 settings.register_profile("farspan", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile thorough
 settings.load_profile("farspan")
@@ -42,6 +48,11 @@ def farspan_lead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]
         for path in reversed(paths):
             patch.syspath_prepend(path)
         yield paths
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture(autouse=True)

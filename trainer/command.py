@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from corpora.errors import FarspanError
 from corpora.printing import compare_estimate
-from corpora.reporting import note, print_table, suggest
+from corpora.reporting import Silence, note, print_table, suggest
 from corpora.settings import format_assignment, parse_assignment
 from trainer.options import Recipes, Training
 from trainer.parallel.reports import raised_alike
@@ -73,11 +74,12 @@ def run_command(options: Training) -> None:
             f"{name_of(options.recipe)}: measures a step's memory on tensors without contents, which may take a "
             "minute, then the time of updates if the recipe names data"
         )
-    from trainer.run.memory import memory_table  # here, because it loads PyTorch, which --help does not need
-    from trainer.run.train import train
+    with Silence(partial(note, f"{name_of(options.recipe)}: loads PyTorch")):
+        from trainer.run.memory import memory_table  # here, because --help does not need it
+        from trainer.run.train import train
 
-    with raised_alike():
-        recipe = _load(options.recipe, options.assignments)
+        with raised_alike():
+            recipe = _load(options.recipe, options.assignments)
     if options.estimate is not None:
         from trainer.run.estimate import estimate_lines
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from corpora.errors import FarspanError
 from corpora.printing import format_count
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
-from corpora.reporting import result
+from corpora.reporting import Silence, note, result
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.documents.inputs import Input, check_first, every_file, read_options
 from pipelines.documents.options import TokenizerTraining
@@ -18,7 +19,8 @@ from pipelines.documents.options import TokenizerTraining
 
 def command(options: TokenizerTraining) -> None:
     """Run ``farspan tokenizer train``."""
-    message = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
+    with Silence(partial(note, f"{options.output}: trains a tokenizer on the text")):
+        message = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
     result(message, output=options.output)
 
 

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
 from corpora.errors import FarspanError, from_os_error
+from corpora.reporting import note, send_notes
 from pipelines.engine.folder import require_begun
 from pipelines.engine.job import REPEAT, Job, Task
 from pipelines.engine.options import Engine, use_store_flags
@@ -86,6 +87,7 @@ class _Driver:
         self._workers, self._report = workers, report
         self._failures: Counter[str] = Counter()
         self._failed_by: dict[str, _Worker] = {}  # task -> the last worker that failed with it
+        self._notes: set[str] = set()
 
     def finish(self) -> None:
         """Hand out tasks until all are done."""
@@ -124,6 +126,8 @@ class _Driver:
             self._end(worker)
         if kind == "progress":
             self._report(*value)
+        elif kind == "note":
+            self._note(*value)
         elif kind == "stopped":
             require_begun(self._output)
             raise FarspanError(value)
@@ -131,6 +135,12 @@ class _Driver:
             task, worker.task, worker.ready = worker.task, None, True
             if kind == "failed" and task is not None:
                 self._pass_on(worker, task, value)
+
+    def _note(self, text: str, event: str, values: Mapping[str, Any]) -> None:
+        """Print a worker's note, unless another worker has had the same one."""
+        if text not in self._notes:
+            note(text, event, **values)
+        self._notes.add(text)
 
     def _pass_on(self, worker: _Worker, task: Task, error: TaskFailed) -> None:
         """Have another worker do a task that failed by the store or the machine, but not more often than that helps."""
@@ -224,6 +234,7 @@ def work(pipe: Connection, runs: Mapping[str, RunTask]) -> None:
         with lock:
             pipe.send((kind, value))
 
+    send_notes(lambda *message: answer("note", message))
     answer("ready", None)
     while True:
         stage, task = pipe.recv()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
@@ -21,11 +22,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from corpora.reporting import Reporting, current, note
+from corpora.reporting import Reporting, Silence, current, note
 from pipelines.engine.job import Stage
 
 _CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
-_LINE_SECONDS = 30.0  # between two lines in a log, and before a job's first one
+_LINE_SECONDS = Silence.others  # between two lines in a log, and before the tenths of a job's stages have lines
 _RECENT = 120.0  # seconds from which rate and time left are computed
 _MARK_SECONDS = 1.0  # between two marks of what was done
 
@@ -33,8 +34,8 @@ _MARK_SECONDS = 1.0  # between two marks of what was done
 class ProgressBars:
     """Draws bars in a terminal or a notebook while a job runs, and prints a line at times in a log.
 
-    A log has a line after each half minute, and from the first one on at each tenth of a stage; so a job that takes
-    less than half a minute leaves none.
+    A log has a line after each half minute, also if no task reports, and from the first one on at each tenth of a
+    stage. A job that takes less than half a minute leaves none, unless its first report is late (``Silence``).
     """
 
     def __init__(self, stages: Sequence[Stage], clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,22 +55,27 @@ class ProgressBars:
         )
         self._rows = {name: self._bars.add_task(name, total=total, pace=unit) for name, (total, unit) in totals.items()}
         self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in totals.items()}
-        self._clock, self._begun = clock, clock()
-        self._shown = self._heard = self._begun  # when a line was last printed, and a report last received
+        self._clock = clock
+        self._silence = Silence(self._tell, clock)
+        self._shown = self._heard = self._silence.begun  # when a cell was last drawn, and a report last received
+        self._stage = ""  # the last one that reported
         self._cell: Any = None  # IPython's handle of what is displayed
+        self._contexts = ExitStack()
 
     def __enter__(self) -> ProgressBars:
         if self._console.is_jupyter and current() == Reporting():
             from IPython.display import display  # by rich itself a notebook would need ipywidgets
 
             self._cell = display(self._bars, display_id=True)
-        self._bars.start()
+        self._contexts.enter_context(self._bars)
+        if not self._draws and not self._cell:
+            self._contexts.enter_context(self._silence)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        self._contexts.close()
         if self._cell:
             self._cell.update(self._bars)
 
@@ -86,7 +92,7 @@ class ProgressBars:
             return
         pace = self._paces[stage]
         pace.report(task, done, rejects, since=self._heard)
-        self._heard = self._clock()
+        self._stage, self._heard = stage, self._clock()
         self._bars.update(self._rows[stage], completed=pace.done, pace=", ".join([pace.unit, *pace.speed()]))
         if self._draws:
             return  # a terminal's bars draw themselves
@@ -94,9 +100,21 @@ class ProgressBars:
             if self._clock() - self._shown >= _CELL_SECONDS:
                 self._shown = self._clock()
                 self._cell.update(self._bars)
-        elif pace.due(self._begun, self._shown):
-            self._shown = self._clock()
-            note(f"{stage}: {pace.describe()}", "progress", stage=stage, **pace.values())
+            return
+        if self._silence.last is None:
+            self._silence.last = self._silence.begun
+        if pace.due(self._silence.begun, self._silence.last):
+            self._silence.end()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Print a line about the stage that reported last, or about the first one that has something to do."""
+        waiting = (name for name, pace in self._paces.items() if pace.done < pace.total)
+        stage = self._stage or next(waiting, next(iter(self._paces)))
+        pace = self._paces[stage]
+        pace.logged = pace.tenths
+        text = pace.describe() if self._stage else f"starting, {pace.describe()}"
+        note(f"{stage}: {text}", "progress", stage=stage, **pace.values())
 
 
 @dataclass
@@ -115,12 +133,12 @@ class Pace:
     _done: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _marks: deque[tuple[float, int]] = field(default_factory=deque)  # times, and the units done by then
-    _tenth: int = 0
+    logged: int = 0  # tenths of the stage that were done at its last line
 
     def restore(self, task: str, units: int) -> None:
         """Count a task that was done before this start."""
         self._count(task, units)
-        self._tenth = 10 * self.done // max(self.total, 1)
+        self.logged = self.tenths
 
     def report(self, task: str, units: int, rejects: int = 0, since: float | None = None) -> None:
         """Count the units that a task has done so far; those of a stage's first report took time from ``since`` on."""
@@ -140,11 +158,13 @@ class Pace:
 
     def due(self, begun: float, last: float) -> bool:
         """True if a line is due, by the times at which the job began and the last line of any stage was printed."""
-        tenth = 10 * self.done // max(self.total, 1)
-        if self.clock() - last >= _LINE_SECONDS or (tenth > self._tenth and self.clock() - begun >= _LINE_SECONDS):
-            self._tenth = tenth
-            return True
-        return False
+        further = self.tenths > self.logged and self.clock() - begun >= _LINE_SECONDS
+        return further or self.clock() - last >= _LINE_SECONDS
+
+    @property
+    def tenths(self) -> int:
+        """Tenths of the stage that are done."""
+        return 10 * self.done // max(self.total, 1)
 
     @property
     def rate(self) -> float | None:

@@ -149,6 +149,13 @@ def test_a_constant_in_another_file_is_compiled_anew(load):
     assert loaded(load()) == (9, False)
 
 
+def test_compiling_is_noted_once_and_code_from_disk_never(load, monkeypatch, capsys):
+    for notes in (1, 0):  # the second time, the code is on disk
+        monkeypatch.setattr(Kernel, "noted", False)
+        loaded(load())
+        assert capsys.readouterr().err.count("compiles loops") == notes
+
+
 def test_code_and_options_in_another_file_are_compiled_anew(load):
     assert loaded(load()) == (9, False)
     assert loaded(load(("* values", "+ values"))) == (7, False)
@@ -182,11 +189,13 @@ def test_a_read_only_package_is_cached_for_the_user(load, tmp_path):
     assert files(tmp_path) == files(tmp_path / "user")
 
 
-def test_without_any_folder_each_process_compiles(load, tmp_path):
+def test_without_any_folder_each_process_compiles(load, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Kernel, "noted", False)
     (tmp_path / "__pycache__").touch()
     (tmp_path / "user").touch()
     assert loaded(load()) == (9, False)
     assert loaded(load()) == (9, False)
+    assert capsys.readouterr().err.count("compiles loops") == 1
 
 
 def test_processes_of_two_versions_never_mix_up_their_code(tmp_path):

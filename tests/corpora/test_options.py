@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import sys
+import threading
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from corpora.options import (
     record_options,
 )
 from corpora.printing import format_count, format_total, printable, row_numbers
-from corpora.reporting import Reporting, current, note, reporting, result, tell_error
+from corpora.reporting import Reporting, Silence, current, note, reporting, result, tell_error
 from corpora.settings import format_assignment, make, parse_assignment
 
 
@@ -331,6 +332,25 @@ def test_json_has_a_message_and_values_a_line(capsys):
         {"event": "progress", "message": "halfway", "share": 0.5},
         {"event": "error", "message": "broken: mend it"},
     ]
+
+
+def test_silence_is_broken_soon_and_each_half_minute(clock):
+    told = []
+    silence = Silence(lambda: told.append(clock.now), clock)
+    for clock.now in (1.0, 2.0, 3.0, 31.0, 32.0, 40.0, 62.0):
+        silence.look()
+    silence.end()  # something else was printed
+    for clock.now in (91.0, 92.0):
+        silence.look()
+    assert told == [2.0, 32.0, 62.0, 92.0]
+
+
+def test_a_thread_listens_to_the_silence(monkeypatch):
+    for name in ("period", "first"):
+        monkeypatch.setattr(Silence, name, 0.0)
+    told = threading.Event()
+    with Silence(told.set):
+        assert told.wait(60)
 
 
 def test_the_choice_ends_with_its_block():

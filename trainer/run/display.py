@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from corpora.reporting import Reporting, as_line, current
+from corpora.reporting import Reporting, Silence, as_line, current
 
 
 def make_console() -> Console:
@@ -31,27 +31,40 @@ _RECENT = 120.0  # seconds of updates from which the time left is computed
 
 
 class Display:
-    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left."""
+    """A progress bar in a terminal, elsewhere plain lines, both with the time left.
 
-    def __init__(self, steps: int, log_every: int, console: Console | None = None) -> None:
+    A line comes every ``log_every`` steps and after each half minute; the first one within two seconds, while the run
+    is prepared (``Silence``).
+    """
+
+    def __init__(self, log_every: int, console: Console | None = None) -> None:
         self.console = console or make_console()
-        self.steps, self.log_every = steps, log_every
+        self.steps, self.log_every = 0, log_every
+        self.silence = Silence(self._tell)
+        self._line: tuple[str, Mapping[str, Any]] | None = None  # about the last update, if it was not logged
         self.draws = self.console.is_terminal and current() == Reporting()
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),
             console=self.console, disable=not self.draws,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=steps)
+        self.task = self.bar.add_task("")
         self._seconds: deque[float] = deque()  # durations of the latest updates
         self._first = True  # the latest update compiled what all others use
 
     def __enter__(self) -> Display:
-        self.bar.start()
+        self.silence.__enter__()
         return self
+
+    def begin(self, steps: int) -> None:
+        """Show that the run makes updates from now on, until it has made ``steps``."""
+        self.steps = steps
+        self.bar.update(self.task, total=steps)
+        self.bar.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.silence.__exit__(kind, error, traceback)
         self.bar.stop()
 
     def update(self, record: Mapping[str, Any]) -> None:
@@ -61,9 +74,22 @@ class Display:
         if self.draws:
             columns = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
             self.bar.update(self.task, completed=step, description=_fitting([parts[0], left, *parts[1:]], columns))
-        elif step % self.log_every == 0 or step == self.steps:
-            line = "  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left]))
-            self.say(line, "step", **record, steps=self.steps)
+            self.silence.end()
+            return
+        self._line = "  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left])), record
+        if step % self.log_every == 0 or step == self.steps:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Print a line about the last update, or what is going on if there is none that was not logged."""
+        self.silence.end()
+        line, self._line = self._line, None
+        if line:
+            self.say(line[0], "step", **line[1], steps=self.steps)
+        elif self.steps:
+            self.say("at work on the next update")
+        else:
+            self.say("prepares the run")
 
     def _count(self, seconds: float) -> None:
         """Count an update for the time left: the first one only until the second, and old ones no more."""

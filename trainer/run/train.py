@@ -26,7 +26,7 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
-from trainer.run.display import Display, make_console, say
+from trainer.run.display import Display, say
 from trainer.run.evaluation import HeldOut
 from trainer.run.logs import MetricsLog, Profile, describe_start, keep_summary
 from trainer.run.loop import Loop
@@ -111,9 +111,10 @@ def train(
     the recipe, for lists of runs.
     """
     joined = world or World.from_environment(recipe.run.device)
-    with explain_lost_processes(joined), Interruption() as stop:
+    display = Display(recipe.metrics.log_every, console if joined.first else Console(quiet=True))
+    with explain_lost_processes(joined), Interruption() as stop, display:
         recipe = on_every_rank(joined, lambda: adopt_model(recipe))
-        outcome = _train(recipe, joined, source, held_out, until, console, stop, name)
+        outcome = _train(recipe, joined, source, held_out, until, display, stop, name)
         if world is None:
             joined.close()
     return outcome
@@ -125,14 +126,12 @@ def _train(
     source: Source | None,
     held_out: Source | None,
     until: int | None,
-    console: Console | None,
+    display: Display,
     stop: Interruption,
     name: str,
 ) -> Outcome:
-    console = (console or make_console()) if world.first else Console(quiet=True)
-    unit, measured, validation = _open_data(recipe, world, source, held_out, console)
+    unit, measured, validation = _open_data(recipe, world, source, held_out, display.console)
     run, directory = recipe.run, Path(recipe.run.directory)
-    display = Display(unit.steps, recipe.metrics.log_every, console)
     for consequence in consequences(unit, run.epochs):
         display.say(consequence)
     loader = unit.loader(world.rank, world.size)
@@ -161,7 +160,7 @@ def _train(
         if world.first:
             metrics = MetricsLog(directory, trainer.step, recipe.metrics.tensorboard)
             stack.enter_context(closing(metrics))
-        stack.enter_context(display)
+        display.begin(unit.steps)
         profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
         loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
         stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.received))

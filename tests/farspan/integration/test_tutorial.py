@@ -101,7 +101,8 @@ def test_what_depends_on_the_machine_is_not_stored(tool):
     step = display("step 5/30  loss 2.7467  lr 3.00e-03  3,754 source tokens/s  0.90 s  0:00:28 left\n")
     coloured = display("\x1b[1mrow 0\x1b[0m\n", **{"text/html": "<pre><b>row 0</b></pre>\n"})
     bar = display("pack \x1b[32m━━━━\x1b[0m 100%\n", **{"text/html": "<pre>━━━━</pre>"})
-    text, rest = tool.stored([said, bar, step, coloured])
+    busy = {"output_type": "stream", "name": "stderr", "text": "corpus: plans the job\ncompiles loops, as at\n"}
+    text, rest = tool.stored([said, bar, busy, step, display("prepares the run\n"), coloured])
     assert text["text"] == ["one\n", "two\n", "step 5/30  loss 2.7467  lr 3.00e-03  …\n"]
     assert rest["data"] == {"text/html": ["<pre><b>row 0</b></pre>\n"], "text/plain": ["row 0\n"]}
     assert tool.plain_text([text, rest]).endswith("…\nrow 0\n")

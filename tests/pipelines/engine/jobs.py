@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt, ShardInfo
@@ -43,11 +44,13 @@ def shared_job(output: str, sizes: Mapping[str, int], trouble: Mapping[str, Any]
 
 
 def _first(task: Task, report: Any) -> Receipt:
-    """Sleep, fail, or die, as the payload says; note the attempt; write a file."""
+    """Sleep, speak, fail, or die, as the payload says; log the attempt; write a file."""
     payload, output = task.payload, task.payload["output"]
     if "log" in payload:
         Path(payload["log"], f"{task.name}-{os.getpid()}-{time.time_ns()}").touch()
     time.sleep(payload.get("sleep", 0))
+    if "note" in payload:
+        note(payload["note"])
     if payload.get("fail"):
         raise FarspanError(payload["fail"])
     if "sick" in payload:

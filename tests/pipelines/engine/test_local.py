@@ -55,6 +55,12 @@ def test_workers_make_the_same_and_do_each_task_once(tmp_path, expected):
     assert not workers_of(os.getpid())
 
 
+def test_the_driver_prints_the_notes_of_workers_once(tmp_path, capsys):
+    trouble = {name: {"note": "compiles loops"} for name in SIZES}
+    run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+    assert capsys.readouterr() == ("", "compiles loops\n")
+
+
 def test_a_failed_task_ends_the_job_as_in_one_process(tmp_path, expected):
     trouble = {"write-03": {"fail": "row 7: no text; mend it"}}
     messages = []

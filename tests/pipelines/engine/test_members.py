@@ -13,23 +13,9 @@ from hypothesis import strategies as st
 from corpora.storage import files
 from pipelines.engine.job import processes_folder
 from pipelines.engine.members import DRIVER, LAUNCHER, Identity, Member, _start_of
+from tests.clock import Clock
 
 LEASE = 3600.0  # no beat comes by itself during a test
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -21,25 +21,12 @@ from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import Pace, ProgressBars, memory_of_family, short
 from tests.artefacts import make_corpus
+from tests.clock import Clock
 
 STAGES = [
     Stage("tokenise", [Task("a", {}, 1500), Task("b", {}, 500)], lambda task, report: Receipt(task.name), "bytes"),
     Stage("pack", [Task("p", {}, 3)], lambda task, report: Receipt(task.name), "tasks"),
 ]
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +47,21 @@ def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
         "tokenise: 50% (1,000 of 2,000 bytes), 16.1 bytes/s, 0:01:02 left, 1.5 GiB\n"
         "pack: 33% (1 of 3 tasks), 0.0323 tasks/s, 0:01:02 left, 1.5 GiB\n",
     )
+
+
+def test_a_stage_that_does_not_report_has_lines_too(clock: Clock, capsys):
+    """The first within two seconds, while workers start and kernels are compiled; no tenth has a second line."""
+    with ProgressBars(STAGES, clock) as bars:
+        for clock.now in (1.0, 2.0, 3.0, 31.0, 33.0, 40.0):
+            bars._silence.look()
+        bars.report("tokenise", "a", 1500)
+        for clock.now in (41.0, 64.0, 100.0):
+            bars._silence.look()
+        bars.report("tokenise", "a", 1500)
+    starting, going = "tokenise: starting, 0% (0 of 2,000 bytes), 1.5 GiB", "tokenise: 75% (1,500 of 2,000 bytes)"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [starting, starting]
+    assert [line[: len(going)] for line in lines[2:]] == [going] * 2
 
 
 def test_a_short_job_leaves_no_line(clock: Clock, capsys):
@@ -112,7 +114,7 @@ def test_a_line_is_due_each_half_minute_and_from_then_on_at_each_tenth(total, ex
     for clock.now in range(0, 100, 5):
         pace.report("a", int(clock.now))
         if pace.due(0.0, last):
-            last = clock.now
+            last, pace.logged = clock.now, pace.tenths
             lines.append(clock.now)
     assert lines == expected
 

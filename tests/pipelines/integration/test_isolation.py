@@ -160,7 +160,7 @@ def test_the_documented_install_masks_principal_sentences(preset: str, corpus: s
 def test_a_job_needs_beam(tmp_path):
     documents = make_documents(str(tmp_path / "documents"))
     output = str(tmp_path / "corpus")
-    flags = ["--documents", documents, "--sequence-length", "256", "--output", output, "--engine", "beam"]
+    flags = ["--documents", documents, "--sequence-length", "256", "--output", output, "--engine", "beam", "--quiet"]
     done = without("apache_beam", command=["corpus", "random", *flags])
     assert done.returncode == 1
     assert done.stderr == "farspan: running a job on Beam needs apache_beam: pip install 'farspan[pipelines]'\n"

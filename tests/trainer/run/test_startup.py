@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from corpora.errors import FarspanError
+from corpora.reporting import Silence
 from corpora.schemas.corpus import Corpus
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from tests.artefacts import make_corpus
@@ -277,7 +278,8 @@ def test_other_numbers_are_refused(updates: tuple[int, ...]):
 def show(terminal: bool, log_every: int, records, steps: int = 3, **console) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **console})
-    with Display(steps, log_every, console) as display:
+    with Display(log_every, console) as display:
+        display.begin(steps)
         for record in records:
             display.update(record)
     return screen.getvalue()
@@ -288,6 +290,23 @@ def test_plain_lines_come_every_few_steps_and_at_the_end():
     assert said.splitlines() == [
         "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s  0:00:01 left",
         "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s",
+    ]
+
+
+def test_a_run_that_is_silent_says_what_it_does(clock):
+    screen = StringIO()
+    display = Display(100, Console(file=screen, width=200))
+    display.silence = Silence(display._tell, clock)
+    for clock.now in (1.0, 2.0, 3.0, 33.0):
+        display.silence.look()
+    display.begin(300)
+    for step, clock.now in ((0, 64.0), (1, 65.0), (2, 95.0), (2, 120.0), (2, 125.0)):
+        if step and clock.now < 100:
+            display.update({**RECORD, "step": step})
+        display.silence.look()
+    assert [line.split("  ")[0] for line in screen.getvalue().splitlines()] == [
+        *("prepares the run", "prepares the run", "at work on the next update"),
+        *("step 2/300", "at work on the next update"),
     ]
 
 
