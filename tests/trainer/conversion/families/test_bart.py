@@ -82,8 +82,8 @@ def test_every_option_that_is_read_is_the_same_model(options):
     assert_same_seq2seq(bart, tiny_bart(**options), [9, 4])
 
 
-@pytest.mark.parametrize("lengths", [[1], [7, 7], [20, 3, 11]])
-@pytest.mark.parametrize("options", [{}, {"scale_embedding": True}])
+@pytest.mark.parametrize("lengths", [[1], [7, 7], [1, 8], [20, 3, 11]])
+@pytest.mark.parametrize("options", [{}, {"scale_embedding": True}, {"activation_function": "relu"}])
 def test_mbart_has_the_same_logits_and_gradients(lengths, options):
     model = disturbed(MBartForConditionalGeneration(MBartConfig(**{**SIZES, **options})))
     assert_same_seq2seq(bart, model, lengths)

@@ -84,13 +84,14 @@ def test_t5gemma2_has_the_same_logits_and_gradients(in_double, shape, full, leng
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("cut", [1, 5, 17, 29])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_packed_documents_are_those_of_masks(shape):
+def test_packed_documents_are_those_of_masks(shape, cut):
     """The library has no documents, but takes whole masks."""
     theirs = t5gemma(shape)
     model, window = ours(t5gemma2, theirs), SHAPES[shape]["sliding_window"]
     ids, real = text([40, 31], pad=0)
-    segments = (torch.arange(40) // 17).expand(2, -1).masked_fill(~real, -1)
+    segments = (torch.arange(40) // cut).expand(2, -1).masked_fill(~real, -1)
     target, _ = text([25, 25], seed=1)
     same = (segments[:, :, None] == segments[:, None]) & real[:, None]
     distance = torch.arange(40)[:, None] - torch.arange(40)
@@ -107,7 +108,7 @@ def test_packed_documents_are_those_of_masks(shape):
     assert_same(model.logits(model.decode(target, encoded)), expected)
 
 
-@pytest.mark.parametrize("shape", ["270m", "4b"])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("options", [{}, {"cache_implementation": "static"}, {"use_cache": False}])
 def test_texts_are_those_of_the_library_beyond_the_window(shape, options):
     theirs = t5gemma(shape)
@@ -133,11 +134,12 @@ def test_texts_are_those_of_the_library_beyond_the_window(shape, options):
 
 
 @pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("length", [1, 7, 33])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_without_a_source_the_decoder_is_gemma(in_double, shape, nested):
+def test_without_a_source_the_decoder_is_gemma(in_double, shape, length, nested):
     theirs = gemma(nested, shape).double()
     model = ours(gemma3, theirs).double()
-    ids, target = text([19, 8], pad=0)[0], text([33, 33], seed=1)[0]
+    ids, target = text([19, 8], pad=0)[0], text([length, length], seed=1)[0]
     expected = theirs(input_ids=target).logits
     found = model.logits(model.decode(target, model.encode(ids, torch.zeros_like(ids, dtype=torch.bool))))
     assert_same(found, expected)
@@ -148,12 +150,13 @@ def test_without_a_source_the_decoder_is_gemma(in_double, shape, nested):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("lengths", [[1], [12, 7], [41, 23]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_encoder_under_a_causal_mask_is_gemma(shape):
+def test_the_encoder_under_a_causal_mask_is_gemma(shape, lengths):
     theirs = gemma(shape=shape)
     config = model_config(gemma3, theirs)
     causal = replace(config, encoder=replace(config.encoder, attention=config.decoder.attention))
-    ids, real = text([41, 23], pad=0)
+    ids, real = text(lengths, pad=0)
     states = theirs.model(input_ids=ids).last_hidden_state
     assert_same(ours(gemma3, theirs, causal).encode(ids, real).states[real], states[real])
 

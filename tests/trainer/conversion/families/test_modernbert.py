@@ -30,7 +30,7 @@ SHAPES = {  # layers and heads of the released sizes, ModernBERT's and Ettin's b
     "ettin": {"num_hidden_layers": 4, "num_attention_heads": 2, "local_rope_theta": 160_000.0},
     "wide": {"num_hidden_layers": 3, "num_attention_heads": 2, "local_attention": 26, "intermediate_size": 40},
 }
-LENGTHS = [[1], [4, 2], [5, 5], [6], [12, 1, 9], [23, 40, 31]]
+LENGTHS = [[1], [4, 2], [5, 5], [6], [12, 1, 9], [9, 8], [23, 40, 31], [57, 33]]
 
 
 def modern_bert(shape="modernbert", **options):
@@ -67,7 +67,7 @@ def test_padding_on_the_left_is_the_same(shape, lengths):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cut", [3, 9, 17])
+@pytest.mark.parametrize("cut", [1, 3, 9, 17, 30])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_packed_documents_are_those_of_masks(shape, cut):
     """The library has no documents, but takes whole masks."""

@@ -63,17 +63,20 @@ def test_t5_has_the_same_logits_and_gradients(options, lengths):
     assert_same_seq2seq(t5, tiny(T5ForConditionalGeneration, **options), lengths, pad=0)
 
 
+@pytest.mark.parametrize("feed_forward", ["gated-gelu", "gated-silu"])
 @pytest.mark.parametrize("own_head", [True, False])
-@pytest.mark.parametrize("lengths", [[1], [20, 3, 11]])
-def test_mt5_never_scales_its_states(own_head, lengths):
-    model = assert_same_seq2seq(t5, tiny(MT5ForConditionalGeneration, own_head, **VERSION_1_1), lengths, pad=0)
+@pytest.mark.parametrize("lengths", [[1], [7, 7], [13, 14], [20, 3, 11], [40, 27]])
+def test_mt5_never_scales_its_states(own_head, lengths, feed_forward):
+    theirs = tiny(MT5ForConditionalGeneration, own_head, **{**VERSION_1_1, "feed_forward_proj": feed_forward})
+    model = assert_same_seq2seq(t5, theirs, lengths, pad=0)
     assert (model.output is not None, model.output_scale) == (own_head, 1.0)
 
 
 @pytest.mark.parametrize("own_head", [True, False])
-@pytest.mark.parametrize("lengths", [[1], [7, 7], [20, 3, 11]])
-def test_umt5_has_a_table_in_every_layer(own_head, lengths):
-    theirs = tiny(UMT5ForConditionalGeneration, own_head, num_decoder_layers=2)
+@pytest.mark.parametrize("feed_forward", ["gated-gelu", "relu"])
+@pytest.mark.parametrize("lengths", [[1], [7, 7], [13, 14], [20, 3, 11], [40, 27]])
+def test_umt5_has_a_table_in_every_layer(own_head, feed_forward, lengths):
+    theirs = tiny(UMT5ForConditionalGeneration, own_head, num_decoder_layers=2, feed_forward_proj=feed_forward)
     model = assert_same_seq2seq(t5, theirs, lengths, pad=0)
     assert len(model.decoder.bias.weight) == len(model.encoder.biases[0].weight) == 2 * 8
     assert (model.output is not None) == own_head  # its scale, which transformers changed, is in the logits
