@@ -103,14 +103,15 @@ def places_of(
     """Make the ``Places`` of a batch, from ``lengths`` (L, L rounded up) and ``sides`` (G, G rounded up)."""
     (length, wide), (count, wide_count) = lengths, sides
     padding_mask, segments, chosen = context.padding_mask, context.segments, context.globals
-    if padding_mask is None and segments is None and chosen is None and length == wide and count == wide_count:
+    owners = pattern.side_documents(context, length) if count else None
+    of_batch = (padding_mask, segments, chosen, owners)
+    if all(part is None for part in of_batch) and (length, count) == (wide, wide_count):
         return Places()
     document = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
     if padding_mask is not None:
         document = document.masked_fill(~padding_mask, -1)
     keys = document.masked_fill(document < 0, -2)
     if wide_count:
-        owners = pattern.side_documents(context, length)
         owners = document.new_zeros(batch, count) if owners is None else owners.masked_fill(owners < 0, -2)
         side_keys = F.pad(owners, (0, wide_count - count), value=-2)
     else:

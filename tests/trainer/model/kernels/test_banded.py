@@ -171,9 +171,10 @@ def test_uncompiled_kernel_equals_the_patterns_own_way(pattern, name, length):
 
 
 @pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("sides", [128, 140])  # whole tiles, and others
 @pytest.mark.parametrize("length", [1, 17, 256])
-def test_uncompiled_kernel_equals_merged_attention_with_grouped_heads(length, padded):
-    pattern, sides = Merged(Span(20, 0)), 140
+def test_uncompiled_kernel_equals_merged_attention_with_grouped_heads(length, sides, padded):
+    pattern = Merged(Span(20, 0))
     q, k, v = torch.randn(3, length, 4, WIDTH), *torch.randn(2, 3, length + sides, HEADS, WIDTH)
     context = make_context()._replace(side_mask=right_padded([sides, 9, 0], sides) if padded else None)
     expected, found = pattern.attend(q, k, v, context), flex.attend(pattern, q, k, v, context)
