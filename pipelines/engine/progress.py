@@ -34,8 +34,8 @@ _MARK_SECONDS = 1.0  # between two marks of what was done
 class ProgressBars:
     """Draws bars in a terminal or a notebook while a job runs, and prints a line at times in a log.
 
-    A log has a line after each half minute, also if no task reports, and from the first one on at each tenth of a
-    stage. A job that takes less than half a minute leaves none, unless its first report is late (``Silence``).
+    A log has a line within two seconds and after each half minute, also if no task reports (``Silence``); after the
+    first half minute, one at each tenth of a stage, too.
     """
 
     def __init__(self, stages: Sequence[Stage], clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,9 +101,8 @@ class ProgressBars:
                 self._shown = self._clock()
                 self._cell.update(self._bars)
             return
-        if self._silence.last is None:
-            self._silence.last = self._silence.begun
-        if pace.due(self._silence.begun, self._silence.last):
+        begun, last = self._silence.begun, self._silence.last
+        if pace.due(begun, begun if last is None else last):
             self._silence.end()
             self._tell()
 
@@ -121,7 +120,7 @@ class ProgressBars:
 class Pace:
     """The units of a stage that are done, and when a log gets a line about them.
 
-    A line is due after half a minute without one, and from the first half minute on at each tenth of the stage.
+    A line is due after half a minute without one, and after the first half minute at each tenth of the stage.
     ``rejects`` counts the records that finished tasks of this start have rejected.
     """
 

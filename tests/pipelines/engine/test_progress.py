@@ -66,7 +66,9 @@ def test_a_stage_that_does_not_report_has_lines_too(clock: Clock, capsys):
 
 def test_a_short_job_leaves_no_line(clock: Clock, capsys):
     with ProgressBars(STAGES, clock) as bars:
+        clock.now = 1.0
         bars.report("tokenise", "a", 2000)
+        bars._silence.look()
     assert capsys.readouterr() == ("", "")
 
 
