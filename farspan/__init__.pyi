@@ -33,6 +33,7 @@ from trainer.dataset import Dataset as Dataset
 from trainer.recipe import load_recipe as load_recipe
 from trainer.recipe_reference import recipes as recipes
 
+__all__: list[str]
 __version__: str
 
 def tokenizer_train(

@@ -27,7 +27,7 @@ def render() -> str:
     """Return the text of the stub."""
     lines = [f"from {module} import {name} as {name}" for name, module in _ORIGINS.items() if name not in FUNCTIONS]
     lines = sorted([*lines, "from corpora.storage.manifest import Manifest"])
-    return "\n".join([_HEAD, *lines, "", "__version__: str", *map(_define, FUNCTIONS), ""])
+    return "\n".join([_HEAD, *lines, "", "__all__: list[str]", "__version__: str", *map(_define, FUNCTIONS), ""])
 
 
 def _define(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,9 @@ class Ragged:
         row = row + len(self) if row < 0 else row
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self.__getitem__, range(len(self)))
+
     def __repr__(self) -> str:
         return f"Ragged({len(self)} rows, {int(self.offsets[-1] - self.offsets[0])} values of {self.values.dtype})"
 
@@ -49,7 +52,7 @@ class Ragged:
         return self.offsets[1:] - self.offsets[:-1]
 
     @classmethod
-    def from_rows(cls, rows: Sequence[np.ndarray | Sequence[int]], dtype: np.typing.DTypeLike) -> Ragged:
+    def from_rows(cls, rows: Sequence[np.ndarray | Sequence[float]], dtype: np.typing.DTypeLike) -> Ragged:
         """Copy ``rows`` one after the other."""
         return cls.from_lengths(
             np.concatenate([np.asarray(row, dtype) for row in rows]) if len(rows) else np.empty(0, dtype),

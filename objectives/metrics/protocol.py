@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, SupportsFloat
 
 import numpy as np
 
@@ -71,6 +71,6 @@ def check_references(name: str, references: Sequence[Sequence[str]]) -> None:
             raise FarspanError(f"metric {name}: prediction {number} has no reference; score pairs that have one")
 
 
-def round_values(values: Mapping[str, np.ndarray]) -> dict[str, float]:
+def round_values(values: Mapping[str, SupportsFloat]) -> dict[str, float]:
     """Round values to 4 decimals, as SCROLLS prints them."""
     return {key: round(float(value), 4) for key, value in values.items()}

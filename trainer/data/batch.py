@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -97,7 +97,7 @@ class Batch:
 class Batches(Protocol):
     """The batches of a run, step by step."""
 
-    def step(self, step: int) -> list[Batch]:
+    def step(self, step: int) -> Sequence[Batch]:
         """This rank's micro-batches of ``step``, counted from 0; every rank has the same number of them."""
 
 

@@ -143,10 +143,10 @@ class _Ahead:
     """Makes the batches of the next steps, while the caller uses those of the current step."""
 
     def __init__(
-        self, executor: Executor, make: Callable[[int], list[Batch]], ahead: int, steps: int, pinned: bool
+        self, executor: Executor, make: Callable[[int], Sequence[Batch]], ahead: int, steps: int, pinned: bool
     ) -> None:
         self._executor, self._make, self._ahead, self._steps, self._pinned = executor, make, ahead, steps, pinned
-        self._waiting: dict[int, Future[list[Batch]]] = {}
+        self._waiting: dict[int, Future[Sequence[Batch]]] = {}
 
     def step(self, step: int) -> list[Batch]:
         """The batches of ``step``; steps should be requested in order."""

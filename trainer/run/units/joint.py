@@ -176,7 +176,7 @@ class JointBatches:
         self._loader, self._batches, self._model, self._world = loader, batches, model, world
         self._precision = precision
 
-    def step(self, step: int) -> list[Batch]:
+    def step(self, step: int) -> list[JointBatch]:
         """Make this rank's micro-batches of ``step``, counted from 0."""
         stage, mixture = self._loader.at(step)
         shown = self._batches.step(step)
