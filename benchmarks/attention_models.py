@@ -164,9 +164,9 @@ def check(case: Case, ours: Seq2Seq, peer: nn.Module, batch: Batch) -> None:
     """Give ours the peer's weights; equal losses."""
     if isinstance(peer, Seq2Seq):
         return torch.testing.assert_close(loss_of(ours, batch), loss_of(peer, batch), rtol=1e-4, atol=1e-4)
-    config = our_config(case, peer.config)  # type: ignore[arg-type]
-    family = family_of(peer.config.model_type)  # type: ignore[union-attr]
-    stored, _, _ = split_carried(family, peer.state_dict(), peer.config.to_dict())  # type: ignore[union-attr]
+    their: Any = peer.config
+    config, family = our_config(case, their), family_of(their.model_type)
+    stored, _, _ = split_carried(family, peer.state_dict(), their.to_dict())
     ours.load_state_dict(load_state(family.name_map(config), stored, ignored=family.IGNORED))
     torch.testing.assert_close(loss_of(ours, batch), loss_of(peer, batch), rtol=1e-4, atol=1e-4)
 
@@ -213,6 +213,7 @@ class EinsumPooled(nn.Module):
 
 def with_einsum(model: Seq2Seq) -> Seq2Seq:
     """The same model, its encoder's attentions written plainly."""
+    layer: Any
     for layer in model.encoder.layers:
         layer.attention, layer.pooling = EinsumBlocks(layer.attention), EinsumPooled(layer.pooling)
     return model
@@ -264,7 +265,7 @@ def measure(case: Case, length: int, target: int, threads: int, rounds: int) -> 
     ours = models["ours"]
     assert isinstance(ours, Seq2Seq)
     check(case, ours, models["peer"], batch)
-    seconds = in_turn({side: lambda model=model: run(model, batch) for side, model in models.items()}, rounds)  # type: ignore[misc]
+    seconds = in_turn({side: lambda model=model: run(model, batch) for side, model in models.items()}, rounds)
     return {"seconds": seconds, "peak": peaks}
 
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from iclm_chains import CHAIN, LOOKED_AT, published_algorithm, published_code
@@ -119,7 +120,7 @@ def write_lists(folder: str, documents: int, neighbours: int) -> None:
     np.save(os.path.join(folder, "lengths.npy"), rng.geometric(1 / TOKENS, documents))
 
 
-def path_weight(order: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> dict[str, float]:
+def path_weight(order: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
     """Weight of all steps together, and how many weigh nothing."""
     one, other = order[:-1], order[1:]
     ahead, back = (np.where(rows[a] == b[:, None], weights[a], -np.inf) for a, b in ((one, other), (other, one)))
@@ -167,17 +168,17 @@ def prepared(side: str, rows: np.ndarray, weights: np.ndarray, lengths: np.ndarr
     graph = Graph(lists, weights.reshape(-1), np.zeros(rows.size, bool))
     keys = np.random.default_rng(0).integers(0, 2**64, (len(rows), 2), np.uint64)
 
-    def path() -> np.ndarray:
+    def path() -> list[int]:
         """Of the finished sequences: documents in the order in which they begin."""
         linked = link(graph, lengths, keys, Packing(sequence_length=16_384), Linking(policy="path"))
-        return linked.parts.values[linked.offsets == 0]
+        return linked.parts.values[linked.offsets == 0].tolist()
 
     return path
 
 
 def table(runs: list[Run]) -> list[tuple[str, ...]]:
     """Medians over rounds; times and memory as a ratio to ours, with the worst and the best round."""
-    cells = []
+    cells: list[tuple[str, ...]] = []
     for documents, neighbours in dict.fromkeys((run.documents, run.neighbours) for run in runs):
         of = {
             side: [run for run in runs if (run.documents, run.neighbours, run.side) == (documents, neighbours, side)]

@@ -11,6 +11,7 @@ update is then shorter than the recipe's, and the share printed is larger than t
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import statistics
 import tempfile
@@ -102,7 +103,7 @@ def main() -> None:
     )
 
 
-def make_trainer(recipe: Recipe, options) -> tuple[Trainer, InMemory]:
+def make_trainer(recipe: Recipe, options: argparse.Namespace) -> tuple[Trainer, InMemory]:
     """The recipe's model with two updates behind it, and random rows for more."""
     micro, data = recipe.run.micro_batch_size, recipe.data
     count = -(-(options.batch or recipe.run.batch_size) // micro)
@@ -133,7 +134,7 @@ def measured(
     checkpoints = None
     if asynchronous is not None:
         config = CheckpointConfig(asynchronous=asynchronous)
-        checkpoints = Checkpoints(directory, config, World.alone(), identity={})
+        checkpoints = Checkpoints(directory, config, World.alone(), identity={}, vocabulary={})
         checkpoints.restore(trainer.model, trainer.optimizer)
     waited, begin, processor = 0.0, time.perf_counter(), time.process_time()
     for number in range(steps):

@@ -100,8 +100,8 @@ def run_ours(model: Seq2Seq, states: Tensor, config: GenerationConfig) -> Side:
         nonlocal cross_bytes
         logits = step(decoder, *arguments)
         clock.times.append(time.perf_counter())
-        pairs = [pair for group in decoder.cross.groups for pair in group.keys_values if pair]
-        cross_bytes = sum(part.nbytes for pair in pairs for part in pair)
+        cached = [keys for group in decoder.cross.groups for layer in group.keys for keys in layer.values()]
+        cross_bytes = sum(keys.k.nbytes + keys.v.nbytes for keys in cached)
         return logits
 
     sources = Sources(source_ids=torch.zeros(states.shape[:2], dtype=torch.int64))

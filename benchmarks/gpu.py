@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +119,13 @@ class Parts:
         yield "kernels", self.kernels
         yield "ceiling", self.measure_ceiling
         for recipe, length in itertools.product(self.scale.recipes, self.scale.lengths):
-            yield f"{recipe}, {length:,}", lambda recipe=recipe, length=length: self.steps(recipe, length, False)
+            yield f"{recipe}, {length:,}", partial(self.steps, recipe, length, False)
             if compiled and length == self.scale.lengths[-1]:
-                yield f"{recipe}, {length:,}, compiled", lambda r=recipe, n=length: self.steps(r, n, True)
+                yield f"{recipe}, {length:,}, compiled", partial(self.steps, recipe, length, True)
         yield "generation", self.generation
         yield f"{self.scale.updates:,} updates", self.long_run
         for case, length in itertools.product(CASES[:3], self.scale.lengths):
-            yield f"{case.peer}, {length:,}", lambda case=case, length=length: self.beside_peer(case, length)
+            yield f"{case.peer}, {length:,}", partial(self.beside_peer, case, length)
 
     def goal(self, met: bool) -> bool | None:
         """Whether a goal of speed is met; at small size there is none."""
@@ -239,7 +240,7 @@ class Parts:
             model.to(self.device)
             self.clear()
             before = memory_in_use(self.device)
-            seconds[side] = self.seconds(lambda model=model: attention_models.run(model, batch))
+            seconds[side] = self.seconds(partial(attention_models.run, model, batch))
             peaks[side] = memory_in_use(self.device) - before
             model.cpu()
         faster = seconds["peer"] / seconds["ours"]

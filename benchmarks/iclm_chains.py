@@ -86,10 +86,10 @@ def published_algorithm(neighbours: np.ndarray, similarities: np.ndarray) -> lis
     unvisited = set(links)
     path = []
     for start in sorted(links, key=lambda document: len(links[document])):
-        document = start if start in unvisited else None
-        while document is not None:
-            path.append(document)
-            unvisited.remove(document)
-            near = [other for other in links[document] if other in unvisited]
-            document = max(near, key=links[document].__getitem__, default=None)
+        at: int | None = start if start in unvisited else None
+        while at is not None:
+            path.append(at)
+            unvisited.remove(at)
+            near = [other for other in links[at] if other in unvisited]
+            at = max(near, key=links[at].__getitem__, default=None)
     return path

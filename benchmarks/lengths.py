@@ -39,7 +39,7 @@ def measure(case: Case, side: str, length: int, target: int) -> Run:
 
     def batch(size: int, written: int) -> Batch:
         parts = make_batch(case, size, written)
-        return Batch(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
+        return Batch(*(None if part is None else part.to(device) for part in parts))
 
     run(model, batch(min(length, SHORTER), min(target, 64)))
     model.zero_grad()
@@ -93,7 +93,7 @@ def measure_lengths(case: Case, side: str, options: Any) -> list[Run]:
 
 def cells(runs: list[Run]) -> list[tuple[str, ...]]:
     """Rows of the table, one for each case, side and length."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for one in runs:
         numbers = ("", f"stopped by {one['stopped']}") if "stopped" in one else ()
         numbers = numbers or (f"{one['seconds']:.1f}", f"{one['bytes'] / 2**20:,.0f}")

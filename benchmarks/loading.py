@@ -8,6 +8,7 @@ checksum of its own.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import statistics
@@ -16,6 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,14 +63,14 @@ class Late:
     def serve(cls, folder: str) -> None:
         ask = ObjectStore._ask
 
-        def late(self, request, *arguments, **options):
+        def late(self: ObjectStore, request: str, *arguments: Any, **options: Any) -> Any:
             time.sleep(cls.wait)
             answer = ask(self, request, *arguments, **options)
             cls.requests += 1
             cls.read += answer.range[1] - answer.range[0] if request == "get" else 0
             return answer
 
-        ObjectStore._ask = late
+        ObjectStore._ask = late  # type: ignore[method-assign]
         connect.CLIENTS["late"] = lambda root, options, retry: LocalStore(prefix=folder)
 
 
@@ -125,9 +127,9 @@ def main() -> None:
                 found.setdefault("late, global order by ranges", []).append(measured)
     need = GPUS / SECONDS_A_SEQUENCE
     rows = []
-    for name, measured in found.items():
-        rates = [one.rate for one in measured]
-        typical, last = statistics.median(rates), measured[-1]
+    for name, all_measured in found.items():
+        rates = [one.rate for one in all_measured]
+        typical, last = statistics.median(rates), all_measured[-1]
         rows.append(
             (
                 name,
@@ -148,7 +150,7 @@ def main() -> None:
     )
 
 
-def an_epoch(recipe: Recipe, options, cache: ShardCache | None) -> Measured:
+def an_epoch(recipe: Recipe, options: argparse.Namespace, cache: ShardCache | None) -> Measured:
     """One epoch with an empty cache."""
     if cache:
         shutil.rmtree(str(cache.folder), ignore_errors=True)

@@ -11,6 +11,7 @@ one sequence takes tens of seconds on a core. ``--quick`` is a model that takes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,7 +58,8 @@ class Sides:
 
     def __init__(self, model: MaskedLM, special: SpecialTokens, rows: SequenceBatch, device: str, threads: int) -> None:
         self.rows, self.threads = rows, threads
-        positions = len(model.encoder.embedded.positions.weight)
+        embedded: Any = model.encoder.embedded
+        positions = len(embedded.positions.weight)
         found = FoundModel("made", "made", "made", special, positions, lambda: model)
         self.scorer = Recording(found, device, "bfloat16" if device == "cuda" else "float32", threads)
         tools = Tools(KnownTokenizer(), self.scorer)  # type: ignore[arg-type]

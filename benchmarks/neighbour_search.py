@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import faiss
 import numpy as np
@@ -32,9 +33,8 @@ def inverted_file(vectors: np.ndarray, options: Search, quantizer: int | None) -
     floats = vectors.astype(np.float32)
     coarse, lists = faiss.IndexFlatIP(DIMENSION), list_count(options, len(vectors))
     metric = faiss.METRIC_INNER_PRODUCT
-    if quantizer is None:
-        index = faiss.IndexIVFFlat(coarse, DIMENSION, lists, metric)
-    else:
+    index: Any = faiss.IndexIVFFlat(coarse, DIMENSION, lists, metric)
+    if quantizer is not None:
         index = faiss.IndexIVFScalarQuantizer(coarse, DIMENSION, lists, quantizer, metric)
     index.cp.niter, index.cp.max_points_per_centroid = 10, 64  # as ours
     index.train(floats)

@@ -14,12 +14,12 @@ import numpy as np
 
 from corpora.packing.best_fit import best_fit_parts
 from corpora.packing.concatenate import greedy_parts
-from corpora.packing.options import Packing
+from corpora.packing.options import Packing, PackingPolicy
 from corpora.packing.windows import Windows
 from pipelines.figures.style import grid, save, thousands, use_style
 from pipelines.shuffle.corpus_shard import SHARD_TOKENS
 
-POLICIES = ("concatenate", "whole-documents", "best-fit")
+POLICIES: tuple[PackingPolicy, ...] = ("concatenate", "whole-documents", "best-fit")
 LENGTHS = (4_096, 16_384, 65_536)
 BUCKETS = 8
 
@@ -33,7 +33,8 @@ def main() -> None:
     print(
         "| positions | policy | padding | documents cut | left out | ns a piece | peer |\n|---|---|---|---|---|---|---|"
     )
-    padding, cut = {}, {}
+    padding: dict[tuple[str, int], float] = {}
+    cut: dict[tuple[str, int], float] = {}
     for length in LENGTHS:
         for policy in POLICIES:
             packing = Packing(sequence_length=length, packing=policy)
@@ -68,7 +69,7 @@ def measure(lengths: np.ndarray, packing: Packing) -> tuple[int, ...]:
     else:
         split = packing.packing == "concatenate"
         rows, documents, _, sizes = greedy_parts(kept, packing.capacity, packing.room_per_document, split)
-    cuts = np.count_nonzero(np.bincount(documents) > 1)
+    cuts = int(np.count_nonzero(np.bincount(documents) > 1))
     return int(rows.max()) + 1, int(sizes.sum()), len(sizes), cuts, len(lengths), len(kept)
 
 

@@ -10,6 +10,7 @@ decodes every row, splits words, scores, chooses and places spans; the goal is t
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import islice
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
@@ -87,9 +88,12 @@ def main() -> None:
     }
     for objective in objectives.values():
         check(rows, tokenizer, objective, options.length)
-    runs = {name: lambda objective=objective: objective.mask(rows, KEY) for name, objective in objectives.items()}
-    runs["decode"] = lambda: [tokenizer.decode_with_offsets(rows.tokens[row]) for row in range(len(rows))]
-    seconds = in_turn({**runs, "encode": lambda: tokenizer.encode(documents)}, options.rounds)
+    runs = {name: partial(objective.mask, rows, KEY) for name, objective in objectives.items()}
+    tokenizing = {
+        "decode": lambda: [tokenizer.decode_with_offsets(row) for row in rows.tokens],
+        "encode": lambda: tokenizer.encode(documents),
+    }
+    seconds = in_turn({**runs, **tokenizing}, options.rounds)
     thousand = len(rows.tokens.values) / 1e3
     rates = {name: [thousand / second for second in values] for name, values in seconds.items()}
     comparisons = [

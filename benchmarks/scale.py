@@ -188,10 +188,9 @@ def recall(cluster: str, neighbours: str) -> dict[str, float]:
     with threadpool_limits(len(os.sched_getaffinity(0))):
         true = nearest(shard.vectors, shard.vectors[rows], k, rows).rows
     hits = 0
-    for row, names in zip(rows, true, strict=True):
-        _, batch, line = found.locate(row[None])
-        lists = Ragged.from_arrow(found.batch(0, int(batch[0])).column("neighbours"))
-        hits += len(np.intersect1d(lists[int(line[0])], names))
+    for batch, line, names in zip(*found.locate(rows)[1:], true, strict=True):
+        lists = Ragged.from_arrow(found.batch(0, int(batch)).column("neighbours"))
+        hits += len(np.intersect1d(lists[int(line)], names))
     return {"of 10": totals["sampled_found"] / totals["sampled_in_cluster"], "of k": hits / true.size}
 
 

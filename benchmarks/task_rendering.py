@@ -74,7 +74,7 @@ class Sides:
         self.pairs = PairBatch(
             pair_ids=[str(row) for row in range(batch)],
             document_tokens=Ragged.from_rows(texts, np.uint16),
-            pair_documents=Ragged.from_rows(np.arange(batch * documents).reshape(batch, documents), np.int64),
+            pair_documents=Ragged.from_lengths(np.arange(batch * documents), np.full(batch, documents)),
             queries=Ragged.from_rows(queries, np.uint16),
             targets=Ragged.from_rows(targets, np.uint16),
             target_offsets=np.arange(batch + 1),

@@ -152,7 +152,7 @@ class Stopwatch(TrainerCallback):
         self.seconds += time.perf_counter() - self.begin
 
 
-def their_rows(batches: list[Batch]) -> list[dict[str, torch.Tensor]]:
+def their_rows(batches: list[Batch]) -> Any:
     """Sequence by sequence, as their data loaders collate them."""
     columns = [
         {
@@ -176,7 +176,7 @@ def trainer_run(model: nn.Module, batches: list[Batch], folder: str) -> Run:
         lr_scheduler_type="constant", logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True,
     )  # fmt: skip
     watch = Stopwatch()
-    trainer = transformers.Trainer(model, settings, train_dataset=their_rows(batches), callbacks=[watch])  # type: ignore[arg-type]
+    trainer = transformers.Trainer(model, settings, train_dataset=their_rows(batches), callbacks=[watch])
     trainer.remove_callback(PrinterCallback)
 
     def run(steps: int) -> float:
@@ -196,7 +196,7 @@ def accelerate_run(model: nn.Module, batches: list[Batch]) -> Run:
         {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, lr=OPTIMIZER.learning_rate, betas=OPTIMIZER.betas, eps=OPTIMIZER.eps, fused=True)
-    rows = DataLoader(their_rows(batches), batch_size=len(batches[0].source))  # type: ignore[arg-type]
+    rows: DataLoader[Any] = DataLoader(their_rows(batches), batch_size=len(batches[0].source))
     prepared, optimizer, loader = accelerator.prepare(model, adam, rows)
 
     def run(steps: int) -> float:

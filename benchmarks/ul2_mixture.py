@@ -75,6 +75,7 @@ class Sides:
     def check(self) -> None:
         """Equal lengths for each denoiser."""
         masks = self.objective.mask(self.rows, make_key(0, "benchmark"))
+        assert masks.components is not None
         lengths = zip(masks.components.to_pylist(), masks.source_lengths, masks.target_lengths, strict=True)
         for name, source, target in lengths:
             assert tuple(map(len, self.pair(self.tokens[0], name))) == (source, target), name
