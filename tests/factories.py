@@ -1,6 +1,7 @@
 """Random blocks of corpus rows for tests, as hypothesis strategies and from plain seeds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,8 @@ OWNED = {"<pad>": 0, "<bos>": 1, "<eos>": 2, "<unk>": 3}
 
 
 def make_sequences(
-    lengths: Sequence[int],
-    documents: int | Sequence[Sequence[int]] = 1,
+    lengths: Sequence[int] | np.ndarray,
+    documents: int | Sequence[Sequence[int] | np.ndarray] = 1,
     *,
     seed: int = 0,
     dtype: type = np.uint16,
@@ -36,7 +37,7 @@ def make_sequences(
         mean_sentence: tokens in a sentence, on average.
         clusters: number every second row's cluster, the others have none.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for i, length in enumerate(lengths):
         rng = np.random.default_rng([seed, i])
         starts = _cut(rng, length, documents) if isinstance(documents, int) else np.asarray(documents[i])
@@ -76,20 +77,11 @@ def _cut(rng: np.random.Generator, length: int, documents: int) -> np.ndarray:
 
 @st.composite
 def sequence_batches(
-    draw: st.DrawFn,
-    *,
-    min_rows: int = 0,
-    max_rows: int = 4,
-    max_length: int = 120,
-    max_documents: int = 6,
+    draw: st.DrawFn, *, min_rows: int = 0, max_rows: int = 4, max_length: int = 120, max_documents: int = 6
 ) -> SequenceBatch:
     """Blocks of rows with few, short and empty rows, both token widths, one and many documents."""
     lengths = draw(
-        st.lists(
-            st.one_of(st.integers(0, 4), st.integers(0, max_length)),
-            min_size=min_rows,
-            max_size=max_rows,
-        )
+        st.lists(st.one_of(st.integers(0, 4), st.integers(0, max_length)), min_size=min_rows, max_size=max_rows)
     )
     return make_sequences(
         lengths,

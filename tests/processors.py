@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +25,7 @@ def other_processor() -> dict[str, str]:
     numpy, torch, OpenBLAS, numba and the C library choose other kernels then. Where the processor is another kind, the
     settings do nothing.
     """
-    from numpy._core import _multiarray_umath as built
+    built: Any = import_module("numpy._core._multiarray_umath")
 
     found = [name for name in built.__cpu_dispatch__ if built.__cpu_features__.get(name)]
     return {

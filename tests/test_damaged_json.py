@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest_file import find_parent, read_manifest
@@ -24,6 +25,7 @@ from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines.cards.summary import summary
 from pipelines.corpus import random as random_corpus
+from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.folder import finalize
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -31,7 +33,9 @@ from pipelines.inspect.distributions import distributions
 from pipelines.inspect.stats import statistics
 from pipelines.inspect.verify import verify
 from pipelines.masks import job as masks
+from pipelines.masks.options import Masking
 from pipelines.retrieval import cluster, neighbours
+from pipelines.retrieval.options import Clustering, NeighbourSearch
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.fuzzing import damaged
 from tests.neighbours import make_neighbours
@@ -52,18 +56,14 @@ FAST, SLOW = 12, 1000  # changes of each file
 
 def _open_documents(folder: str) -> None:
     verify(folder)
-    random_corpus.plan(
-        random_corpus.RandomCorpus(
-            documents=folder, output=f"{folder}.corpus", packing=random_corpus.Packing(sequence_length=64)
-        )
-    )
+    random_corpus.plan(RandomCorpus(documents=folder, output=f"{folder}.corpus", packing=Packing(sequence_length=64)))
     statistics(folder, [])
     summary(read_manifest(folder))
 
 
 def _open_corpus(folder: str) -> None:
     verify(folder)
-    masks.plan(masks.Masking(corpus=folder, output=f"{folder}.masks", objective="span"))
+    masks.plan(Masking(corpus=folder, output=f"{folder}.masks", objective="span"))
     statistics(folder, [])
     corpus = Corpus(folder, verify=True)
     corpus.check_files()
@@ -84,12 +84,12 @@ def _open_masks(folder: str) -> None:
 
 def _open_vectors(folder: str) -> None:
     verify(folder)
-    cluster.plan(cluster.Clustering(vectors=folder, output=f"{folder}.clusters"))
+    cluster.plan(Clustering(vectors=folder, output=f"{folder}.clusters"))
 
 
 def _open_clusters(folder: str) -> None:
     verify(folder)
-    neighbours.plan(neighbours.NeighbourSearch(clusters=folder, output=f"{folder}.neighbours"))
+    neighbours.plan(NeighbourSearch(clusters=folder, output=f"{folder}.neighbours"))
 
 
 def _open_neighbours(folder: str) -> None:
@@ -178,9 +178,9 @@ def sound(tmp_path_factory):
     at = tmp_path_factory.mktemp("sound")
     make_documents(f"{at}/documents", shards=2)
     make_corpus(f"{at}/corpus")
-    run_job(masks.plan(masks.Masking(corpus=f"{at}/corpus", output=f"{at}/masks", objective="span")), Engine(workers=1))
+    run_job(masks.plan(Masking(corpus=f"{at}/corpus", output=f"{at}/masks", objective="span")), Engine(workers=1))
     make_vectors(f"{at}/vectors", f"{at}/documents")
-    run_job(cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
+    run_job(cluster.plan(Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
     make_neighbours(f"{at}/neighbours", f"{at}/documents")
     make_pairs(f"{at}/pairs", f"{at}/documents", pairs=6)
     finished(at / "job")
@@ -196,11 +196,11 @@ def _make_hugging_face(at: Path) -> None:
     import transformers
 
     write_hugging_face(replace(tiny_model(), tokenizer=tokenizer_files()), at / "bart")
-    ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
-    common = {"vocab_size": 24, "d_model": 16, **ids}
-    bart = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    bart |= {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24, **common}
-    positions = {"max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 16}
+    ids: dict[str, Any] = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
+    common: dict[str, Any] = {"vocab_size": 24, "d_model": 16, **ids}
+    parts = {"layers": 1, "attention_heads": 2, "ffn_dim": 24}
+    bart = {**common, **{f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in parts.items()}}
+    positions: dict[str, Any] = {"max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 16}
     models = {
         "led": transformers.LEDForConditionalGeneration(
             transformers.LEDConfig(**bart, **positions, attention_window=8)
@@ -313,9 +313,9 @@ def test_every_flipped_bit_and_changed_key_is_noticed(sound, tmp_path, name):
     data = path.read_bytes()
     READERS[name](str(shutil.copytree(folder, tmp_path / "read")))
     for bit in rng.sample(range(8 * len(data)), 300):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(changed)
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
         with pytest.raises(FarspanError):
             READERS[name](folder)
     for seed in range(100):

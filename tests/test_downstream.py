@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,11 +52,11 @@ def raw(tmp_path_factory):
     return folder
 
 
-def read(raw: Path) -> dict[str, object]:
+def read(raw: Path) -> dict[str, Any]:
     return {"input": [f"qasper={raw / 'scrolls' / 'qasper'}"], "format": "scrolls"}
 
 
-def check(folder: Path, table: Mapping[str, object]) -> None:
+def check(folder: Path, table: Mapping[str, Any]) -> None:
     """The table counts the validation pairs, and the submission has each test pair once."""
     pairs, predictions = open_pairs(str(folder / "pairs")), open_predictions(str(folder / "test"))
     assert table["examples"] == len(pairs.rows_of("validation"))
@@ -80,7 +81,7 @@ def test_from_files_to_a_submission(raw, tmp_path):
     farspan.train("tiny_finetune", {**settings, "data.task": TASK, "run.dry_run": False, **QUICKLY})
     for split in ("validation", "test"):
         limits = {"max_tokens": 8}
-        where = {"pairs": str(tmp_path / "pairs"), "output": str(tmp_path / split), "split": split}
+        where: dict[str, Any] = {"pairs": str(tmp_path / "pairs"), "output": str(tmp_path / split), "split": split}
         farspan.generate(str(tmp_path / "run"), **where, generation=limits, device="cpu")
     table = farspan.evaluate([str(tmp_path / "validation")], "scrolls:qasper")
     farspan.submit([str(tmp_path / "test")], str(tmp_path / "scrolls.csv"), partial=True)
@@ -128,7 +129,7 @@ def everything(folder: Path, raw: Path, kill: bool) -> dict[str, object]:
         words = command("generate", trained, "--pairs", pairs, "--split", split, "--output", output, "--device", "cpu")
         both(
             [*words, "--shard-rows", "2", "--generation", "min_tokens=3"],
-            lambda output=output: any(output.glob("shards/*")),
+            (lambda folder: lambda: any(folder.glob("shards/*")))(output),
         )
     table, begun = folder / "table.json", time.monotonic() + 0.5
     words = command("evaluate", folder / "validation", "--metrics", "scrolls:qasper", "--json", table)

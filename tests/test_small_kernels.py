@@ -25,6 +25,8 @@ from objectives.rendering import stream
 
 ROOT = Path(__file__).parent.parent
 INT32, INT64, UINT64 = (np.iinfo(kind).max for kind in (np.int32, np.int64, np.uint64))
+PHILOX_BLOCKS: Any = keyed.philox_blocks
+LOCATE: Any = gather._locate
 COPIED = np.zeros(4096, np.uint8)  # memory that kernels write to by its address
 CASES: dict[Kernel, Callable[[np.random.Generator], Iterator[tuple]]] = {}
 
@@ -34,7 +36,7 @@ def cases_of(kernel: Any) -> Callable:
     return lambda make: CASES.setdefault(kernel, make)
 
 
-def small_kernels() -> list[Kernel]:
+def small_kernels() -> list[Any]:
     """All kernels of the packages that are declared small."""
     found = set()
     for room in ("corpora", "objectives", "trainer", "pipelines", "farspan"):
@@ -42,7 +44,7 @@ def small_kernels() -> list[Kernel]:
             if re.search(r"compiled\([^)]*\bsmall=", path.read_text()):
                 module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
                 found |= {each for each in vars(module).values() if isinstance(each, Kernel) and each.small}
-    own = (kernel for kernel in found if not isinstance(kernel, Intrinsic))  # intrinsics run inside the others
+    own: Any = (kernel for kernel in found if not isinstance(kernel, Intrinsic))  # intrinsics run inside the others
     return sorted(own, key=lambda kernel: (kernel.__module__, kernel.__name__))
 
 
@@ -149,7 +151,7 @@ def _compositions(rng):
             bits, ends = np.zeros(items // 64 + 1, np.uint64), np.zeros(parts + 1, np.int64)
             gaps = np.zeros(parts, np.uint64)
             blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), read_only(wide(rng, 2)[-2:])[0]
-            keyed.philox_blocks.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
+            PHILOX_BLOCKS.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
             yield items, parts, key, used, blocks, gaps, bits, ends
 
 
@@ -158,7 +160,7 @@ def _bounded_draws(rng):
     for least in (0, 1, 1000, 2**31, 2**32 - 1000):  # of every second draw up to 2**31, a new one is needed
         for used in (0, 7, 500, 512):
             blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), read_only(wide(rng, 2)[-2:])[0]
-            keyed.philox_blocks.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
+            PHILOX_BLOCKS.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
             for count in (0, 1, 40):
                 yield np.uint64(least), np.uint64(count), key, used, blocks, np.zeros(40, np.uint64)
 
@@ -201,7 +203,7 @@ def _measured_rows(rng):
         for _ in range(20):
             yield *rendered_rows(rng, wrong=True)[:3], aligned, np.zeros((6, 4), np.int32)
     for start, length in [(INT32, INT32), (0, INT32), (-1, 1), (1, -INT32 - 1), (0, 0), (5, 1)]:  # of a row of 5 tokens
-        spans = [np.array([start], np.int32), np.array([length], np.int32), np.array([3], np.uint8), offsets_of(1)]
+        spans: Any = np.array([start], np.int32), np.array([length], np.int32), np.array([3], np.uint8), offsets_of(1)
         tokens = read_only(np.zeros(5, np.uint16), offsets_of(5))
         for borders in ([0], [1], [0, 6], [0, 3, 2], [0, INT32], [-1]):
             documents = read_only(np.array(borders, np.int32), offsets_of(len(borders)))
@@ -418,5 +420,5 @@ def _located(rng):
 def _moved(rng):
     places = np.array(places_of(LISTS[0]))
     sources, ends = np.zeros((4, 5), np.int64), np.zeros((4, 6), np.int64)
-    assert gather._locate.compiled()(places[None], np.zeros(5, np.int64), np.array([2, 0, 1, 1, 0]), sources, ends)
+    assert LOCATE.compiled()(places[None], np.zeros(5, np.int64), np.array([2, 0, 1, 1, 0]), sources, ends)
     yield sources, ends, places, COPIED.ctypes.data + np.array([0, 1000, 2000, 3000])

@@ -162,7 +162,7 @@ def test_vectors_have_length_1_and_some_repeat_the_one_before():
     again, _ = Topics(5_000).vectors(0, 2_000)
     assert np.array_equal(vectors, again)
     assert not np.array_equal(vectors, topics.vectors(1, 2_000)[0])
-    assert (vectors.shape, vectors.dtype) == ((2_000, DIMENSION), np.float16)
+    assert (vectors.shape, vectors.dtype.name) == ((2_000, DIMENSION), "float16")
     wide = vectors.astype(np.float32)
     assert np.allclose(np.linalg.norm(wide, axis=1), 1, atol=2e-3)
     cosines = (wide[1:] * wide[:-1]).sum(axis=1)

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -39,7 +40,7 @@ def test_the_last_stage_is_what_the_figure_says():
 @pytest.mark.parametrize("pattern", [*long_range.FAR, *long_range.NEAR])
 def test_gradients_reach_the_symbol_just_where_the_pattern_does(pattern):
     stage = long_range.STAGES[0]
-    model = long_range.build(pattern, stage.window, 0)
+    model: Any = long_range.build(pattern, stage.window, 0)
     if pattern == "block + pooling":  # starts at zero, so that step 0 is block attention
         torch.nn.init.normal_(model.encoder.layers[-1].pooling.out.weight)
     rows = long_range.make_rows(4, stage.length, stage.distance, torch.Generator().manual_seed(1))

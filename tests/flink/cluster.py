@@ -57,7 +57,7 @@ def require_flink() -> Path:
             "--no-deps",
             "--no-binary=:all:",
             "--dest",
-            partial,
+            str(partial),
         ]
         done = subprocess.run([*command, PACKAGE], capture_output=True, text=True, check=False)
         if done.returncode:

@@ -95,8 +95,8 @@ def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, t
             str(path.relative_to(tmp_path)): path for path in (tmp_path / "documents").rglob("*") if path.is_file()
         }
         local = {name: path.read_bytes() for name, path in local.items() if not Path(name).name.startswith(".")}
-        found = {path.removeprefix("s3://bucket/"): path for path in files.walk("s3://bucket/documents")}
-        found = {name: read_bytes(path) for name, path in found.items() if not Path(name).name.startswith(".")}
+        paths = {path.removeprefix("s3://bucket/"): path for path in files.walk("s3://bucket/documents")}
+        found = {name: read_bytes(path) for name, path in paths.items() if not Path(name).name.startswith(".")}
         assert found == local
     finally:
         connect.use_s3_settings({})

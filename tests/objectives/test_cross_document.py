@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.api.protocol import CorpusFacts, Tools, load_objective
+from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective
 from objectives.api.special_tokens import MASK
 from objectives.cross_document import CrossDocument
 from tests.factories import FIRST_TEXT_ID, OWNED, VOCAB, make_sequences, sequence_batches
@@ -30,8 +31,8 @@ TEXT_IDS = [number for number in range(VOCAB) if number not in OWNED.values()]
 LIKELY = 1e-4  # chance that a test of right code, run with another seed, would fail
 
 
-def made(preset: str | None = None, **options) -> CrossDocument:
-    return load_objective("cross_document", preset, options).with_tools(TOOLS)
+def made(preset: str | None = None, **options) -> Any:
+    return equip(load_objective("cross_document", preset, options), TOOLS)
 
 
 def small_vocabulary(size: int, owned: dict[str, int]) -> Tools:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ class Capitals:
         return [np.array(spans, np.int64).reshape(-1, 2) for spans in found]
 
 
-def masked(batch: SequenceBatch, **options: object) -> MaskBatch:
+def masked(batch: SequenceBatch, **options: Any) -> MaskBatch:
     return equip(EntityPyramid(**options), Tools(Characters(), recognizer=Capitals())).mask(batch, KEY)
 
 
@@ -258,8 +259,8 @@ def test_any_half_of_the_choice_stays_visible_with_equal_chances():
     assert len(halves) == 6
     assert stats.chisquare(list(halves.values())).pvalue > 0.001
     for visible, shown in ((0.0, 0), (0.24, 0), (0.25, 1), (0.99, 3), (1.0, 4)):
-        flags = masked(batch.take([0]), ratio=1.0, visible=visible).span_flags[0]
-        assert Counter(flags.tolist())[SHOWN] == shown
+        own = masked(batch.take([0]), ratio=1.0, visible=visible).span_flags[0]
+        assert Counter(own.tolist())[SHOWN] == shown
 
 
 # Options and tools.

@@ -4,6 +4,8 @@ import itertools
 import re
 from functools import lru_cache
 from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,7 +117,7 @@ class Names:
         return [np.array([m.span() for m in pattern.finditer(text)], np.int64).reshape(-1, 2) for text in texts]
 
 
-def compare(batch: SequenceBatch, tokenizer: object, recognizer: EntityRecognizer, **options: object) -> int:
+def compare(batch: SequenceBatch, tokenizer: Any, recognizer: EntityRecognizer, **options: Any) -> int:
     """Rows of the batch in which an entity has brought a sentence."""
     objective = equip(EntityPyramid(**options), Tools(tokenizer, recognizer=recognizer))
     masks = objective.mask(batch, KEY)
@@ -151,7 +153,7 @@ def test_random_clusters(options):
 def news() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
     """News of 2000 and 2001, several to a row, and a tokenizer trained on some."""
     path = distribution("gensim").locate_file("gensim/test/test_data/lee_background.cor")
-    texts = path.read_text("utf-8").splitlines()[:16]
+    texts = Path(str(path)).read_text("utf-8").splitlines()[:16]
     tokenizer = train_byte_level_bpe(texts, 1500)
     return packed(texts, tokenizer, 1024), tokenizer
 

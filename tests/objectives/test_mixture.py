@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from math import comb
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ KEY = make_key(0, "test")
 LIKELY = 1e-4  # chance that a test of right code, run with another seed, would fail
 UL2 = {"r3": (3, 0.15), "r8": (8, 0.15), "x3": (3, 0.5), "x8": (8, 0.5), "x64_15": (64, 0.15), "x64_50": (64, 0.5)}
 # one of each kind of rendering with a target, one with ranks and scores, one of another package
-MIXED = [
+MIXED: list[dict[str, Any]] = [
     {"objective": "span", "name": "spans", "mode": "[A]"},
     {"objective": "pegasus", "weight": 2, "mode": "[B]"},
     {"objective": "model_based", "preset": "bart_ls", "name": "hard"},

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from corpora.keyed import make_key
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
-from objectives.api.protocol import CorpusFacts, Objective, Tools, load_objective, mask_key
+from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, mask_key
 from objectives.api.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
 from objectives.draws.compositions import noise_counts
 from objectives.model_based import ModelBased
@@ -124,7 +125,7 @@ def test_hidden_tokens_are_exactly_those_of_span_corruption(lengths, density, ca
 def test_bart_ls_hides_a_fifth_of_the_spans_that_5120_of_16384_tokens_make():
     """A share of spans is no fixed number of tokens; a density is one, to the token."""
     batch = make_sequences([16_384] * 8, dtype=np.int32)
-    preset = load_objective("model_based", "bart_ls", {"target_length": None}).with_tools(TOOLS)
+    preset: Any = equip(load_objective("model_based", "bart_ls", {"target_length": None}), TOOLS)
     masks = preset.mask(batch, KEY)
     drawn = masks.span_flags.lengths
     assert set(drawn.tolist()) <= {round(5120 / mean) for mean in (4, 8, 12)}
@@ -136,7 +137,7 @@ def test_bart_ls_hides_a_fifth_of_the_spans_that_5120_of_16384_tokens_make():
     assert hidden_tokens(exactly.mask(batch, KEY)).tolist() == [1024] * 8
     # As published, 1,024 target positions: the hardest that they hold.
     for share, most in ((0.2, masks.target_lengths.max()), (0.9, 1024)):
-        fitting = load_objective("model_based", "bart_ls", {"span_share": share}).with_tools(TOOLS)
+        fitting = equip(load_objective("model_based", "bart_ls", {"span_share": share}), TOOLS)
         assert fitting.mask(batch, KEY).target_lengths.max() == most <= 1024
 
 
@@ -312,7 +313,7 @@ def test_the_scorer_sees_the_special_tokens_it_knows(edges):
     scorer = RandomScorer(bare)
     model_based(scorer).mask(batch, KEY)
     ids = scorer.shown[0][0]
-    marks = [(place, int(ids[place])) for place in np.flatnonzero(ids > bare[MASK])]
+    marks = [(place, int(ids[place])) for place in np.flatnonzero(ids > bare[MASK]).tolist()]
     if len(edges) == 1:
         assert marks == [(10, bare[edges[0]]), (31, bare[edges[0]])]
     else:

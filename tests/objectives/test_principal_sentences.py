@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ HIDDEN, INTACT, OTHER, GONE = IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET, REPLAC
 PRESETS = tuple(PrincipalSentences.presets)
 
 
-def chosen(batch: SequenceBatch, **options: object) -> list[list[str]]:
+def chosen(batch: SequenceBatch, **options: Any) -> list[list[str]]:
     """The chosen sentences of each row in order of choice."""
     masks = equip(PrincipalSentences(**options), Tools(Characters())).mask(batch, KEY)
     found = []
@@ -105,7 +106,7 @@ def test_one_mask_token_for_each_sentence_and_the_bare_sentences_as_target():
     ],
 )
 def test_odd_texts_lose_nothing(preset, text):
-    objective = equip(load_objective("principal_sentences", preset), Tools(Characters()))
+    objective: Any = equip(load_objective("principal_sentences", preset), Tools(Characters()))
     batch = rows(text, CATS)
     special = replace(objective.validate(facts()), ids=objective.validate(CorpusFacts(2**17, OWNED, 999, 900, 1)).ids)
     masks = objective.mask(batch, KEY)
@@ -152,9 +153,7 @@ def test_a_character_or_word_that_tokens_cut_is_read_once():
     batch = make_sequences([len(ids)], 1)
     every = np.arange(len(ids))
     batch = replace(
-        batch,
-        tokens=Ragged.from_rows([ids], np.uint16),
-        sentence_starts=Ragged.from_rows([every], np.int32),
+        batch, tokens=Ragged.from_rows([ids], np.uint16), sentence_starts=Ragged.from_rows([every], np.int32)
     )
     objective = equip(PrincipalSentences(ratio=1), Tools(tokenizer))
     masks = objective.mask(batch, KEY)
@@ -203,7 +202,7 @@ def test_a_drawn_ratio_is_uniform_and_noise_differs_from_text_to_text():
     assert len({tuple(masks.span_starts[row]) for row in range(800)}) > 700
 
 
-class FewWords:
+class FewWords(Any):
     """Ten words, so that sentences have scores to put noise in."""
 
     def decode_with_offsets(self, ids):
@@ -233,7 +232,7 @@ def test_hybrid_is_random_lead_or_ind_with_equal_chances():
 )
 def test_a_shorter_target_takes_from_stored_masks_what_it_would_have_chosen(batch, preset, longer, shorter, when_full):
     options = {"treatments": [0.4, 0.3, 0.2, 0.1], "when_full": when_full}
-    made = [
+    made: list[Any] = [
         equip(load_objective("principal_sentences", preset, {**options, "target_length": length}), TOOLS)
         for length in (longer, shorter)
     ]
@@ -352,7 +351,8 @@ def test_text_needs_a_tokenizer_and_tokens_do_not():
     batch = make_sequences([30])
     with pytest.raises(FarspanError, match=r"equip\(objective, Tools\(tokenizer\)\), or give words=tokens"):
         PrincipalSentences().mask(batch, KEY)
-    for options in ({"words": "tokens"}, {"strategy": "lead"}, {"strategy": "random"}):
+    without: tuple[dict[str, Any], ...] = ({"words": "tokens"}, {"strategy": "lead"}, {"strategy": "random"})
+    for options in without:
         assert len(PrincipalSentences(**options).mask(batch, KEY)) == 1
 
 

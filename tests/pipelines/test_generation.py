@@ -135,10 +135,7 @@ def test_a_folder_needs_a_task_and_gives_the_same(made, tmp_path):
     convert(Path(run), tmp_path / "model", Conversion(checkpoint="3"))
     with pytest.raises(FarspanError, match="names no task; name a task that renders the pairs"):
         run_of((str(tmp_path / "model"), pairs), tmp_path / "refused")
-    named = {
-        "task": "text_to_text",
-        "options": {"source_length": 48, "target_length": 12, "global_attention": "bos"},
-    }
+    named = {"task": "text_to_text", "options": {"source_length": 48, "target_length": 12, "global_attention": "bos"}}
     folder = run_of((str(tmp_path / "model"), pairs), tmp_path / "folder", **named)
     assert whole(folder) == whole(run_of(made, tmp_path / "run", checkpoint="3"))
     with pytest.raises(FarspanError, match="is not a run, so it has no checkpoint 'best'"):

@@ -163,10 +163,7 @@ def test_curves_restarts_and_spikes(tmp_path, run):
     path = tmp_path / "curves.svg"
     status, out, errors = run("plot", one, other, "--figure", path, "--over", "tokens")
     assert (status, errors) == (0, "")
-    assert out.splitlines() == [
-        f"the loss rose at step 120: farspan show {one} --step 120",
-        f"figure: {path}",
-    ]
+    assert out.splitlines() == [f"the loss rose at step 120: farspan show {one} --step 120", f"figure: {path}"]
     svg = path.read_text()
     found = texts(svg)
     assert {"loss", "held-out loss", "learning rate", "gradient norm", "source tokens/s"} <= set(found)

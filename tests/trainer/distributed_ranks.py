@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import ForkProcess
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from trainer.parallel.distributed import World
 TIMEOUT = 300.0
 
 
-def start_ranks(size: int, work: Callable[..., Any], *arguments: Any) -> tuple[list[BaseProcess], Any]:
+def start_ranks(size: int, work: Callable[..., Any], *arguments: Any) -> tuple[list[ForkProcess], Any]:
     """Start ``size`` processes that call ``work(ranks, *arguments)``; each puts ``(rank, result, error)`` in the queue.
 
     They are forked, so that PyTorch is not imported anew in each.

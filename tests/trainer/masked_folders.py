@@ -133,7 +133,7 @@ class MaskedSource(ToySource):
         self.special = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, [MASK])
         self.framed = framed
 
-    def examples(self, indices):
+    def examples(self, indices, epochs=None):
         plain = super().examples(indices)
         ids, labels = plain.source_ids.copy(), np.full_like(plain.source_ids, IGNORED)
         labels[:, 2::3] = ids[:, 2::3]

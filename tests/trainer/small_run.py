@@ -19,8 +19,8 @@ class Run:
         self.model = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 2))
         self.optimizer = kind(self.model.parameters(), lr=0.1)
         self.said = []
-        config = CheckpointConfig(**{"asynchronous": False, **config})
-        self.checkpoints = Checkpoints(directory, config, World.alone(), identity, {"size": 5}, self.said.append)
+        settings = CheckpointConfig(**{"asynchronous": False, **config})
+        self.checkpoints = Checkpoints(directory, settings, World.alone(), identity, {"size": 5}, self.said.append)
 
     def restore(self):
         return self.checkpoints.restore(self.model, self.optimizer)

@@ -8,6 +8,7 @@ from collections import Counter
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_items_are_taken_one_by_one_from_the_end_sliced_and_in_turn(folders):
     items = dataset.__getitems__(range(len(dataset)))
     for index in (0, 3, -1, -len(items)):
         assert equal(dataset[index], items[index])
-    for found, expected in ((dataset[2:5], items[2:5]), (dataset[::-4], items[::-4]), (list(dataset), items)):
+    for found, expected in ((dataset[2:5], items[2:5]), (dataset[::-4], items[::-4]), (list(iter(dataset)), items)):
         assert len(found) == len(expected) > 0
         assert all(map(equal, found, expected))
     with pytest.raises(IndexError, match=rf"item 9 of {folders[0]}, which has rows 0 to 8"):
@@ -192,7 +193,7 @@ def test_a_cache_of_part_of_the_data_fetches_each_shard_once_an_epoch(many, cach
         local.set_epoch(epoch)
         ours.set_epoch(epoch)
         store.requests.clear()
-        sampler = ours.sampler(shuffle_shards=1)
+        sampler: Any = ours.sampler(shuffle_shards=1)
         order = list(sampler)
         assert sorted(order) == list(range(len(sampler))) == list(range(27))
         for number, batch in enumerate(DataLoader(ours, 3, sampler=sampler, collate_fn=ours.collate)):
@@ -272,8 +273,9 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = LlamaConfig(vocab_size=33_000, initializer_range=0.2, attn_implementation="sdpa", **sizes)
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "attn_implementation": "sdpa"}
+    config = LlamaConfig(vocab_size=33_000, initializer_range=0.2, **sizes)
     return LlamaForCausalLM(config).eval()
 
 

@@ -118,7 +118,7 @@ def test_pegasus_x(size, sizes, published):
 
 def test_bigbird_pegasus():
     """The size of the released models, of arXiv, PubMed and BigPatent, is that of their configuration."""
-    config = {"vocab_size": 96_103, **stacks(1024, 4096, 16, 16)}
+    config: dict[str, Any] = {"vocab_size": 96_103, **stacks(1024, 4096, 16, 16)}
     assert ours("bigbird_pegasus_large", 96_103) == released("BigBirdPegasusForConditionalGeneration", **config)
     values = transformers.BigBirdPegasusConfig(**config).to_dict()
     found = family_of("bigbird_pegasus").read_config(values)

@@ -1,9 +1,10 @@
 """A small source of examples, a small recipe for it, its run, and the files of that."""
 
 import json
+from copy import copy
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
@@ -43,7 +44,12 @@ class ToySource:
     def __len__(self) -> int:
         return self.size
 
-    def examples(self, indices: np.ndarray) -> Examples:
+    def with_special(self, special: SpecialTokens) -> Self:
+        moved = copy(self)
+        moved.special = special
+        return moved
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         rows = [np.random.default_rng([7, index]).integers(3, 24, 5 + index % 16) for index in indices]
         lengths = np.array([len(row) for row in rows], np.int32)
         source = np.full((len(rows), lengths.max()), SPECIAL["<pad>"], np.int32)
@@ -63,7 +69,7 @@ class ToySource:
 
 
 def toy_recipe(
-    directory: object, *, dropout: float = 0.1, checkpoint_every: int = 10, log_every: int = 10, **run: object
+    directory: object, *, dropout: float = 0.1, checkpoint_every: int = 10, log_every: int = 10, **run: Any
 ) -> Recipe:
     return Recipe(
         model=ModelConfig(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 NAN = "nothing"  # equal to itself, as nan is not
 
@@ -16,7 +17,7 @@ class Plain:
     keys: list[tuple[int, int]]
     capacity: int
     room: int
-    rows: list[list[tuple[int, int, int, object]]] = field(default_factory=list)  # (document, offset, size, similarity)
+    rows: list[list[tuple[int, int, int, Any]]] = field(default_factory=list)  # (document, offset, size, similarity)
     refused: set[frozenset[int]] = field(default_factory=set)
 
     def __post_init__(self):
@@ -88,7 +89,7 @@ class Plain:
 
     def walk(self, linking):
         """Policy path."""
-        links = [{} for _ in self.lists]
+        links: list[dict[int, Any]] = [{} for _ in self.lists]
         places = [{other: place for place, (other, _) in enumerate(row)} for row in self.lists]
         for one, row in enumerate(self.lists):
             for other, similarity in row:
@@ -101,10 +102,10 @@ class Plain:
                 ):
                     links[one][other] = similarity
                     links[other].setdefault(one, None)
-        for one, row in enumerate(links):
-            for other in row:
-                if row[other] is None:
-                    row[other] = links[other][one]
+        for one, row_links in enumerate(links):
+            for other in row_links:
+                if row_links[other] is None:
+                    row_links[other] = links[other][one]
         unvisited = {document for document in self.by_key if self.lengths[document]}
         path = []
         while unvisited:

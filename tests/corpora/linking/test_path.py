@@ -106,7 +106,7 @@ def test_no_documents_no_groups():
 def test_seed_takes_its_neighbours_while_they_fit():
     rows, groups = grown([[2, 1, 3], [], [], []])
     assert rows == [[0, 2, 1], [3]]
-    assert np.array_equal(groups.similarities, np.float32([np.nan, 1, 0.9, np.nan]), equal_nan=True)
+    assert np.array_equal(groups.similarities, np.array([np.nan, 1, 0.9, np.nan], np.float32), equal_nan=True)
     assert grown([[1, 2], [], []], sizes=[6, 9, 3])[0] == [[0, 2], [1]]  # 1 is passed over
 
 

@@ -29,7 +29,7 @@ packings = st.builds(
 )
 
 
-def documents(sizes):
+def documents(sizes) -> tuple[pa.Array, Ragged, Ragged]:
     """Documents whose every token is unique, so that nothing can be swapped unnoticed."""
     tokens = Ragged.from_lengths(np.arange(sum(sizes), dtype=np.int32), sizes)
     sentences = Ragged.from_rows([np.arange(0, size, 5) for size in sizes], np.int32)

@@ -187,8 +187,8 @@ def test_a_window_that_fits_exactly_leaves_no_rest():
     assert Windows(10, 4).written(np.array([9, 10, 11, 14, 15])).tolist() == [9, 10, 17, 20, 27]
 
 
-def keys_of(count):
-    ids = [f"d{i}" for i in range(count)]
+def keys_of(rows):
+    ids = [f"d{i}" for i in rows]
     return lambda number: id_keys(make_key(0, "pass", {"pass": number}), ids)
 
 
@@ -200,7 +200,7 @@ def keys_of(count):
 def test_each_source_gives_its_passes_to_the_token(documents, epochs, windows):
     lengths = np.array([length for length, _ in documents], np.int64)
     sources = np.array([source for _, source in documents], np.int64)
-    taken = take(lengths, sources, epochs, keys_of(len(documents)), windows)
+    taken = take(lengths, sources, epochs, keys_of(range(len(documents))), windows)
     written = windows.written(taken.sizes)
     assert (np.diff(taken.passes) >= 0).all()
     for source, passes in enumerate(epochs):
@@ -230,11 +230,10 @@ def test_shards_that_know_nothing_of_each_other_make_the_mixture_together(source
     made = mix({name: replace(sources[name], available=here[name]) for name in names})
     epochs = [made.shares[name].epochs for name in names]
     shard = rng.integers(0, shards, 60)
-    keys = keys_of(60)
     tokens = np.zeros(len(names), np.int64)
     for number in range(shards):
         own = np.flatnonzero(shard == number)
-        taken = take(lengths[own], source[own], epochs, lambda count, own=own: keys(count)[own], windows)
+        taken = take(lengths[own], source[own], epochs, keys_of(own), windows)
         np.add.at(tokens, source[own][taken.documents], windows.written(taken.sizes))
     for name, realised in zip(names, tokens, strict=True):
         assert made.shares[name].tokens - shards * (1 + windows.overlap) < realised <= made.shares[name].tokens
@@ -242,11 +241,11 @@ def test_shards_that_know_nothing_of_each_other_make_the_mixture_together(source
 
 def test_each_pass_has_an_order_of_its_own_and_a_part_of_one_follows_it():
     lengths, sources = np.full(50, 10), np.zeros(50, np.int64)
-    taken = take(lengths, sources, [Fraction(5, 2)], keys_of(50), Windows(20, 20))
+    taken = take(lengths, sources, [Fraction(5, 2)], keys_of(range(50)), Windows(20, 20))
     first, second, third = (taken.documents[taken.passes == number].tolist() for number in range(3))
     assert sorted(first) == sorted(second) == list(range(50))
     assert first != second
-    whole = take(lengths, sources, [Fraction(3)], keys_of(50), Windows(20, 20))
+    whole = take(lengths, sources, [Fraction(3)], keys_of(range(50)), Windows(20, 20))
     assert third == whole.documents[whole.passes == 2][:25].tolist()
 
 
@@ -266,7 +265,7 @@ def test_rows_hold_what_is_taken_and_nothing_else(documents, epochs, packing, ac
     windows = Windows.of(packing, stride)
     lengths = np.array([length for length, _ in documents], np.int64)
     sources = np.array([source for _, source in documents], np.int64)
-    taken = take(lengths, sources, epochs, keys_of(len(documents)), windows)
+    taken = take(lengths, sources, epochs, keys_of(range(len(documents))), windows)
     cuts = arrange(taken, sources, packing, windows, across)
 
     seen = {}  # (pass, document) -> how often each of its tokens lies in a row
@@ -301,7 +300,7 @@ def test_rows_hold_what_is_taken_and_nothing_else(documents, epochs, packing, ac
 def test_rows_are_full_but_for_the_last_of_each_source_and_pass(documents, epochs, packing):
     lengths = np.array([length for length, _ in documents], np.int64)
     sources = np.array([source for _, source in documents], np.int64)
-    taken = take(lengths, sources, epochs, keys_of(len(documents)), Windows.of(packing))
+    taken = take(lengths, sources, epochs, keys_of(range(len(documents))), Windows.of(packing))
     for across in (False, True):
         cuts = arrange(taken, sources, packing, Windows.of(packing), across)
         tokens = np.add.reduceat(cuts.sizes, cuts.row_offsets[:-1]) if len(cuts.sizes) else np.empty(0)
@@ -317,7 +316,7 @@ def test_rows_are_full_but_for_the_last_of_each_source_and_pass(documents, epoch
 def test_a_row_of_several_passes_has_an_id_of_its_own_in_each():
     lengths, sources = np.array([30, 5]), np.zeros(2, np.int64)
     packing = Packing(sequence_length=12, room_per_sequence=2, room_per_document=0)
-    taken = take(lengths, sources, [Fraction(3)], keys_of(2), Windows.of(packing))
+    taken = take(lengths, sources, [Fraction(3)], keys_of(range(2)), Windows.of(packing))
     cuts = arrange(taken, sources, packing, Windows.of(packing))
     tokens = Ragged.from_lengths(np.arange(35, dtype=np.uint16), lengths)
     rows = assemble_cuts(pa.array(["a", "b"]), tokens, Ragged.from_rows([[0, 7], [0]], np.int32), cuts)

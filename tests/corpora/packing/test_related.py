@@ -180,8 +180,7 @@ def test_more_documents_than_a_row_has_room_for_are_refused():
 def graphs(draw):
     count = draw(st.integers(1, 12))
     rows = [
-        draw(st.lists(st.integers(0, count - 1).filter(lambda other, own=own: other != own), max_size=6, unique=True))
-        for own in range(count)
+        draw(st.lists(st.integers(0, count - 1).filter(own.__ne__), max_size=6, unique=True)) for own in range(count)
     ]
     similarities = [sorted(draw(st.lists(st.floats(0, 1), min_size=len(row), max_size=len(row))))[::-1] for row in rows]
     return Ragged.from_rows(rows, np.int32), np.array([one for row in similarities for one in row], np.float32)

@@ -6,6 +6,7 @@ import io
 import lzma
 import tarfile
 import zipfile
+from typing import Any
 
 import pytest
 import zstandard
@@ -129,7 +130,7 @@ def test_a_hostile_header_ends_the_archive_and_nothing_else(tmp_path, suffix, si
 
 def test_bad_members_are_rejects_and_their_neighbours_are_kept(tmp_path):
     path = tmp_path / "a.tar"
-    members = {
+    members: dict[str, Any] = {
         "a.txt": "first",
         "../../etc/cron.d/a.txt": "x",
         "/etc/a.txt": "x",

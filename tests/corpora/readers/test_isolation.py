@@ -2,7 +2,9 @@
 
 import io
 import os
+import resource
 import signal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -85,7 +87,7 @@ def test_a_kill_from_outside_is_no_fault_of_the_file(monkeypatch, path):
 
 def test_a_reader_that_is_left_early_leaves_nothing_behind(path):
     (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
-    blocks = read_records(piece, ReadOptions())
+    blocks: Any = read_records(piece, ReadOptions())
     next(blocks)
     blocks.close()
     assert read_all(path).texts == TEXTS
@@ -111,8 +113,8 @@ def test_a_process_reads_from_the_folder_and_with_the_settings_of_its_parent(pat
 @pytest.mark.parametrize(("limit", "expected"), [(-1, "half"), (1 << 20, 1 << 20)])
 def test_memory_is_limited_to_half_and_never_raised(monkeypatch, limit, expected):
     set_to = []
-    monkeypatch.setattr(isolation.resource, "getrlimit", lambda kind: (limit, limit))
-    monkeypatch.setattr(isolation.resource, "setrlimit", lambda kind, limits: set_to.append(limits))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: set_to.append(limits))
     isolation._limit_memory()
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     assert set_to == [(half if expected == "half" else expected, limit)]

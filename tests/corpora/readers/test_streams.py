@@ -8,6 +8,7 @@ import os
 import random
 import tracemalloc
 import zlib
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,7 +102,7 @@ class TestCompression:
         """The bytes that another decompressor gets out of a cut file."""
         out = b""
         while packed:
-            new = {
+            new: dict[str, Any] = {
                 "gz": lambda: zlib.decompressobj(31),
                 "bz2": bz2.BZ2Decompressor,
                 "xz": lzma.LZMADecompressor,

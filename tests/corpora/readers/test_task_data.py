@@ -54,7 +54,7 @@ def read(reader, path, target=1 << 30):
     found, rejects, pieces = {}, [], reader.plan(str(path), target)
     for cut in pieces:
         builder = BlockBuilder(str(path), reader.resolve(ReadOptions()))
-        piece = Range(str(path), "", *cut, path.stat().st_size)
+        piece = Range(*(str(path), "", *cut, path.stat().st_size))
         positions = list(reader.read(piece, builder))
         assert positions[-1] <= piece.bytes
         block = builder.take(0)

@@ -192,7 +192,7 @@ def test_errors_within_the_bound_change_nothing(count, dimension, k, more, seed,
     some = topic_vectors(max(1, count // 3), dimension, topics=2, spread=0.01, seed=seed)
     vectors = (length * some[rng.integers(0, len(some), count)]).astype(np.float16)
     errors = rng.choice([-1.0, 0.0, 1.0], (count, count))
-    found, _ = best_of(vectors, k, min(k + more, count - 1), errors, blocks=rng.integers(1, 4))
+    found, _ = best_of(vectors, k, min(k + more, count - 1), errors, blocks=int(rng.integers(1, 4)))
     plain, _ = best_of(vectors, k, count - 1, np.zeros((count, count)), blocks=1)
     assert np.array_equal(found.rows, plain.rows)
     assert np.array_equal(found.products, plain.products)

@@ -224,7 +224,7 @@ def test_fixed_bytes_of_slices():
     assert fixed_bytes(array.slice(3)).shape == (0, 16)
     batch = make_sequences([2, 2])
     assert batch.sequence_id(1) == batch.sequence_ids[1].tobytes()
-    batch = replace(batch, sequence_ids=np.repeat(np.uint8([[7], [0]]), 16, axis=1))  # zeros, which strings would lose
+    batch = replace(batch, sequence_ids=np.array([[7] * 16, [0] * 16], np.uint8))  # zeros, which strings would lose
     assert batch.ids() == [batch.sequence_id(row) for row in range(len(batch))]
 
 

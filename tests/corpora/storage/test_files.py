@@ -7,6 +7,7 @@ import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -332,7 +333,8 @@ def test_rows_are_those_of_arrow_one_by_one_and_sliced(folders: Path, kind: str)
     expected = all_rows(folders / kind, f"farspan.{kind}")
     assert [listed(row) for row in rows] == expected
     assert len(rows) == len(expected)
-    for number in (0, 7, len(expected) - 1, -1, -len(expected), np.int64(3)):
+    numbers: tuple[Any, ...] = (0, 7, len(expected) - 1, -1, -len(expected), np.int64(3))
+    for number in numbers:
         assert listed(rows[number]) == expected[number]
     for part in (slice(2, 5), slice(None, None, -7), slice(-2, None), slice(5, 5)):
         assert [listed(row) for row in rows[part]] == expected[part]

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -182,22 +183,20 @@ def test_wrong_contents_are_named(tmp_path, changes, message):
     assert "\n" not in str(caught.value)
 
 
-class Other:
+def other(**changes) -> Any:
     """A tokenizer that agrees with the manifest but for what a test changes."""
-
-    def __init__(self, **changes) -> None:
-        self.__dict__.update({**tokenizer_entry(), **changes})
+    return SimpleNamespace(**{**tokenizer_entry(), **changes})
 
 
 def test_the_first_difference_of_a_tokenizer_is_named():
     made, size = manifest(), tokenizer_entry()["vocab_size"]
-    assert tokenizer_fault(made, Other()) is None
-    assert tokenizer_fault(made, Other(fingerprint="x")).startswith("fingerprint 'x', the manifest says '")
-    assert tokenizer_fault(made, Other(vocab_size=size + 1)) == f"vocab_size {size + 1}, the manifest says {size}"
+    assert tokenizer_fault(made, other()) is None
+    assert tokenizer_fault(made, other(fingerprint="x")).startswith("fingerprint 'x', the manifest says '")
+    assert tokenizer_fault(made, other(vocab_size=size + 1)) == f"vocab_size {size + 1}, the manifest says {size}"
     name, number = next(iter(tokenizer_entry()["owned_tokens"].items()))
-    moved = Other(owned_tokens={name: number + 1})
+    moved = other(owned_tokens={name: number + 1})
     assert tokenizer_fault(made, moved) == f"{name!r} has id {number + 1}, the manifest says {number}"
-    assert tokenizer_fault(made, Other(owned_tokens={})) is None, "an older tokenizer may own fewer"
+    assert tokenizer_fault(made, other(owned_tokens={})) is None, "an older tokenizer may own fewer"
 
 
 def test_a_job_that_begins_has_no_shards_yet():

@@ -1,5 +1,6 @@
 """The cache of remote shards: shared, compared, bounded; and the shards that an artefact keeps mapped."""
 
+import hashlib
 import math
 import os
 import shutil
@@ -168,7 +169,7 @@ def test_a_copy_is_compared_once_a_process_and_again_after_it_was_written_to(fet
         compared.append(len(data))
         return sha256(data)
 
-    monkeypatch.setattr(shard_cache.hashlib, "sha256", counting)
+    monkeypatch.setattr(hashlib, "sha256", counting)
     for _ in range(3):
         cache.map(*shard(1))
     assert compared == []
@@ -209,7 +210,7 @@ def test_an_interrupted_copy_of_all_is_completed(fetched, tmp_path, monkeypatch)
 
 def test_a_disk_without_space_is_named_before_anything_is_copied(fetched, tmp_path, monkeypatch):
     total = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shard_cache.shutil, "disk_usage", lambda folder: total._replace(free=2 * SIZE))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: total._replace(free=2 * SIZE))
     with pytest.raises(
         FarspanError, match=r"^memory://corpus: its local copy needs 3,000 bytes, .* has 2,000 free; set"
     ):
@@ -253,7 +254,7 @@ def test_a_full_disk_is_told_with_the_cure(fetched, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_cache.os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(FarspanError, match=r"No space left on device; make room there, .*; or set FARSPAN_CACHE"):
         ShardCache(5 * SIZE, str(tmp_path)).map(*shard(0))
     assert stored(tmp_path) == 0

@@ -80,7 +80,8 @@ def test_sketch_is_the_smallest_distinct_hashes(rows, size):
 def test_jaccard_is_the_share_of_the_least_of_the_union(rows, size):
     sketches = sketch(Ragged.from_rows(rows, np.uint32), size)
     pairs = [(i, j) for i in range(len(rows)) for j in range(len(rows))]
-    for (i, j), value in zip(pairs, jaccard(sketches, *np.array(pairs).T, size), strict=True):
+    one_side, other_side = np.array(pairs).T
+    for (i, j), value in zip(pairs, jaccard(sketches, one_side, other_side, size), strict=True):
         one, other = set(rows[i]), set(rows[j])
         union = sorted(one | other)
         if max(len(one), len(other)) >= size:
@@ -91,7 +92,7 @@ def test_jaccard_is_the_share_of_the_least_of_the_union(rows, size):
 
 def test_jaccard_of_short_equal_texts_is_1():
     ngrams = ngram_hashes(["two words", "Two, words!", "other words", ""])
-    assert jaccard(sketch(ngrams), [0, 0, 0, 3], [1, 2, 3, 3]).tolist() == [1, 0, 0, 0]
+    assert jaccard(sketch(ngrams), np.array([0, 0, 0, 3]), np.array([1, 2, 3, 3])).tolist() == [1, 0, 0, 0]
 
 
 def test_jaccard_estimates_within_its_standard_error():
@@ -105,7 +106,7 @@ def test_jaccard_estimates_within_its_standard_error():
             middle = common + (total - common) // 2
             rows = [union[:middle], np.concatenate([union[:common], union[middle:]])]
             made = sketch(Ragged.from_rows(rows, np.uint32), size)
-            errors.append(jaccard(made, [0], [1], size)[0] - shared)
+            errors.append(jaccard(made, np.array([0]), np.array([1]), size)[0] - shared)
         deviation = np.sqrt(shared * (1 - shared) / size)
         assert abs(np.mean(errors)) < 4 * deviation / 10
         assert np.std(errors) < 1.5 * deviation
@@ -118,8 +119,8 @@ def test_redundancy_counts_what_an_earlier_part_has(rows, data):
     expected = []
     for first, last in itertools.pairwise(edges):
         parts = rows[first:last]
-        repeated = sum(value in set().union(*parts[:i]) for i, part in enumerate(parts) for value in part)
-        expected.append((repeated, sum(map(len, parts))))
+        known = sum(value in set().union(*parts[:i]) for i, part in enumerate(parts) for value in part)
+        expected.append((known, sum(map(len, parts))))
     repeated, totals = redundancy(Ragged.from_rows(rows, np.uint32), np.array(edges))
     assert list(zip(repeated.tolist(), totals.tolist(), strict=True)) == expected
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 import tokenizers
@@ -44,7 +45,7 @@ def sentence_pieces() -> SentencePieceTokenizer:
     return train_sentencepiece(sample_texts(), 380)
 
 
-def _wrap(trained: tokenizers.Tokenizer, trainer: object) -> HuggingFaceTokenizer:
+def _wrap(trained: tokenizers.Tokenizer, trainer: Any) -> HuggingFaceTokenizer:
     trained.train_from_iterator(sample_texts(), trainer)
     return HuggingFaceTokenizer(trained.to_str().encode())
 

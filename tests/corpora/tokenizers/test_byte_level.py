@@ -202,7 +202,7 @@ def both(byte_level):
 
 def test_it_is_loaded_when_there_is_enough_text(both, monkeypatch):
     """Hugging Face's library encodes before, to the same ids and starts."""
-    load, loads = huggingface.gigatoken_engine, []
+    load, loads = gigatoken_engine.gigatoken_engine, []
     monkeypatch.setattr(huggingface, "gigatoken_engine", lambda *given: loads.append(1) or load(*given))
     monkeypatch.setattr(huggingface, "_FIRST", 10_000)
     tokenizer = HuggingFaceTokenizer(both[0].serialized()["tokenizer.json"])

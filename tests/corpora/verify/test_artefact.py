@@ -3,6 +3,7 @@
 import os
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -126,7 +127,7 @@ def test_a_lost_row_breaks_the_sums(corpus):
 )
 def test_counts_of_files_are_checked(tmp_path, change, message):
     folder = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(folder)
+    manifest: Any = read_manifest(folder)
     inputs = tuple({"path": f"made:{name}", "bytes": size} for name, size in (("a", 10), ("b", 20)))
     manifest.counts["made"].update({"files": 2, "damaged_files": 2, "bytes": 30, "lost_bytes": 15} | change)
     write_manifest(folder, replace(manifest, inputs=inputs))
@@ -136,7 +137,7 @@ def test_counts_of_files_are_checked(tmp_path, change, message):
 
 def test_a_source_without_counts_of_its_files_is_found(tmp_path):
     folder = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(folder)
+    manifest: Any = read_manifest(folder)
     manifest.counts["made"].update({"files": 0, "bytes": 0})
     write_manifest(folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
     assert [problem.partition(" say ")[2] for problem in verify(folder)] == [
@@ -146,7 +147,7 @@ def test_a_source_without_counts_of_its_files_is_found(tmp_path):
 
 
 def test_counts_and_tokenizer_are_checked(corpus):
-    manifest = read_manifest(corpus)
+    manifest: Any = read_manifest(corpus)
     manifest.counts["made"]["rejected"] = 5
     write_manifest(corpus, manifest)
     assert "do not reconcile" in "\n".join(verify(corpus))
@@ -163,7 +164,7 @@ def test_counts_and_tokenizer_are_checked(corpus):
 
 def test_documents_whose_manifest_lies_and_ids_that_repeat(tmp_path):
     documents = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(documents)
+    manifest: Any = read_manifest(documents)
     manifest.totals["tokens"] += 1
     manifest.totals["held_out_tokens"] = 0
     write_manifest(documents, manifest)

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +79,7 @@ def test_special_tokens_are_no_text(corpus):
 
 
 def test_a_sequence_longer_than_promised(corpus):
-    manifest = read_manifest(corpus)
+    manifest: Any = read_manifest(corpus)
     manifest.config["sequence_length"] = 64
     write_manifest(corpus, manifest)
     assert any("exceed the sequence length" in problem for problem in verify(corpus))
@@ -102,8 +103,9 @@ def test_starts_ascend_from_0_inside_the_row(drawn):
     assert found == expected
 
 
-def columns(parts):
-    return (np.array(column) for column in zip(*parts, strict=True))
+def columns(parts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    documents, offsets, sizes, lengths = (np.array(column) for column in zip(*parts, strict=True))
+    return documents, offsets, sizes, lengths
 
 
 @st.composite
@@ -271,7 +273,7 @@ def test_a_lost_row_is_seen(predictions):
 
 
 NAME = "part-00001-of-00002.arrow"  # of the second first-level cluster
-MANIFEST = SimpleNamespace(
+MANIFEST: Any = SimpleNamespace(
     config={"dimension": 2}, shards=[SimpleNamespace(name="part-00000-of-00002.arrow"), SimpleNamespace(name=NAME)]
 )
 FIRST = PARTS_OF_CLUSTER
@@ -287,7 +289,7 @@ ROWS = {
     "similarities": [[0.9], [0.9], [0.5], []],
     "jaccards": [[0.0], [0.0], [1.0], []],
 }
-KINDS = {
+KINDS: dict[str, tuple[Any, pa.Schema]] = {
     "vectors": (VectorsCheck, vectors_schema(2)),
     "clusters": (ClustersCheck, clusters_schema(2)),
     "neighbours": (NeighboursCheck, neighbours_schema()),
@@ -370,8 +372,8 @@ def test_wrong_neighbours_are_named(changes, message):
 
 
 def test_similarities_that_do_not_descend_are_named():
-    three = {"cluster_id": [FIRST] * 4, "document_row": [1, 2, 3, 5], "jaccards": [[0.0, 0.0], [0.0], [1.0], []]}
-    three["neighbours"] = [[1, 2], [0], [3], []]
+    three: dict[str, Any] = {"cluster_id": [FIRST] * 4, "document_row": [1, 2, 3, 5]}
+    three |= {"neighbours": [[1, 2], [0], [3], []], "jaccards": [[0.0, 0.0], [0.0], [1.0], []]}
     assert problems("neighbours", **three, similarities=[[0.5, 0.5], [0.9], [0.5], []]) == []
     found = problems("neighbours", **three, similarities=[[0.5, 0.6], [0.9], [0.5], []])
     assert [problem.partition(": ")[2] for problem in found] == ["similarities do not descend"]

@@ -149,7 +149,7 @@ def test_the_reader_of_the_guide_reads_records_and_rejects(tmp_path, monkeypatch
     size = path.stat().st_size
     (cut,) = names["READER"].plan(str(path), 1)
     block = BlockBuilder(str(path), ReadOptions())
-    list(names["READER"].read(Range(str(path), "fortunes", *cut, size), block))
+    list(names["READER"].read(Range(*(str(path), "fortunes", *cut, size)), block))
     found = block.take(size)
     assert found.texts == ["One.\nTwo.", "Three."]
     assert [reject.reason for reject in found.rejects] == ["invalid_utf8"]

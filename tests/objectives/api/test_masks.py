@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ def mask_batches(draw: st.DrawFn, min_rows: int = 0) -> MaskBatch:
     def column(dtype: type) -> Ragged:
         return Ragged.from_lengths(rng.integers(0, 15, total).astype(dtype), counts)
 
-    optional = {
+    optional: dict[str, Any] = {
         "span_scores": lambda: column(np.float32),
         "span_ranks": lambda: column(np.int32),
         "replacements": lambda: column(np.int32),
@@ -47,7 +48,7 @@ def mask_batches(draw: st.DrawFn, min_rows: int = 0) -> MaskBatch:
         span_flags=column(np.uint8),
         source_lengths=rng.integers(0, 99, len(counts)).astype(np.int32),
         target_lengths=rng.integers(0, 99, len(counts)).astype(np.int32),
-        **{name: make() for name, make in optional.items() if counts and draw(st.booleans())},
+        **{name: make() for name, make in optional.items() if draw(st.booleans()) and counts},
     )
 
 

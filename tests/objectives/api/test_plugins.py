@@ -113,11 +113,7 @@ def test_a_name_is_a_plug_in_or_the_preset_of_one(shapes):
     [
         ("sqare", None, r"no shape is called 'sqare' \(did you mean 'square'\?\); installed: other, square"),
         ("wid", None, r"no shape or preset is called 'wid'.*wide"),
-        (
-            "zzzzzz",
-            None,
-            r"no shape or preset is called 'zzzzzz'; presets: shared, wide, small; installed",
-        ),
+        ("zzzzzz", None, r"no shape or preset is called 'zzzzzz'; presets: shared, wide, small; installed"),
         ("shared", None, r"'shared' is a preset of other and square; give one of these and --preset shared"),
         ("small", "shared", r"'small' is itself a preset of square; leave out --preset shared"),
     ],
@@ -171,8 +167,8 @@ def test_span_is_installed_with_its_presets():
 
 @pytest.mark.parametrize("null", [None, "null"])
 def test_a_recipe_spells_null_as_a_word(null):
-    assert load_objective("span", "bart_ls", {"separator": null}).separator is None
-    assert load_objective("principal_sentences", "pegasus", {"target_length": null}).target_length is None
+    assert load_objective("span", "bart_ls", {"separator": null}).options["separator"] is None
+    assert load_objective("principal_sentences", "pegasus", {"target_length": null}).options["target_length"] is None
     with pytest.raises(FarspanError, match=r"option sentinel_order is .?null.?; give descending or ascending"):
         load_objective("span", "t5", {"sentinel_order": null})
 

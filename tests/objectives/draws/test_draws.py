@@ -59,7 +59,7 @@ def test_tokens_are_chosen_by_numpys_numbers(bounds):
     counts = np.empty(len(SIZES), np.int64)
     choose_tokens(KEYS, SIZES, bounds, places, kinds, counts)
     at = 0
-    for key, size, count in zip(KEYS, SIZES, counts, strict=True):
+    for key, size, count in zip(KEYS, SIZES, counts.tolist(), strict=True):
         rng = np.random.Generator(np.random.Philox(key=key))
         numbers = rng.integers(2**32, size=size, dtype=np.uint32).astype(np.uint64)
         reached = np.searchsorted(bounds, numbers, side="right")

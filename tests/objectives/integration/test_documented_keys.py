@@ -4,6 +4,7 @@ import json
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,11 +67,11 @@ def test_the_page_names_every_option_that_decides_no_key():
 
 
 def test_span_draws_by_the_generator_of_the_sequence():
-    objective = Span(density=0.15, mean_span_lengths=(3.0, 6.0))
+    objective = Span(density=0.15, mean_span_lengths=(means := (3.0, 6.0)))
     key = key_of(objective)
     masks = objective.mask(BATCH, key)
     for row, name in enumerate(ids(BATCH)):
-        mean = objective.mean_span_lengths[first_word(key + b"mean", name) % 2]
+        mean = means[first_word(key + b"mean", name) % 2]
         tokens = int(BATCH.tokens.lengths[row])
         noise = max(round(tokens * 0.15), 1)
         spans = max(round(noise / mean), 1)
@@ -94,7 +95,7 @@ def composition(draws: np.random.Generator, items: int, parts: int) -> np.ndarra
 
 
 def test_cross_document_draws_a_number_a_token_and_a_word_a_replacement():
-    objective = equip(load_objective("cross_document", options={"mlm_probability": 0.3}), TOOLS)
+    objective: Any = equip(load_objective("cross_document", options={"mlm_probability": 0.3}), TOOLS)
     key = key_of(objective)
     masks = objective.mask(BATCH, key)
     bounds = np.rint(np.cumsum(objective.treatments) * 0.3 * 2**32)
@@ -115,7 +116,7 @@ def test_cross_document_draws_a_number_a_token_and_a_word_a_replacement():
 @pytest.mark.parametrize("scope", ["document", "sequence"])
 def test_sentences_have_words_of_their_texts_generator(scope):
     options = {"strategy": "random", "ratio": [0.2, 0.6], "scope": scope, "treatments": [0.5, 0.2, 0.2, 0.1]}
-    objective = load_objective("principal_sentences", options=options)
+    objective: Any = load_objective("principal_sentences", options=options)
     key = key_of(objective, ["target_length"])
     masks = objective.mask(BATCH, key)
     for row, name in enumerate(ids(BATCH)):
@@ -142,7 +143,7 @@ def test_sentences_have_words_of_their_texts_generator(scope):
 
 
 def test_of_a_pyramids_sentences_the_lowest_words_stay_visible():
-    objective = equip(load_objective("entity_pyramid", "primera"), TOOLS)
+    objective: Any = equip(load_objective("entity_pyramid", "primera"), TOOLS)
     key = key_of(objective)
     masks = objective.mask(BATCH, key)
     seen = 0
@@ -160,7 +161,7 @@ def test_of_a_pyramids_sentences_the_lowest_words_stay_visible():
 
 
 def test_candidates_of_model_based_are_spans_of_its_key():
-    objective = load_objective("model_based", "bart_ls")
+    objective: Any = load_objective("model_based", "bart_ls")
     key = key_of(objective, objective.adjustable)
     spans = Span(density=objective.candidate_density, mean_span_lengths=objective.mean_span_lengths)
     assert objective.candidates(BATCH, key).to_arrow().equals(spans.mask(BATCH, key).to_arrow())

@@ -9,20 +9,14 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from objectives.api.masks import CANDIDATE, IN_TARGET
-from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective, Tools, equip, load_objective
+from objectives.api.protocol import OBJECTIVES, CorpusFacts, Tools, equip, load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.factories import OWNED
 from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import ToyRecognizer, ToyScorer
 
 # No published system but PRIMERA and CDLM puts anything between documents. How many sentinels there are is ours.
-_SPAN = {
-    "separator": None,
-    "target_length": None,
-    "fit": "error",
-    "sentinels": None,
-    "global_attention": "none",
-}
+_SPAN = {"separator": None, "target_length": None, "fit": "error", "sentinels": None, "global_attention": "none"}
 _SENTENCES = {
     "rounding": "down",
     "counts": "orig",
@@ -160,7 +154,7 @@ def test_every_preset_is_checked():
 VOCABULARY = 1 << 16  # of characters, one id each
 KEY = make_key(0, "test")
 PLAIN = ["The cat w7 sat there again. ", "A dog ran by the old house. ", "The cat ran, and w7 saw it all. "]
-TEXTS = {
+TEXTS: dict[str, list[Any]] = {
     "empty": [],
     "one token": ["x"],
     "one sentence": ["Only one sentence stands here."],
@@ -192,8 +186,8 @@ class OddTokenizer(Characters):
     vocab_size, fingerprint, owned_tokens = VOCABULARY, "toy", OWNED
 
 
-def made(name: str, preset: str | None, **options: object) -> Objective:
-    return equip(load_objective(name, preset, options), Tools(OddTokenizer(), Scorer(), ToyRecognizer()))  # type: ignore[arg-type]
+def made(name: str, preset: str | None, **options: object) -> Any:
+    return equip(load_objective(name, preset, options), Tools(OddTokenizer(), Scorer(), ToyRecognizer()))
 
 
 def facts_of(batch, owned=OWNED) -> CorpusFacts:

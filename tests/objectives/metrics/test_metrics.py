@@ -1,6 +1,7 @@
 """Metrics of answers, flavours of ROUGE, their intervals, copies from the source, and metrics by name."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -300,7 +301,7 @@ SUMMARY_REFERENCES = [
     [one, other] for one, other in zip(random_texts([30] * 20, 6), random_texts([15] * 20, 7), strict=True)
 ]
 # stemmer, published ROUGE-L, and where a text is divided
-SCRIPTS = {
+SCRIPTS: dict[str, tuple[bool, str, Callable[[str], str]]] = {
     "t5": (False, "rougeLsum", lambda text: text.replace(" . ", " .\n")),
     "pegasus_x": (True, "rougeL", str),
     "primera": (True, "rougeL", str),

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +62,8 @@ class Stories:
 @cache
 def materials(kind="bpe"):
     tokenizer = small_tokenizer() if kind == "bpe" else tokenizer_of(t5_files())
-    return Materials(tokenizer, sorted(WORDS), Stories(tokenizer))
+    documents: Any = Stories(tokenizer)
+    return Materials(tokenizer, sorted(WORDS), documents)
 
 
 def make(name, number=0, length=2048, depth=50, held=None, seed=0):

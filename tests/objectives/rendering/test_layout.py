@@ -277,10 +277,7 @@ def test_examples_are_joined_as_a_plain_loop_joins_them(case, ends_between):
 
 
 @given(
-    sequence_batches(),
-    st.tuples(*[st.sampled_from([None, 1, 32_000])] * 3),
-    st.booleans(),
-    st.integers(0, 2**32 - 1),
+    sequence_batches(), st.tuples(*[st.sampled_from([None, 1, 32_000])] * 3), st.booleans(), st.integers(0, 2**32 - 1)
 )
 def test_text_is_laid_out_as_a_plain_loop_lays_it_out(batch, frame, across, seed):
     begin, between, end = frame
@@ -328,6 +325,6 @@ def test_the_last_source_position_predicts_the_first_target_token():
 
 
 def test_labels_in_place_of_a_target_are_refused():
-    batch = Examples(*np.zeros((2, 1, 16), np.int32), *np.zeros((3, 1), np.int32), labels=np.zeros((1, 16), np.int32))
+    batch = replace(Examples(*np.zeros((2, 1, 16), np.int32), *np.zeros((3, 1), np.int32)), labels=np.zeros((1, 16)))
     with pytest.raises(FarspanError, match="without a target, so its rows cannot be streams"):
         stream_examples(batch, OWN_SPECIAL)

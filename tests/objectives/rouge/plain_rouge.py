@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from rouge_score.rouge_scorer import RougeScorer
@@ -34,7 +35,7 @@ def ngrams(words: list, n: int) -> Counter:
     return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
 
 
-def f1(left: Counter, taken: Counter, counts: str, single: bool) -> float:
+def f1(left: Counter, taken: Counter, counts: str, single: bool) -> Any:
     """PEGASUS's score of counters, in the order of operations of its code."""
     worth = {"orig": lambda c: c, "uniq": lambda c: min(c, 1), "log": lambda c: math.log(1 + c)}[counts]
     shared = math.fsum(min(worth(left[gram]), worth(count)) for gram, count in taken.items())
@@ -42,8 +43,8 @@ def f1(left: Counter, taken: Counter, counts: str, single: bool) -> float:
     recall = shared / max(least, math.fsum(map(worth, left.values())))
     precision = shared / max(least, math.fsum(map(worth, taken.values())))
     if single:
-        recall, precision = np.float32(recall), np.float32(precision)
-        return (np.float32(2) * precision * recall) / (precision + recall) if min(precision, recall) > 0 else 0.0
+        r, p = np.float32(recall), np.float32(precision)
+        return (np.float32(2) * p * r) / (p + r) if min(p, r) > 0 else 0.0
     return 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
 
 

@@ -252,10 +252,10 @@ def test_no_texts_at_all():
 
 def test_a_block_scores_as_its_texts_alone():
     blocks = [["one two. ", "two three."], [], ["只有中文。", "没有单词。"], [""], ["one"], ["one. ", "one two"]]
-    for setting in ({}, {"n": 2}):
-        together = sentence_scores(words_of(blocks), **setting)
+    for n in (1, 2):
+        together = sentence_scores(words_of(blocks), n=n)
         for row, document in enumerate(blocks):
-            assert together[row].tolist() == sentence_scores(words_of([document]), **setting).values.tolist()
+            assert together[row].tolist() == sentence_scores(words_of([document]), n=n).values.tolist()
     assert sentence_scores(words_of(blocks))[2].tolist() == [0.0, 0.0]
     assert sentence_scores(words_of([["只有中文。", "没有文。"]], words="unicode")).values.min() > 0
 

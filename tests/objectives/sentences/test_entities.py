@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import run
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def names(recognizer: SpacyRecognizer, text: str) -> list[str]:
 @pytest.fixture
 def fruit(tmp_path: Path) -> str:
     """A model whose only component that finds entities is a list of rules, beside another component."""
-    pipeline = spacy.blank("en")
+    pipeline: Any = spacy.blank("en")
     pipeline.add_pipe("sentencizer")
     pipeline.add_pipe("entity_ruler").add_patterns(
         [{"label": "FRUIT", "pattern": "apple"}, {"label": "STONE", "pattern": "rock"}]
@@ -56,7 +57,7 @@ def test_entities_are_those_of_the_whole_model():
 
 def test_what_is_found_does_not_depend_on_the_texts_beside_it():
     path = distribution("gensim").locate_file("gensim/test/test_data/lee_background.cor")
-    texts = path.read_text("utf-8").splitlines()[:20]
+    texts = Path(str(path)).read_text("utf-8").splitlines()[:20]
     recognizer = SpacyRecognizer(MODEL)
     together = recognizer.find([*texts, "The end."])
     assert all(len(spans) > 0 for spans in together[:-1])

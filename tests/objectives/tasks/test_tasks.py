@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,8 +132,8 @@ pairs = st.lists(
 
 
 def planned(frame: Frame, pairs: list):
-    queries, documents, targets = zip(*pairs, strict=True)
-    targets = [NO_TARGET if size < 0 else size for size in targets]
+    queries, documents, sizes = zip(*pairs, strict=True)
+    targets = [NO_TARGET if size < 0 else size for size in sizes]
     return plan(frame, np.array(queries, np.int64), Ragged.from_rows(documents, np.int64), np.array(targets, np.int64))
 
 
@@ -361,7 +362,7 @@ def test_primera_is_its_dataloader(count):
 def test_every_preset_renders_a_pair_without_target():
     tokenizer = small_tokenizer()
     for preset in PRESETS:
-        task = equip(load_task("text_to_text", preset), Tools(tokenizer))
+        task: Any = equip(load_task("text_to_text", preset), Tools(tokenizer))
         special = task.validate(PairFacts(tokenizer.vocab_size, tokenizer.owned_tokens, 20, 50))
         examples = task.render(pair_batch([[[9]]], [[5]], [[]]), np.array([NO_TARGET]), special).examples
         assert examples.target_ids.shape == (1, 1 if task.query == "decoder" else 0)  # the question alone

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,13 +32,7 @@ def fairseq_blocks(query, source, block, max_query, max_source):
     return [*joined[: max_source - 1], EOS]
 
 
-@given(
-    st.integers(1, 12),
-    st.integers(1, 90),
-    st.integers(8, 24),
-    st.integers(3, 6),
-    st.integers(24, 70),
-)
+@given(st.integers(1, 12), st.integers(1, 90), st.integers(8, 24), st.integers(3, 6), st.integers(24, 70))
 def test_every_block_is_that_of_fairseq(query_size, size, block, max_query, max_source):
     query, source = list(range(10, 10 + query_size)), list(range(100, 100 + size))
     options = {"block": block, "query_length": max_query, "source_length": max_source}
@@ -100,7 +95,7 @@ def test_many_questions_over_one_document_share_its_source():
     assert rendered.cut.documents.tolist() == [16, 16, 16]
 
 
-CHOICES = {
+CHOICES: dict[str, list[Any]] = {
     "query": ["none", "first", "every_block", "decoder"],
     "query_length": [None, 4, 7],
     "prefix": [None, "question: ", "<doc-s>"],
@@ -147,7 +142,7 @@ def special_or_encoded(text, special, first=False):
 )
 def test_every_layout_is_that_of_plain_python(options, sizes):
     """Sources, global positions, targets, prompts and cuts; and the lengths without rendering are the same."""
-    task = equip(load_task("text_to_text", None, options), Tools(small_tokenizer()))
+    task: Any = equip(load_task("text_to_text", None, options), Tools(small_tokenizer()))
     texts = [[list(range(100, 100 + size)) for size in about] for about, _, _ in sizes]
     queries = [list(range(10, 10 + size)) for _, size, _ in sizes]
     targets = [[] if size is None else [list(range(50, 50 + size))] for _, _, size in sizes]
@@ -187,7 +182,7 @@ INSERTED = ("prefix", "middle", "separator")
 @pytest.mark.parametrize("query", ["none", "decoder"])
 def test_targets_with_a_space_are_spelt_as_in_a_document(query):
     tokenizer = small_tokenizer()
-    task = equip(load_task("text_to_text", None, {"query": query, "target_space": True}), Tools(tokenizer))
+    task: Any = equip(load_task("text_to_text", None, {"query": query, "target_space": True}), Tools(tokenizer))
     plain, spaced = (tokenizer.encode([text]).values.tolist() for text in ("lazy dogs", " lazy dogs"))
     batch = pair_batch([[[100]]] * 2, [[5]] * 2, [[[9], plain], []])
     special = task.validate(FACTS)
@@ -209,7 +204,7 @@ def test_languages_frame_texts_as_in_mbart_50(query):
     languages, tokenizer = {"en_XX": 3, "ro_RO": 4}, small_tokenizer()
     owning = SimpleNamespace(owned_tokens={**tokenizer.owned_tokens, **languages}, encode=tokenizer.encode)
     options = {"query": query, "begin": False, "prefix": "en_XX", "target_prefix": "ro_RO"}
-    task = equip(load_task("text_to_text", None, {**options, **({"prefix": None} if query == "decoder" else {})}),
+    task: Any = equip(load_task("text_to_text", None, {**options, **({"prefix": None} if query == "decoder" else {})}),
                  Tools(owning))  # fmt: skip
     special = task.validate(replace(FACTS, owned_tokens={**OWNED, **languages}))
     batch = pair_batch([[[100, 101]]] * 2, [[5]] * 2, [[[9, 8]], []])

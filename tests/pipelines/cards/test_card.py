@@ -53,14 +53,7 @@ def test_the_head_is_that_of_a_data_set_card(manifest):
 
 @pytest.mark.parametrize(
     ("rows", "name"),
-    [
-        (0, "n<1K"),
-        (999, "n<1K"),
-        (1000, "1K<n<10K"),
-        (123_456, "100K<n<1M"),
-        (10**9, "1B<n<10B"),
-        (10**13, "n>1T"),
-    ],
+    [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (123_456, "100K<n<1M"), (10**9, "1B<n<10B"), (10**13, "n>1T")],
 )
 def test_sizes_have_the_hubs_names(rows: int, name: str):
     assert size_category(rows) == name

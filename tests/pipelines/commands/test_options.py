@@ -1,6 +1,7 @@
 """Options of commands as they are typed, and what they refuse."""
 
 import argparse
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_what_is_not_typed_is_the_default():
     assert typed(Masking, "span --corpus c --output o") == Masking(objective="span", corpus="c", output="o")
 
 
-GENERATING = {"model": "run", "pairs": "p", "output": "o"}
+GENERATING: dict[str, Any] = {"model": "run", "pairs": "p", "output": "o"}
 
 
 def test_options_of_task_and_generation_are_typed_as_values():
@@ -127,10 +128,7 @@ def test_rows_are_numbers():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [
-        ({"rows": "1,x"}, "--rows 1,x: give row numbers"),
-        ({"rows": "-1"}, "--rows -1: give row numbers"),
-    ],
+    [({"rows": "1,x"}, "--rows 1,x: give row numbers"), ({"rows": "-1"}, "--rows -1: give row numbers")],
 )
 def test_other_values_are_refused(given, message):
     with pytest.raises(FarspanError, match=message):

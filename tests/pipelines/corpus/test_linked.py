@@ -4,6 +4,7 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from tests.neighbours import make_neighbours, training_documents
 from tests.tiny_encoder import make_encoder
 from trainer.dataset import Dataset
 
-PACKING = {"sequence_length": 256}
+PACKING: dict[str, Any] = {"sequence_length": 256}
 
 
 def job(documents, neighbours, output, policy="nearest", leftovers="concatenate", **linking):
@@ -49,7 +50,7 @@ def job(documents, neighbours, output, policy="nearest", leftovers="concatenate"
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
+def inputs(tmp_path_factory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("inputs")
     documents = make_documents(str(folder / "documents"), shards=3)
     return documents, make_neighbours(str(folder / "neighbours"), documents)
@@ -58,7 +59,7 @@ def inputs(tmp_path_factory):
 @pytest.fixture(scope="module", params=["nearest", "chain", "path"])
 def built(request, inputs, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp(request.param) / "corpus")
-    run_job(job(*inputs, folder, request.param), Engine(workers=1))
+    run_job(job(*(*inputs, folder, request.param)), Engine(workers=1))
     return request.param, folder
 
 
@@ -113,9 +114,10 @@ def test_a_decoder_of_transformers_learns_from_linked_rows(built):
     """After training, too, a token of one document moves the logits of no other."""
     dataset = Dataset(built[1], layout="stream")
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "attn_implementation": "sdpa"}
     size = dataset.vocab_size
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=size, attn_implementation="sdpa", **sizes))
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=size, **sizes))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     batch = dataset.collate([dataset[row] for row in range(4)])
     inputs = {name: value for name, value in batch.items() if not name.startswith(("cu_", "max_"))}
@@ -148,12 +150,12 @@ def test_killed_in_a_stage_and_resumed(inputs, built, tmp_path, stage):
     run_killed("tests.pipelines.corpus.test_linked", "job", stage, *inputs, again, "chain")
     with pytest.raises(FarspanError, match="unfinished"):
         read_manifest(again)
-    run_job(job(*inputs, again, "chain"), Engine(workers=1))
+    run_job(job(*(*inputs, again, "chain")), Engine(workers=1))
     assert digests(again) == digests(whole)
 
 
 def test_leftovers_may_stay_out_and_are_counted(inputs, tmp_path):
-    manifest = run_job(job(*inputs, str(tmp_path / "c"), "nearest", "leave-out", min_fill=1.0), Engine(workers=1))
+    manifest = run_job(job(*(*inputs, str(tmp_path / "c"), "nearest", "leave-out"), min_fill=1.0), Engine(workers=1))
     count = manifest.counts["made"]
     assert count["filtered"] == manifest.totals["left_over_documents"] > 0
     assert count["written"] + count["filtered"] == count["read"]
@@ -198,7 +200,7 @@ def test_what_repeats_a_used_document_is_left_out_and_counted(inputs, tmp_path):
 def test_options_without_effect_make_no_other_corpus(inputs, tmp_path):
     made = [str(tmp_path / name) for name in ("two", "five")]
     for folder, uses in zip(made, (2, 5), strict=True):
-        run_job(job(*inputs, folder, "path", max_uses=uses, min_fill=uses / 10), Engine(workers=1))
+        run_job(job(*(*inputs, folder, "path"), max_uses=uses, min_fill=uses / 10), Engine(workers=1))
     first, second = (read_manifest(folder) for folder in made)
     assert first.config == second.config
     assert first.config["max_uses"] == 1

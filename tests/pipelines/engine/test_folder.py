@@ -21,12 +21,7 @@ from pipelines.engine.artefacts import (
     tokenizer_folder,
 )
 from pipelines.engine.folder import begin, check_output, finalize, require_begun
-from pipelines.engine.job import (
-    claims_folder,
-    processes_folder,
-    remove_empty_folders,
-    shows_presence,
-)
+from pipelines.engine.job import claims_folder, processes_folder, remove_empty_folders, shows_presence
 from tests.artefacts import make_corpus, make_documents, tokenizer_entry
 from tests.pipelines.engine.test_run import finished, job
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_a_process_that_waits_ends_at_once_when_told(tmp_path, log):
 def test_a_task_that_fails_by_the_store_or_a_sick_machine_passes_on(tmp_path, expected):
     """Two processes fail with it; a third one does it."""
     folder, sick = str(tmp_path / "out"), tmp_path / "sick"
-    trouble = {name: {"sleep": 0.02} for name in SIZES}
+    trouble: dict[str, dict[str, Any]] = {name: {"sleep": 0.02} for name in SIZES}
     trouble["write-05"] |= {"sick": str(sick), "times": 2}
     processes = [launch(tmp_path / "errors", folder, SIZES, trouble) for _ in range(3)]
     assert end_of(*processes) == [0, 0, 0], (tmp_path / "errors").read_text()
@@ -274,7 +275,7 @@ def test_another_jobs_processes_are_refused_and_stop_nobody(tmp_path, log, expec
     trouble = {"write-05": {"log": str(log), "sleep": 1}}
     process = launch(tmp_path / "errors", folder, SIZES, trouble)
     wait_for(lambda: attempts(log))
-    other = shared_job(folder, SIZES)
+    other: Any = shared_job(folder, SIZES)
     other.head.config["split"] = "held-out"
     with pytest.raises(FarspanError, match="holds a job with another configuration"):
         run_job(other, cooperative())

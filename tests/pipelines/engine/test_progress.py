@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -80,7 +81,7 @@ def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, ca
         drawn.append(bars._repr_mimebundle_([], [])["text/plain"])
         return types.SimpleNamespace(update=lambda bars: drawn.append(bars._repr_mimebundle_([], [])["text/plain"]))
 
-    ipython = types.ModuleType("IPython")
+    ipython: Any = types.ModuleType("IPython")
     ipython.display = types.ModuleType("IPython.display")
     ipython.display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)

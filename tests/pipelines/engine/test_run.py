@@ -126,10 +126,7 @@ def test_a_repetition_is_advised_only_where_it_may_help(tmp_path):
     ]
     first, *_, cause, last = failure(tmp_path / "repeat", "fine", "strange")
     assert first.startswith("task strange failed: Traceback")
-    assert (cause, last) == (
-        "OSError: no idea",
-        "finished tasks are kept: run the same command again to resume",
-    )
+    assert (cause, last) == ("OSError: no idea", "finished tasks are kept: run the same command again to resume")
 
 
 @pytest.mark.parametrize(

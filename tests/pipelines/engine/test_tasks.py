@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import time
 import uuid
 
 import pytest
@@ -77,7 +78,7 @@ def test_of_two_attempts_that_end_in_the_same_instant_one_writes_all(output, pla
 def test_an_attempt_waits_for_the_receipt_of_the_one_whose_file_is_there(output, monkeypatch):
     write_bytes(f"{output}/shards/part", b"fast")
     of_fast = Receipt(TASK.name, totals={"by fast": 1}).to_json()
-    monkeypatch.setattr(tasks.time, "sleep", lambda seconds: write_bytes(f"{output}/_work/embed-00000.json", of_fast))
+    monkeypatch.setattr(time, "sleep", lambda seconds: write_bytes(f"{output}/_work/embed-00000.json", of_fast))
     run(output, b"slow")
     assert read_bytes(f"{output}/shards/part") == b"fast"
     assert receipt(output).to_json() == of_fast

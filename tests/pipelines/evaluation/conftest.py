@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,10 @@ class Made:
 def made(tmp_path_factory) -> Made:
     root = tmp_path_factory.mktemp("evaluation")
     documents = make_documents(str(root / "documents"))
-    attributes = [{"hard": True, "subset": "quality"}, {"hard": False, "subset": "quality"}, {"subset": "quality"}]
-    pairs = make_pairs(str(root / "pairs"), documents, 120, options=3, attributes=[*attributes, attributes[0]])
+    attributes: list[dict[str, Any]] = [{"hard": True}, {"hard": False}, {}, {"hard": True}]
+    pairs = make_pairs(
+        str(root / "pairs"), documents, 120, options=3, attributes=[{**own, "subset": "quality"} for own in attributes]
+    )
     made = Made(root, pairs, str(root / "good"), str(root / "poor"))
     make_predictions(made.good, pairs)
     make_predictions(made.poor, pairs, texts=[own[0][: len(own[0]) // 2] for own in made.references])

@@ -9,6 +9,7 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
+from corpora.storage import files
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -136,9 +137,8 @@ def test_a_tokenizer_without_the_end_or_padding_is_refused_with_the_cure(tmp_pat
 
 
 def test_a_full_disk_is_one_line_and_the_command_resumes(folders, tmp_path, monkeypatch):
-    from pipelines.export import format
 
-    create = format.files.create
+    create = files.create
 
     def full(path):
         if path.endswith("part-00001-of-00003.idx"):
@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_line_and_the_command_resumes(folders, tmp_path, monk
         return create(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(format.files, "create", full)
+        patch.setattr(files, "create", full)
         with pytest.raises(FarspanError, match=r"[Nn]o space.*run the same command again"):
             export(folders / "corpus", "megatron", tmp_path / "out")
     export(folders / "corpus", "megatron", tmp_path / "out")

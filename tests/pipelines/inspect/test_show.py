@@ -4,6 +4,7 @@ import io
 import re
 import xml.etree.ElementTree as ElementTree
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def masks(corpus, tmp_path_factory, farspan_lead):
 
 def shown(folder, row=0, colours=False, **named) -> str:
     out = StringIO()
-    system = "truecolor" if colours else None
+    system: Any = "truecolor" if colours else None
     console = Console(file=out, soft_wrap=True, highlight=False, force_terminal=colours, color_system=system)
     show(Show(artefact=folder, row=row, **named), console)
     return out.getvalue()

@@ -6,6 +6,7 @@ import pkgutil
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,16 @@ from corpora.storage.manifest_file import NAME
 from corpora.storage.shards import map_shard
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus
+from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
 from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.export import job as export
 from pipelines.export.options import Export
 from pipelines.masks import job as masks
+from pipelines.masks.options import Masking
 from pipelines.retrieval import cluster, embed, neighbours
-from pipelines.retrieval.options import EncoderOptions
+from pipelines.retrieval.options import Clustering, Embed, EncoderOptions, NeighbourSearch
 from tests.artefacts import make_corpus, make_documents
 from tests.neighbours import make_neighbours
 from tests.tiny_encoder import make_encoder
@@ -42,23 +45,23 @@ weight = 1.0
 def _long(at: str, output: str, windows: str = "") -> Job:
     recipe = Path(at) / "recipe.toml"
     recipe.write_text(RECIPE.format(windows=windows).replace('"documents"', f'"{at}/documents"'))
-    return long.plan(long.LongCorpus(recipe=str(recipe), output=output))
+    return long.plan(LongCorpus(recipe=str(recipe), output=output))
 
 
 def _linked(at: str, output: str) -> Job:
-    parents = {"documents": f"{at}/documents", "neighbours": f"{at}/neighbours"}
-    return linked.plan(linked.LinkedCorpus(**parents, output=output, packing=PACKING))
+    documents, neighbours = f"{at}/documents", f"{at}/neighbours"
+    return linked.plan(LinkedCorpus(documents=documents, neighbours=neighbours, output=output, packing=PACKING))
 
 
-def _related(at: str, output: str, **parents: str) -> Job:
-    return related.plan(related.RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING, **parents))
+def _related(at: str, output: str, **parents: Any) -> Job:
+    return related.plan(RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING, **parents))
 
 
 # job -> how it is planned from the folders in a place, and the folder whose shard is damaged
 JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
     "random_corpus": (
         lambda at, output: random_corpus.plan(
-            random_corpus.RandomCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
+            RandomCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
         ),
         "documents",
     ),
@@ -71,17 +74,14 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
         lambda at, output: _related(at, output, neighbours=f"{at}/neighbours"),
         "neighbours",
     ),
-    "mask": (
-        lambda at, output: masks.plan(masks.Masking(corpus=f"{at}/corpus", output=output, objective="span")),
-        "corpus",
-    ),
+    "mask": (lambda at, output: masks.plan(Masking(corpus=f"{at}/corpus", output=output, objective="span")), "corpus"),
     "export": (
         lambda at, output: export.plan(Export(artefact=f"{at}/corpus", to="olmo", output=output, eos_id=1, pad_id=0)),
         "corpus",
     ),
     "embed": (
         lambda at, output: embed.plan(
-            embed.Embed(
+            Embed(
                 documents=f"{at}/documents",
                 output=output,
                 encoder=EncoderOptions(name=f"{at}/encoder", precision="float32"),
@@ -90,9 +90,9 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
         ),
         "documents",
     ),
-    "cluster": (lambda at, output: cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=output)), "vectors"),
+    "cluster": (lambda at, output: cluster.plan(Clustering(vectors=f"{at}/vectors", output=output)), "vectors"),
     "neighbours": (
-        lambda at, output: neighbours.plan(neighbours.NeighbourSearch(clusters=f"{at}/clusters", output=output)),
+        lambda at, output: neighbours.plan(NeighbourSearch(clusters=f"{at}/clusters", output=output)),
         "clusters",
     ),
 }
@@ -118,7 +118,7 @@ def sound(tmp_path_factory):
     make_vectors(f"{at}/vectors", f"{at}/documents")
     make_neighbours(f"{at}/neighbours", f"{at}/documents")
     make_encoder(f"{at}/encoder")
-    run_job(cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
+    run_job(cluster.plan(Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
     return at
 
 

@@ -19,6 +19,7 @@ from corpora.tokenizers.training import train_byte_level_bpe
 from corpora.verify.artefact import verify
 from pipelines.corpus import linked
 from pipelines.corpus import random as random_corpus
+from pipelines.corpus.options import LinkedCorpus, RandomCorpus
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
@@ -28,7 +29,7 @@ from pipelines.inspect.distributions import similarity_of
 from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours
-from pipelines.retrieval.options import EncoderOptions
+from pipelines.retrieval.options import Clustering, Embed, EncoderOptions, NeighbourSearch
 
 PACKING = Packing(sequence_length=2048)
 
@@ -53,14 +54,12 @@ def stages(tmp_path_factory):
     packing, policy = PACKING, Linking()
     for plan in (
         lambda: plan_documents(Documents(inputs=inputs, output=made["documents"], tokenizer=str(folder / "tokenizer"))),
-        lambda: embed.plan(embed.Embed(documents=made["documents"], output=made["vectors"], encoder=encoder)),
-        lambda: cluster.plan(cluster.Clustering(vectors=made["vectors"], output=made["clusters"], centroids=1)),
-        lambda: neighbours.plan(neighbours.NeighbourSearch(clusters=made["clusters"], output=made["neighbours"])),
-        lambda: random_corpus.plan(
-            random_corpus.RandomCorpus(documents=made["documents"], output=made["random"], packing=packing)
-        ),
+        lambda: embed.plan(Embed(documents=made["documents"], output=made["vectors"], encoder=encoder)),
+        lambda: cluster.plan(Clustering(vectors=made["vectors"], output=made["clusters"], centroids=1)),
+        lambda: neighbours.plan(NeighbourSearch(clusters=made["clusters"], output=made["neighbours"])),
+        lambda: random_corpus.plan(RandomCorpus(documents=made["documents"], output=made["random"], packing=packing)),
         lambda: linked.plan(
-            linked.LinkedCorpus(
+            LinkedCorpus(
                 documents=made["documents"],
                 neighbours=made["neighbours"],
                 output=made["linked"],

@@ -21,6 +21,7 @@ from pipelines.documents.inputs import Input
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
+from pipelines.shuffle.corpus_shard import write_corpus_shard
 from tests.artefacts import make_documents
 from tests.pipelines.integration.stores import SHARDS, chain, copy, files_of, same_artefact
 from tests.vectors import make_vectors
@@ -208,7 +209,7 @@ def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_p
 def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write = random_corpus.write_corpus_shard
+    write = write_corpus_shard
 
     def fail(task, rows, *rest):
         if task.payload["bucket"] != 1:
@@ -237,7 +238,7 @@ def test_a_store_that_is_busy_for_seconds_ends_no_job(run, store, bucket, local,
     monkeypatch.setenv("FARSPAN_STORE_PATIENCE", "60")
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, busy = random_corpus.write_corpus_shard, []
+    write, busy = write_corpus_shard, []
 
     def be_busy(*arguments):
         store.unavailable = 6
@@ -253,7 +254,7 @@ def test_a_store_that_is_busy_for_seconds_ends_no_job(run, store, bucket, local,
 def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, refused = random_corpus.write_corpus_shard, []
+    write, refused = write_corpus_shard, []
 
     def meet(*arguments):
         if not refused:

@@ -125,9 +125,9 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
             (folder, Choice(draw=draw)),
             (corpus, Choice(objective="span", preset="bart_ls_mixed", draw=draw)),
         ):
-            console = Console(file=io.StringIO(), width=10_000)
+            console = Console(file=(out := io.StringIO()), width=10_000)
             show(Show(artefact=artefact, row=1, choice=choice), console)
-            seen.append(console.file.getvalue().partition("tokens in the target")[2])
+            seen.append(out.getvalue().partition("tokens in the target")[2])
     assert seen[0] == seen[1] != seen[2] == seen[3]
     with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
         show(Show(artefact=folder, row=1, choice=Choice(draw=2)))

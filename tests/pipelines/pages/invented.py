@@ -80,12 +80,7 @@ def make_tales(root: str) -> dict[str, str]:
     functions.documents(input=inputs, tokenizer=tokenizer, output=folders["documents"], **jobs)
     for corpus, seed in (("tales", 0), ("families", 1)):
         functions.corpus_related(
-            documents=folders["documents"],
-            sequence_length=1024,
-            shards=1,
-            seed=seed,
-            output=folders[corpus],
-            **jobs,
+            documents=folders["documents"], sequence_length=1024, shards=1, seed=seed, output=folders[corpus], **jobs
         )
     for name, objective, corpus, draws, options in (
         ("t5", "t5", "tales", 1, {}),

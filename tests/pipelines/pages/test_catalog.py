@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -264,7 +265,7 @@ def test_near_duplicates_are_those_of_the_lists(linked, tmp_path):
     batch = corpus.take(np.array([0]))
     parts, cluster = parts_of(batch), cluster_of(batch)
     one, other = parts[0].document_id, parts[1].document_id
-    lists = {cluster >> 20: [(one, "made:far", 0.5)], 7: [("made:other", other, None)]}
+    lists: dict[int, list[Any]] = {cluster >> 20: [(one, "made:far", 0.5)], 7: [("made:other", other, None)]}
     for shard, pairs in lists.items():
         columns = [*zip(*pairs, strict=True), [0.9] * len(pairs)]
         with write_shard(f"{folder}/near-duplicates/link-{shard:05d}.arrow", NEAR_DUPLICATES, 1024) as (writer, _):

@@ -266,11 +266,7 @@ def folders(tmp_path_factory):
     """A corpus, and mask sets of a mixture, of spans cut from the middle, and of an encoder."""
     root = tmp_path_factory.mktemp("streams")
     folders = {"corpus": make_corpus(str(root / "corpus"), words=300, room_per_document=3)}
-    for objective, options in (
-        ("mixture", {}),
-        ("fill_in_the_middle", {"append": True}),
-        ("cross_document", {}),
-    ):
+    for objective, options in (("mixture", {}), ("fill_in_the_middle", {"append": True}), ("cross_document", {})):
         folders[objective] = str(root / objective)
         masking = Masking(corpus=folders["corpus"], output=folders[objective], objective=objective, options=options)
         run_job(plan(masking), Engine(workers=1))
@@ -305,7 +301,7 @@ def test_a_stream_is_what_a_decoder_gets(folders, masks, row):
 def test_a_row_of_a_mixture_names_its_component_and_its_mode(folders):
     """In both layouts; the labels begin where the source ends."""
     modes = {"r": "[NLU]", "x": "[NLG]", "s": "[S2S]"}
-    components = MaskSet(folders["mixture"]).take(range(12)).components.to_pylist()
+    components = MaskSet(folders["mixture"]).take(np.arange(12)).components.to_pylist()
     assert "s" in components
     assert len(set(components)) > 2
     for row, name in enumerate(components):
@@ -331,7 +327,7 @@ def test_a_row_cut_in_the_middle_shows_its_sentinels(folders):
 
 def test_a_row_that_is_not_cut_is_all_target(folders):
     """Its source is empty, and as a stream it has labels on all ids but the first."""
-    masks = MaskSet(folders["fill_in_the_middle"]).take(range(12))
+    masks = MaskSet(folders["fill_in_the_middle"]).take(np.arange(12))
     plain = np.flatnonzero(masks.source_lengths == 0).tolist()
     assert 0 < len(plain) < 12
     for row in plain:

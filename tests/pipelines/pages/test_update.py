@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,7 +205,7 @@ def test_the_pairs_of_a_packed_row_are_rows_of_their_own(made, tmp_path):
     folder = make_run(str(tmp_path / "run"), mixture, made["corpus"], packing=True)
     update, subject = read_update(folder, 2), view_update(folder, 2)
     assert len(subject) == len(update.rows) > len({row.sample for row in update.rows}) == 9
-    source = update.mixture.parts[0].source
+    source: Any = update.mixture.parts[0].source
     for number, row in enumerate(update.rows):
         examples = source.pairs.examples(np.array([row.row]), np.array([row.epoch]))
         page = subject.page(number, PageOptions())

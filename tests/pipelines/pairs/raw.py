@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 from corpora.readers.options import PairFields
 from pipelines.documents.inputs import Input
@@ -37,14 +38,14 @@ def write_scrolls(folder: Path, documents: int = 6) -> Path:
     return folder
 
 
-def pairs_job(raw: str, documents: str, output: str, read: dict | None = None, **options: object) -> Job:
+def pairs_job(raw: str, documents: str, output: str, read: dict | None = None, **options: Any) -> Job:
     """The job that ``farspan pairs --format scrolls`` starts."""
     text = RawPairs(**{"input": (raw,), "format": "scrolls", "fields": PairFields(), **(read or {})})
     inputs = tuple(Input.parse(pattern, text.read) for pattern in text.input)
     return plan(Pairs(inputs=inputs, documents=documents, output=output, **options))
 
 
-def build(*arguments: object, workers: int = 1, **options: object):
+def build(*arguments: Any, workers: int = 1, **options: Any):
     return run_job(pairs_job(*arguments, **options), Engine(workers=workers))
 
 

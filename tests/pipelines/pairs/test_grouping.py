@@ -1,6 +1,7 @@
 """Pairs as arrays: options, records of one pair, groups of documents, drawn splits."""
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_no_document_is_drawn_into_two_splits_and_the_order_of_pairs_does_not_ma
 
 
 def test_shares_are_met_and_further_pairs_of_other_documents_change_nothing():
-    lists = Ragged.from_rows(np.arange(4000).reshape(-1, 1), np.int64)
+    lists = Ragged(np.arange(4000), np.arange(4001))
     splits = np.array(_draw(lists, 1, validation=0.2, test=0.1))
     assert [np.mean(splits == split) for split in SPLITS] == pytest.approx([0.7, 0.2, 0.1], abs=0.03)
     assert _draw(lists.take(np.arange(100)), 1, validation=0.2, test=0.1) == splits[:100].tolist()
@@ -86,7 +87,7 @@ def test_documents_in_several_splits_are_counted():
 
 # Pairs drawn into splits after they are merged.
 def test_a_drawn_split_parts_documents(scrolls, documents, tmp_path):
-    shares = {"split": "draw", "validation": 0.2, "test": 0.2, "error_budget": 0.5}
+    shares: dict[str, Any] = {"split": "draw", "validation": 0.2, "test": 0.2, "error_budget": 0.5}
     build(scrolls, documents, str(tmp_path / "a"), **shares)
     rows = all_rows(tmp_path / "a", "farspan.pairs")
     splits: dict[str, set[str]] = defaultdict(set)
@@ -99,7 +100,7 @@ def test_a_drawn_split_parts_documents(scrolls, documents, tmp_path):
 
 
 # Options of ``farspan pairs``.
-NEEDED = {"inputs": (), "documents": "d", "output": "o"}
+NEEDED: dict[str, Any] = {"inputs": (), "documents": "d", "output": "o"}
 
 
 def test_the_data_set_of_pairs_is_the_one_of_their_documents():

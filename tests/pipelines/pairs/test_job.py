@@ -8,6 +8,7 @@ import shutil
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_a_killed_job_resumes_with_the_same_bytes(scrolls, documents, pairs, tmp
     assert digests(output) == digests(pairs)
 
 
-BAD = [
+BAD: list[tuple[dict[str, Any], str]] = [
     ({"id": "again", "input": "One?\n\nA text."}, "duplicate_id"),
     ({"id": "mute", "output": None}, "no_reference"),
     ({"id": "blank", "output": " "}, "no_reference"),

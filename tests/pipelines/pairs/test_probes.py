@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def haystack(tokenizer, tmp_path_factory):
 
 
 def run_all(raw, probing, options, workers=1):
-    planned = jobs(raw, probing, options)
+    planned: Any = jobs(raw, probing, options)
     for job in planned if not hasattr(planned, "output") else [planned]:
         run_job(job, Engine(workers=workers))
 
@@ -164,7 +165,7 @@ def test_from_documents_to_a_heat_map(haystack, tmp_path, capsys):
     model = {side: replace(getattr(recipe.model, side), positions=Learned(size)) for side, size in sides}
     data = replace(recipe.data, source_length=192, target_length=96)
     train_quietly(replace(recipe, model=replace(recipe.model, **model), data=data))
-    answers = {"output": str(tmp_path / "answers"), "device": "cpu", "generation": {"max_tokens": 12}}
+    answers: dict[str, Any] = {"output": str(tmp_path / "answers"), "device": "cpu", "generation": {"max_tokens": 12}}
     generate(Generating(model=str(tmp_path / "run"), pairs=pairs, split="test", **answers), World.alone())
     figure = tmp_path / "heat.svg"
     options = Evaluation(metrics=("all",), by=("length", "depth"), resamples=40)

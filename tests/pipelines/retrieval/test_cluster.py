@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from tests.artefacts import edit_sealed, make_documents
 from tests.killing import run_killed
 from tests.vectors import make_vectors, table, topic_vectors
 
-OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
+OPTIONS: dict[str, Any] = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
 SPILLED = vectors_schema(3)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -116,7 +117,7 @@ def test_rows_are_the_split_s_documents_in_order(documents, reference):
 
 def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, reference):
     model, tokenizer = load_encoder(EncoderOptions(name=encoder)), small_tokenizer()
-    vectors, texts, starts = [], [], []
+    texts, starts = [], []
     for batch in rows(documents, "farspan.documents"):
         for row in batch.filter(pa.compute.invert(batch.column("held_out"))).to_pylist():
             text, characters = tokenizer.decode_with_offsets(row["tokens"])
@@ -138,7 +139,7 @@ def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, referen
 
 
 def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
-    config = read_manifest(reference).config
+    config = dict(read_manifest(reference).config)
     assert config["fingerprint"] == find_encoder(encoder).fingerprint
     del config["fingerprint"]
     assert config == {
@@ -252,7 +253,7 @@ def test_an_encoder_that_changes_under_the_job(documents, encoder, tmp_path):
 )
 def test_vectors_that_are_no_numbers_or_too_large(documents, encoder, tmp_path, value, message):
     bad = shutil.copytree(encoder, str(tmp_path / "bad"))
-    model = BertModel.from_pretrained(bad)
+    model: Any = BertModel.from_pretrained(bad)
     model.encoder.layer[-1].output.LayerNorm.bias.data.fill_(value)
     model.save_pretrained(bad)
     with pytest.raises(FarspanError, match=message):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,8 +71,19 @@ def plain(folder, texts, max_length=512, pooling="mean"):
 
 def test_modernbert_gives_its_own_vectors_beyond_its_windows(tmp_path):
     folder = make_encoder(str(tmp_path / "tiny"))
-    sizes = {"hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 4, "num_attention_heads": 2}
-    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 8,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+    }
+    special: dict[str, Any] = {
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+    }
     torch.manual_seed(0)
     model = ModernBertModel(ModernBertConfig(vocab_size=200, local_attention=8, **sizes, **special))
     for parameter in model.parameters():

@@ -26,7 +26,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.neighbours import Recall, no_queries
-from pipelines.retrieval.options import NeighbourSearch
+from pipelines.retrieval.options import Clustering, NeighbourSearch
 from pipelines.shuffle.intermediate import write_array
 from tests.artefacts import edit_sealed
 from tests.killing import run_killed
@@ -38,7 +38,7 @@ OPTIONS = Search(k=12, exact_up_to=100, probes=4)
 def clustered(folder, documents, **options):
     vectors = options.pop("vectors", None)
     made = make_vectors(f"{folder}/vectors", documents, vectors=vectors, dimension=options.pop("dimension", 16))
-    run_job(cluster.plan(cluster.Clustering(vectors=made, output=f"{folder}/clusters", **options)), Engine(workers=1))
+    run_job(cluster.plan(Clustering(vectors=made, output=f"{folder}/clusters", **options)), Engine(workers=1))
     return f"{folder}/clusters"
 
 
@@ -157,7 +157,7 @@ def table_of(run, clusters, output, search):
 
 def test_compressed_clusters_give_the_same_neighbours(clusters, reference, tmp_path):
     vectors = os.path.join(os.path.dirname(clusters), "vectors")
-    options = cluster.Clustering(
+    options = Clustering(
         vectors=vectors, output=str(tmp_path / "clusters"), centroids=4, max_documents=300, compression="lz4"
     )
     run_job(cluster.plan(options), Engine(workers=1))
@@ -241,11 +241,11 @@ def test_true_neighbours_are_counted_in_their_clusters_and_among_the_found(tmp_p
         exact["product"][missing], exact["row"][missing] = -np.inf, -1
         write_array(str(tmp_path / f"exact-{number}"), exact)
         found.append(exact)
-    queries, exact = (
+    query_files, exact_files = (
         tuple(str(tmp_path / f"{kind}-{number}") for number in range(many))
         for kind, many in (("queries", len(sizes)), ("exact", shards))
     )
-    totals = Recall(queries, exact, depth)(Task("recall", {}, 1), lambda done: None).totals
+    totals = Recall(query_files, exact_files, depth)(Task("recall", {}, 1), lambda done: None).totals
     expected = {"sampled_documents": count, "sampled_neighbours": 0, "sampled_in_cluster": 0, "sampled_found": 0}
     for place, query in enumerate(np.concatenate(parts)):
         every = [one for exact in found for one in exact[place] if one["row"] >= 0]

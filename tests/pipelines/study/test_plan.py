@@ -158,16 +158,17 @@ def test_quantiles_are_those_of_published_tables(degrees, published):
     assert quantile(degrees) == pytest.approx(published, abs=6e-4)
 
 
-def draw(rng: np.random.Generator, seeds: int, seed_effect: float) -> list[np.ndarray]:
+def draw(rng: np.random.Generator, seeds: int, seed_effect: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores of two equal arms, ``(seeds, EXAMPLES)`` each, with effects of seeds, of examples, and both together."""
     common = rng.normal(0, 0.4, EXAMPLES)
-    return [
+    arm, baseline = (
         common
         + rng.normal(0, 0.3, EXAMPLES)
         + rng.normal(0, seed_effect, (seeds, 1))
         + rng.normal(0, 0.5, (seeds, EXAMPLES))
         for _ in range(2)
-    ]
+    )
+    return arm, baseline
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -339,11 +340,11 @@ def test_a_search_looks_at_each_row_once(monkeypatch, wanted, start, step, row, 
 
 def test_one_search_reads_no_more_than_it_may(monkeypatch):
     monkeypatch.setattr(filters, "ROWS", 30)
-    subject = Numbers(10**9)
+    subject: Any = Numbers(10**9)
     assert search(subject, Filter(least=10**8), 5, 1) == Match(None, 30 + 10, 35)
     assert subject.read == [(5, 10), (10, 20), (20, 30), (30, 40)]
     monkeypatch.setattr(filters, "TOKENS", 8)
-    assert search(Numbers(10**9), Filter(text="x"), 2, 1) == Match(None, 6, 4)
+    assert search(subject, Filter(text="x"), 2, 1) == Match(None, 6, 4)
 
 
 pytest.importorskip("jinja2")

@@ -114,8 +114,8 @@ def test_pages_are_served_on_this_machine_alone(made):
 
 
 def open_named(made, *names, **options):
-    folders = {key: tuple(made[name] for name in options.pop(key)) for key in ("masks",) if key in options}
-    return open_artefacts(View(artefact=tuple(made[name] for name in names), **folders, **options))
+    masks = tuple(made[name] for name in options.pop("masks", ()))
+    return open_artefacts(View(artefact=tuple(made[name] for name in names), masks=masks, **options))
 
 
 def test_masks_are_laid_beside_their_corpus(made):

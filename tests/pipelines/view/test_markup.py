@@ -5,6 +5,7 @@ from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,7 @@ pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
 from pipelines.pages.page import Block, Column, Link, Part, Reason, RowPage
 from pipelines.pages.piece import BRACKETS, KINDS, Piece, plain_pieces
-from pipelines.view.markup import (
-    asset,
-    build_saved_page,
-    pieces_html,
-    query,
-    reason_words,
-    safe,
-    token_html,
-)
+from pipelines.view.markup import asset, build_saved_page, pieces_html, query, reason_words, safe, token_html
 from tests.artefacts import small_tokenizer
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"
@@ -107,7 +100,7 @@ def test_a_saved_page_allows_its_own_style_and_script_only():
 
 
 def test_every_kind_has_a_mark_of_its_own():
-    kinds = ("text", "hidden", "shown", "replaced", "candidate", "special", "shared")
+    kinds: tuple[Any, ...] = ("text", "hidden", "shown", "replaced", "candidate", "special", "shared")
     html = [str(pieces_html([Piece("fox", kind, span=2)], 1)) for kind in kinds]
     assert len(set(html)) == len(kinds)
     assert html[0] == "fox"

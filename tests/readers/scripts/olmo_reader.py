@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from olmo_core.data import DataCollator, NumpyFSLDataset
@@ -20,7 +21,7 @@ for path in paths:
     local += [(start + first, end + first) for start, end in found]
     listed += [(start + first, end + first) for start, end in named]
     first += path.stat().st_size // np.dtype(dtype).itemsize
-result = {"local": np.array(local), "listed": np.array(listed)}
+result: dict[str, Any] = {"local": np.array(local), "listed": np.array(listed)}
 if options.get("length"):
     data = NumpyFSLDataset(
         *paths,

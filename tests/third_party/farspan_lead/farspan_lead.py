@@ -98,7 +98,7 @@ class LeadIn:
             text = batch.tokens[row].astype(np.int32)
             starts, sizes = masks.span_starts[row], masks.span_lengths[row]
             leads = [text[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-            hidden = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, sizes, strict=True)] or [[]])
+            hidden = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, sizes, strict=True)] or [np.empty(0)])
             # Rest of the text, with a gap where each lead stood; insertion counts positions of the rest.
             stops = starts - np.cumsum(sizes) + sizes
             rest = np.insert(np.delete(text, hidden.astype(np.int64)), stops, special[GAP])

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.optim import Adafactor, Adam, AdamW
 import trainer.checkpoint.checkpoints
 from corpora.errors import FarspanError
 from tests.trainer.small_run import Run, load, save, steps
-from trainer.checkpoint.state import load_tensors
+from trainer.checkpoint.state import load_tensors, write_tensors
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -60,7 +61,7 @@ def test_a_parameter_without_state_stays_without(tmp_path):
 
 
 def test_the_state_is_copied_before_training_goes_on(tmp_path, monkeypatch):
-    moved, write = threading.Event(), trainer.checkpoint.checkpoints.write_tensors
+    moved, write = threading.Event(), write_tensors
 
     def write_later(*arguments):
         assert moved.wait(30)
@@ -160,7 +161,7 @@ def test_values_that_are_not_finite_are_never_written(tmp_path, part, value, asy
         run.restore()
         run.update(2)
         with torch.no_grad():
-            first = run.model[2].weight
+            first: Any = run.model[2].weight
             (first if part == "weights" else run.optimizer.state[first]["exp_avg_sq"])[1, 2] = value
         with pytest.raises(FarspanError, match=r"after step 2, .*2.weight.* not finite; .* newest is step-00000001;"):
             run.save(2)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import trainer.checkpoint.checkpoints
 from corpora.errors import FarspanError
+from tests.trainer import small_run
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.files import newest_first
@@ -124,13 +126,13 @@ def test_equal_tensors_are_equal_files_once_their_metadata_is_sorted(tmp_path):
     assert len(found) == 1
 
 
-class Run:
+class Run(small_run.Run):
     """A model shared in ``mode``, its optimiser, and the checkpoints of ``directory``."""
 
     def __init__(self, world, directory, kind="adamw", mode="fsdp", asynchronous=True):
         torch.manual_seed(0)
         # 3 outputs: on 4 ranks, one has nothing of the last layer
-        model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+        model: Any = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
         if kind == "adafactor":  # sharded, its first steps are slow
             model = model[:1]
         if mode == "ddp":
@@ -146,18 +148,6 @@ class Run:
         self.optimizer = build_optimizer(model, OptimizerConfig(name=kind, learning_rate=0.1))
         config = CheckpointConfig(asynchronous=asynchronous, keep=2)
         self.checkpoints = Checkpoints(Path(directory), config, world, {"seed": 1}, {"size": 5}, self.said.append)
-
-    def restore(self):
-        return self.checkpoints.restore(self.model, self.optimizer)
-
-    def update(self, number):
-        torch.manual_seed(number)
-        self.model(torch.randn(3, 5)).square().mean().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-
-    def save(self, step):
-        return self.checkpoints.save(step, 10 * step, self.model, self.optimizer)
 
     def state(self):
         """Every tensor, whole, as nested lists."""
@@ -214,7 +204,8 @@ def bytes_held(world, directory, modes):
     found = {}
     for mode in modes:
         run, held = Run(world, f"{directory}/{mode}", "adamw", mode), []
-        before = trainer.checkpoint.checkpoints.copy_to_cpu
+        checkpoints: Any = trainer.checkpoint.checkpoints
+        before = checkpoints.copy_to_cpu
 
         def counted(tensors, before=before, held=held):
             copies = before(tensors)
@@ -222,12 +213,12 @@ def bytes_held(world, directory, modes):
             held.append(sum(value.nbytes for value in local))
             return copies
 
-        trainer.checkpoint.checkpoints.copy_to_cpu = counted
+        checkpoints.copy_to_cpu = counted
         with run.checkpoints:
             run.restore()
             run.update(1)
             run.save(1)
-        trainer.checkpoint.checkpoints.copy_to_cpu = before
+        checkpoints.copy_to_cpu = before
         whole = sum(parameter.numel() for parameter in run.model.parameters())
         found[mode] = sum(held), 4 * (3 * whole + len(list(run.model.parameters())))
     return found
@@ -259,18 +250,19 @@ def fail(world, directory):
     said["two"] = refused(Run(world, f"{directory}/run").restore)
     for step in (1, 2):
         run.save(step)
-    weight = run.model[0].weight
+    weight: Any = run.model[0].weight
     before = weight.to_local().clone()
     with torch.no_grad():
         if world.rank == 1:
             weight.to_local()[0, 0] = torch.nan
         said["nan"] = refused(lambda: run.save(3))
         weight.to_local().copy_(before)
-    whole = trainer.checkpoint.checkpoints.file_facts
+    checkpoints: Any = trainer.checkpoint.checkpoints
+    whole = checkpoints.file_facts
     if world.rank == 1:
-        trainer.checkpoint.checkpoints.file_facts = lambda _: (_ for _ in ()).throw(OSError("no space left"))
+        checkpoints.file_facts = lambda _: (_ for _ in ()).throw(OSError("no space left"))
     said["full"] = refused(lambda: run.save(3))
-    trainer.checkpoint.checkpoints.file_facts = whole
+    checkpoints.file_facts = whole
     run.checkpoints.finish()
     if world.first:
         shards_of(Path(f"{directory}/run/step-00000002/optimizer"), 1)[0].write_bytes(b"")

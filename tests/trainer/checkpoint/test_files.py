@@ -70,14 +70,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_replaced(tmp_path, damage, name
 
 @pytest.mark.parametrize(
     "written",
-    [
-        {"files": None},
-        {"files": ["model"]},
-        {"files": {"model/x": 5}},
-        {"identity": 5},
-        {"step": "2"},
-        {"step": 20},
-    ],
+    [{"files": None}, {"files": ["model"]}, {"files": {"model/x": 5}}, {"identity": 5}, {"step": "2"}, {"step": 20}],
 )
 def test_a_manifest_that_says_something_else_is_damage(tmp_path, written):
     save(tmp_path, 1)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
 from trainer.recipe import load_recipe
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "d_model": 128, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_ffn_dim": 512, "max_position_embeddings": 64,
 }  # fmt: skip
@@ -177,8 +178,8 @@ def test_the_configuration_alone_is_that_of_the_model(sources, kind, monkeypatch
 
 def test_an_output_layer_of_its_own_is_seen_in_the_weights_alone(tmp_path):
     """A run may begin with such a model, although its configuration says that the output layer is the token table."""
-    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4, "vocab_size": 37}
-    theirs = T5ForConditionalGeneration(T5Config(**sizes, tie_word_embeddings=False))
+    sizes: dict[str, Any] = {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4}
+    theirs = T5ForConditionalGeneration(T5Config(**{**sizes, "vocab_size": 37, "tie_word_embeddings": False}))
     theirs.lm_head.weight = torch.nn.Parameter(torch.randn(37, 16))
     theirs.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -164,7 +165,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
 def test_an_imported_models_settings_survive_import_and_export(tmp_path, where):
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
+    sizes: dict[str, Any] = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
              "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
              "max_position_embeddings": 32}  # fmt: skip
     theirs = BartForConditionalGeneration(BartConfig(vocab_size=tokenizer_of(bart_files()).vocab_size, **sizes))

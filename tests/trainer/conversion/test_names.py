@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import pytest
 import torch
@@ -287,9 +288,16 @@ def test_a_vocabulary_survives_a_manifest():
     assert Vocabulary.from_json(known.to_json()) == known
 
 
-_LAYERS = {f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in (("layers", 1), ("ffn_dim", 24))}
+_LAYERS: dict[str, Any] = {
+    f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in (("layers", 1), ("ffn_dim", 24))
+}
 
-_HEADS = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "d_model": 16, "max_position_embeddings": 16}
+_HEADS: dict[str, Any] = {
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "d_model": 16,
+    "max_position_embeddings": 16,
+}
 
 T5 = T5ForConditionalGeneration(T5Config(vocab_size=40, d_model=16, d_kv=8, num_heads=2, num_layers=1, d_ff=24))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def drawn(corpus: str, name: str, **options) -> DataConfig:
 def test_a_draw_that_would_be_too_long_later_is_found_though_the_rows_tried_fit(corpus):
     """Of BART-LS's mixed spans a row with short ones has the longer target; which rows draw them is chance."""
     data = drawn(corpus, "span", density=0.3, mean_span_lengths=[2, 30])
-    source = open_source(data).parts[0].source
+    source: Any = open_source(data).parts[0].source
     bound = source.longest()
     rows = np.arange(len(source))
     examples = [source.examples(rows, np.full(len(rows), epoch)) for epoch in range(5)]
@@ -85,7 +85,7 @@ def test_the_number_to_set_is_a_multiple_that_the_recipe_takes(corpus):
 
 def test_sentences_without_a_limit_are_bounded_by_their_own_lengths(corpus):
     data = drawn(corpus, "principal_sentences", words="tokens", ratio=0.5)
-    source = open_source(replace(data, target_length=256)).parts[0].source
+    source: Any = open_source(replace(data, target_length=256)).parts[0].source
     examples = source.examples(np.arange(len(source)))
     bound = source.longest()
     assert examples.target_lengths.max() <= bound.target < Corpus(corpus).manifest.totals["max_tokens"]
@@ -96,7 +96,7 @@ def test_sentences_without_a_limit_are_bounded_by_their_own_lengths(corpus):
 
 def test_only_rows_that_are_used_count(corpus):
     data = drawn(corpus, "span", density=0.5)
-    source = open_source(data).parts[0].source
+    source: Any = open_source(data).parts[0].source
     bound = source.longest()
     before = source.longest(bound.source_row)  # not this row
     assert 0 < before.source < bound.source
@@ -109,7 +109,7 @@ def test_only_rows_that_are_used_count(corpus):
 def test_adjusted_masks_are_as_long_as_they_are(corpus, tmp_path, farspan_lead):
     masks = masks_of(corpus, tmp_path / "masks", "lead_in", lead=6)
     data = DataConfig(corpus=corpus, masks=masks, masks_options={"lead": 5}, source_length=256, target_length=256)
-    source = open_source(data).parts[0].source
+    source: Any = open_source(data).parts[0].source
     longest = int(source.examples(np.arange(len(source))).target_lengths.max())
     assert source.longest().target == longest
     with pytest.raises(FarspanError, match=rf"mask set {masks} may give .* target of {longest} positions"):
@@ -155,7 +155,7 @@ def test_an_objective_of_ones_own_is_bounded_by_what_it_hides_at_most(corpus):
 def test_masks_that_ask_for_nothing_are_refused(corpus, tmp_path, mixed):
     empty = masks_of(corpus, tmp_path / "masks", "cross_document", mlm_probability=1e-9, treatments=[1.0, 0.0, 0.0])
     objective = ObjectiveConfig(name="cross_document", options={"mlm_probability": 1e-9, "treatments": [1.0, 0.0, 0.0]})
-    widths = {"source_length": 512, "target_length": 128}
+    widths: dict[str, Any] = {"source_length": 512, "target_length": 128}
     if mixed:
         good = SourceConfig(name="good", corpus=corpus, objective=ObjectiveConfig(name="cross_document"))
         of_masks = DataConfig(mixture=(good, SourceConfig(name="empty", corpus=corpus, masks=empty)), **widths)
@@ -182,7 +182,7 @@ def test_one_row_in_many_that_asks_is_enough(corpus, tmp_path):
 class Mute(ToySource):
     """Sequences with nothing to say."""
 
-    def examples(self, indices):
+    def examples(self, indices, epochs=None):
         examples = super().examples(indices)
         return replace(examples, target_lengths=np.zeros_like(examples.target_lengths))
 

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_shards_are_fetched_before_their_step(folders, remote):
 
 
 def test_a_global_order_needs_a_cache_for_everything(folders, remote):
-    local = open_loader(*folders, shuffle_shards=0)
+    local = open_loader(folders[0], folders[1], shuffle_shards=0)
     size = int((bytes_of(folders[0]) + bytes_of(folders[1])) / 0.75) + 1
     ours = open_loader("memory://corpus", "memory://masks", ShardCache(size), shuffle_shards=0)
     assert same(ours.step(3), local.step(3))
@@ -312,7 +312,7 @@ class Numbered:
         return [batch, batch.without_targets()]
 
 
-def equal(one: list[Batch], other: list[Batch]) -> bool:
+def equal(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
     def facts(batch: Batch) -> list:
         tensors = [(name, None if x is None else (x.tolist(), x.dtype)) for name, x in batch.inputs.items()]
         return [batch.samples.tolist(), batch.sequence_ids.tolist(), batch.target_tokens, tensors]

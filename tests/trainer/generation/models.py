@@ -1,6 +1,8 @@
 """Models for tests of generation, and generation by transformers."""
 
 import functools
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,13 +87,13 @@ def assert_same(found, expected):
 
 VOCAB, POSITIONS = 37, 48
 
-WIDTHS = {
+WIDTHS: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": POSITIONS,
     "init_std": 0.2, "dropout": 0.0, "attention_dropout": 0.0,
 }  # fmt: skip
 
-T5_WIDTHS = {
+T5_WIDTHS: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "num_heads": 3, "d_ff": 24, "num_layers": 2,
     "num_decoder_layers": 2, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12,
     "dropout_rate": 0.0, "decoder_start_token_id": 0, "encoder_attention_type": "transient-global",
@@ -106,7 +108,7 @@ EARLY = {"first": True, "exact": "never", "estimate": False}
 def _led():
     own = {"max_encoder_position_embeddings": POSITIONS, "max_decoder_position_embeddings": POSITIONS}
     widths = {name: value for name, value in WIDTHS.items() if name != "max_position_embeddings"}
-    return LEDForConditionalGeneration(LEDConfig(**widths, **own, attention_window=8))
+    return LEDForConditionalGeneration(LEDConfig(**{**widths, **own}, attention_window=8))
 
 
 def _longt5():
@@ -114,7 +116,7 @@ def _longt5():
     with torch.no_grad():  # unscaled scores of its first weights would be one-hot
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter *= 0.5
+                parameter.mul_(0.5)
     return model
 
 
@@ -123,9 +125,10 @@ def models(name: str, seed: int):
     """The model of transformers, ours with its weights, and the ids of both."""
     torch.manual_seed(seed)
     if name == "t5gemma2":
-        theirs = gemma_models.t5gemma("270m", seed=seed)
+        theirs: Any = gemma_models.t5gemma("270m", seed=seed)
         theirs.config.decoder_start_token_id = theirs.generation_config.decoder_start_token_id = 2
         return with_end(theirs, gemma_models.ours(t5gemma2, theirs), seed)
+    family: ModuleType
     if name == "bart":
         theirs, family = BartForConditionalGeneration(BartConfig(**WIDTHS)), bart
     elif name == "led":

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ LENGTHS = [17, 3, 32, 9, 1, 16]
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
 def test_as_many_beams_as_texts_find_the_best_of_all_texts(score, penalty):
     """Ids 0 pads, 1 starts, 2 ends; 3 and 0 to 1 are all that a text of up to four tokens can hold."""
-    model = build_model(tiny_config(positions=16), vocab_size=4, seed=3).eval()
+    model: Any = build_model(tiny_config(positions=16), vocab_size=4, seed=3).eval()
     ids = DecoderIds(start=1, end=2, pad=0)
     sources = ragged([7, 4], low=0, high=4)
     config = GenerationConfig(beams=40, score=score, length_penalty=penalty, finish="exact", max_tokens=4)
@@ -182,7 +183,7 @@ def test_every_tensor_of_a_step_is_on_the_models_device(positions, sample):
     )
     meta = torch.device("meta")
     with meta:
-        model = make_model(config, 24).eval()
+        model: Any = make_model(config, 24).eval()
     options = GenerationConfig(beams=1 if sample else 3, sample=sample, no_repeat_ngram=2, max_tokens=9)
     sources = ragged([9, 30, 4], prompts=PROMPTS)
     prefixes = [np.append(IDS.start, PROMPTS[row]) for row in range(3)]

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from trainer.model.context import make_context
 from trainer.model.pattern import Pattern
+from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.bigbird import BigBird
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
@@ -20,7 +21,7 @@ from trainer.model.positions import Buckets, RelativeBias
 
 HEADS, WIDTH = 2, 8  # H and D
 
-PATTERNS = [  # one of each kind
+PATTERNS: list[AnyPattern] = [  # one of each kind
     Full(),
     Block(8),
     Overlap(8),
@@ -84,12 +85,7 @@ def seen_by(pattern: Pattern, real: Tensor, segments: Tensor | None = None) -> T
 
 
 def assert_equals_dense(
-    pattern: Pattern,
-    length: int,
-    lengths: list[int],
-    seed: int,
-    segments: Tensor | None = None,
-    relative: bool = False,
+    pattern: Pattern, length: int, lengths: list[int], seed: int, segments: Tensor | None = None, relative: bool = False
 ) -> None:
     """``pattern.attend`` equals its dense statement forward and backward, and gives zeros where nothing is seen.
 
@@ -148,8 +144,9 @@ def saved_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
         saved.append(x)
         return x
 
+    q, k, v = projected.unbind(2)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        result = pattern.attend(*projected.unbind(2), make_context())
+        result = pattern.attend(q, k, v, make_context())
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in saved}
     for tensor in (result, projected):
         storages.pop(tensor.untyped_storage().data_ptr(), None)

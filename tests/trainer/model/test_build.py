@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -159,7 +160,7 @@ def test_tables_of_several_layers_begin_like_one():
     ],
 )
 def test_logits_begin_at_unit_variance_whatever_gives_them(changes):
-    model = build_model(replace(CONFIG, **changes), 1000, seed=0)
+    model: Any = build_model(replace(CONFIG, **changes), 1000, seed=0)
     ids = torch.randint(0, 1000, (2, 40), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         hidden = model.encode(ids)
@@ -213,7 +214,7 @@ def configurations() -> dict[str, ModelConfig]:
         recipe = load_recipe(name)
         if recipe.data.task is not None:  # its model is that of pretraining
             continue
-        for model in filter(None, (recipe.model, recipe.generator and recipe.generator.model)):
+        for model in (recipe.model, *([recipe.generator.model] if recipe.generator else [])):
             kinds.setdefault(reduced(model), name)
     return {f"{name}-{number}": config for number, (config, name) in enumerate(kinds.items())}
 

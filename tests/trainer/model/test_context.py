@@ -19,7 +19,7 @@ from trainer.data.batch import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context, on_host, send
-from trainer.model.kernels import choose, varlen
+from trainer.model.kernels import choose, flex, varlen
 from trainer.model.kernels.chunks import Inputs
 from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
@@ -120,7 +120,7 @@ def batch_of(decoder=True, packed=False, shown=False) -> Batch:
 def on_a_gpu(monkeypatch):
     """The ways of attending that a CUDA device has, as far as they run without one."""
     monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
-    monkeypatch.setattr(choose.flex, "AVAILABLE", False)
+    monkeypatch.setattr(flex, "AVAILABLE", False)
     monkeypatch.setattr(varlen, "AVAILABLE", True)
     monkeypatch.setattr(varlen, "varlen_attn", lambda q, *others, **named: torch.empty_like(q), raising=False)
 
@@ -155,9 +155,9 @@ def test_without_originals_a_pass_would_wait(on_a_gpu):
     with META:
         model = make_model(MODELS["pooled"], 20)
     batch = batch_of().to(META)
-    unknown = replace(batch, **{name: None if x is None else x.clone() for name, x in batch.inputs.items()})
+    unknown = {name: None if x is None else x.clone() for name, x in batch.inputs.items()}
     with pytest.raises((RuntimeError, NotImplementedError)):  # the host does not know what these are copies of
-        model(**unknown.inputs)
+        model(**unknown)
 
 
 def test_every_pattern_is_tried():
@@ -202,8 +202,8 @@ def test_tiles_start_each_block_at_row_zero():
 def test_waves_reach_from_two_pi_to_the_base(base):
     """PEGASUS-X, table 9: the second variant's longest wave is 2 pi times the base, the first's one step shorter."""
     width, length = 16, 300
-    for variant, steps in (("pegasus", width / 2), ("pegasus_x", width / 2 - 1)):
-        table = SinusoidalPositions(Sinusoidal(variant, base=base))(torch.zeros(1, length, width))
+    for waves, steps in ((Sinusoidal("pegasus"), width / 2), (Sinusoidal("pegasus_x"), width / 2 - 1)):
+        table = SinusoidalPositions(replace(waves, base=base))(torch.zeros(1, length, width))
         rates = [base ** -(pair / steps) for pair in range(width // 2)]
         for pair, rate in enumerate(rates):
             angles = torch.arange(length).double() * rate

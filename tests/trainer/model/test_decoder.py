@@ -1,6 +1,7 @@
 """The decoder's options: cross-attention in chosen layers, and to learned tokens (PEGASUS-X, appendix B.3, table 2)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -45,8 +46,8 @@ def ids(length: int, seed: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("layers", [(0,), (2,), (0, 2)])
 def test_a_layer_without_cross_attention_is_one_that_adds_nothing(layers):
-    some = build_model(with_decoder(cross_attention=layers), VOCAB, seed=0).eval()
-    every = build_model(CONFIG, VOCAB, seed=0).eval()
+    some: Any = build_model(with_decoder(cross_attention=layers), VOCAB, seed=0).eval()
+    every: Any = build_model(CONFIG, VOCAB, seed=0).eval()
     left_out = every.load_state_dict(some.state_dict(), strict=False).missing_keys
     absent = [index for index in range(3) if index not in layers]
     assert {int(name.split(".")[2]) for name in left_out} == set(absent)
@@ -98,7 +99,7 @@ def decoded(model, ids, output):
 @pytest.mark.parametrize("options", [{}, {"cross_attention": (0, 2)}])
 @pytest.mark.parametrize("segments", [None, SEGMENTS])
 def test_the_published_layer_attends_to_learned_tokens_alone_then_to_the_sequence(segments, options, checkpointing):
-    model = build_model(with_decoder(global_cross_attention=True, **options), VOCAB, seed=0).double()
+    model: Any = build_model(with_decoder(global_cross_attention=True, **options), VOCAB, seed=0).double()
     source, target = ids(SOURCE, 1), ids(TARGET, 2)
     factors = torch.randn(2, TARGET, 16, dtype=torch.float64)
 
@@ -137,7 +138,7 @@ def test_the_published_layer_costs_four_projections_and_a_norm():
 @pytest.mark.parametrize("real", [None, REAL])
 def test_learned_tokens_of_documents_that_a_row_lacks_stay_out_of_sight(real):
     """A row with one document gives the same beside a row with three as alone."""
-    model = build_model(with_decoder(global_cross_attention=True), VOCAB, seed=0).eval()
+    model: Any = build_model(with_decoder(global_cross_attention=True), VOCAB, seed=0).eval()
     source, target = ids(SOURCE, 1), ids(TARGET, 2)
     segments = SEGMENTS if real is not None else torch.where(SEGMENTS < 0, 0, SEGMENTS)
     memory = model.encode(source, real, segments)
@@ -160,7 +161,7 @@ def test_learned_tokens_of_documents_that_a_row_lacks_stay_out_of_sight(real):
 )
 def test_flops_are_those_that_are_done(options):
     config = with_decoder(**options)
-    model = build_model(config, VOCAB, seed=0).eval()
+    model: Any = build_model(config, VOCAB, seed=0).eval()
     source, target = ids(SOURCE, 1)[:1], ids(TARGET, 2)[:1]
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # which does not know the others
         model.logits(model.decode(target, model.encode(source)))

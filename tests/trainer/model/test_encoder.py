@@ -1,7 +1,7 @@
 """Tests of the encoder: documents, and operations."""
 
 from dataclasses import replace
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def pooled(pooling: Pooling, config: ModelConfig = CONFIG) -> ModelConfig:
 def test_pooling_starts_as_no_pooling_unless_asked():
     ids = torch.randint(0, VOCAB, (2, 24))
     plain = build_model(CONFIG, VOCAB, seed=3).eval()
-    zero = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
+    zero: Any = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
     drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
     assert torch.equal(plain.encode(ids).states, zero.encode(ids).states)
     assert not torch.allclose(plain.encode(ids).states, drawn.encode(ids).states, atol=1e-2)
@@ -75,7 +75,7 @@ def test_layers_have_their_own_patterns_and_only_the_last_ones_pooling():
 @pytest.mark.parametrize("attention", [Block(8), TGlobal(3, 4)])
 def test_relative_positions_have_a_table_for_each_of_the_patterns_offsets(attention):
     encoder = EncoderConfig(layers=2, positions=Buckets(8, 12), attention=attention)
-    model = build_model(replace(CONFIG, encoder=encoder), VOCAB, seed=0).eval()
+    model: Any = build_model(replace(CONFIG, encoder=encoder), VOCAB, seed=0).eval()
     assert len(model.encoder.biases) == len(attention.offsets(24))
     ids = torch.randint(0, VOCAB, (1, 24))
     before = model.encode(ids).states
@@ -126,7 +126,7 @@ def test_no_document_knows_of_another(pattern, pooling):
     ids = torch.randint(0, SEGMENTS_VOCAB, (2, LENGTH))
     before = packed_states(pattern, ids, pooling)
     for document in range(4):
-        inside = document == SEGMENTS
+        inside = torch.eq(SEGMENTS, document)
         changed = torch.where(inside, (ids + torch.randint(1, SEGMENTS_VOCAB, ids.shape)) % SEGMENTS_VOCAB, ids)
         after = packed_states(pattern, changed, pooling)
         torch.testing.assert_close(after[~inside & REAL], before[~inside & REAL], atol=1e-6, rtol=0)
@@ -186,7 +186,7 @@ def test_grouped_heads_and_patterns_of_layers_cost_what_they_compute(cross):
         heads=HeadsConfig(count=4, width=INNER // 4, kv_count=2),
         decoder=DecoderConfig(layers=3, positions=Rotary(), attention=Layered(4, 0, 2, causal=True), cross=cross),
     )
-    model = build_model(config, FLOPS_VOCAB, seed=0).eval()
+    model: Any = build_model(config, FLOPS_VOCAB, seed=0).eval()
     ids, target = torch.zeros(1, FLOPS_LENGTH, dtype=torch.int64), torch.zeros(1, 7, dtype=torch.int64)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model.logits(model.decode(target, model.encode(ids)))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainer.model import context as batch_context
@@ -87,7 +88,7 @@ def guard(request):
 def fake(monkeypatch, guard):
     """A fake mode, whose tensors no cache outlives, and kernels that are not compiled."""
     monkeypatch.setattr(batch_context, "_made", WeakTensorKeyDictionary())
-    monkeypatch.setattr(flex, "_compiled", lambda: flex.flex_attention)
+    monkeypatch.setattr(flex, "_compiled", lambda: flex_attention)
     flex.tiles_of.cache_clear()
     with FakeTensorMode() as mode:
         yield mode
@@ -113,8 +114,7 @@ def on_cuda(config: ModelConfig, kind: torch.dtype):
         model = make_model(config, VOCAB).train()
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
-            weight = torch.empty(weight.shape, dtype=kind, device="cuda")
-            setattr(module, name, torch.nn.Parameter(weight, requires_grad=False))
+            setattr(module, name, torch.nn.Parameter(torch.empty(weight.shape, dtype=kind, device="cuda"), False))
     return model
 
 

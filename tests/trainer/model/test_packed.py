@@ -1,6 +1,7 @@
 """Packed rows: several examples in a row of encoder and decoder, each with the result that it has alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -79,8 +80,9 @@ def make_rows(unit: int) -> tuple[dict[str, torch.Tensor], list[dict[str, torch.
             ids, shifted, labels = (torch.randint(VOCAB, (1, size)) for size in (source, target, target))
             chosen = torch.arange(source)[None] == 0
             alone.append({"source_ids": ids, "decoder_ids": shifted, "labels": labels, "global_positions": chosen})
+            own = torch.tensor(number)
             inside, written = slice(begin, begin + source), slice(first, first + target)
-            for name, value in (*alone[-1].items(), ("segment_ids", number), ("target_segment_ids", number)):
+            for name, value in {**alone[-1], "segment_ids": own, "target_segment_ids": own}.items():
                 packed[name][row, inside if packed[name].shape[1] == WIDTH else written] = value
             begin, first = -(-inside.stop // unit) * unit, written.stop
     packed["source_padding_mask"] = packed["segment_ids"] >= 0
@@ -94,7 +96,7 @@ def check(config: ModelConfig, atol: float = 1e-5) -> None:
     if not pattern.takes_global_positions:
         for inputs in (packed, *alone):
             del inputs["global_positions"]
-    model = build_model(config, VOCAB, seed=0)
+    model: Any = build_model(config, VOCAB, seed=0)
     sources = [model.encode(inputs["source_ids"], global_positions=inputs.get("global_positions")) for inputs in alone]
     expected = [
         model.logits(model.decode(inputs["decoder_ids"], states)) for inputs, states in zip(alone, sources, strict=True)

@@ -1,6 +1,7 @@
 """Whole models against Hugging Face's BART, padding, tying, pooling; masked language models, alone and joint."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -30,10 +31,11 @@ PADDED = torch.arange(24) < torch.tensor([[24], [13], [1]])
 @pytest.fixture(scope="module")
 def bart() -> BartModel:
     torch.manual_seed(1)
+    options: dict[str, Any] = {"attn_implementation": "eager"}
     config = BartConfig(
         vocab_size=VOCAB, d_model=WIDTH, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=40, dropout=0.0,
-        pad_token_id=1, init_std=0.3, attn_implementation="eager",
+        pad_token_id=1, init_std=0.3, **options,
     )  # fmt: skip
     model = BartModel(config).eval()
     for parameter in model.parameters():
@@ -72,7 +74,7 @@ def from_bart(bart: BartModel, pattern: Block | Full) -> Seq2Seq:
         encoder=replace(CONFIG.encoder, attention=pattern),
         decoder=replace(CONFIG.decoder, positions=Learned(40)),
     )
-    model = build_model(config, VOCAB, seed=0)
+    model: Any = build_model(config, VOCAB, seed=0)
     model.tokens.weight.data = bart.shared.weight.data
     copy_layers(model.encoder, bart.encoder)
     copy_layers(model.decoder, bart.decoder)
@@ -106,7 +108,7 @@ def test_whole_model_equals_bart_within_one_block(bart, pattern):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("pooling", [None, Pooling(layers=2, kernel=6, stride=4, padding=3, reference_init=True)])
 def test_padding_never_shows(norm, pooling):
-    model = build_model(replace(pooled(pooling), norm=NormConfig(placement=norm)), VOCAB, seed=0).eval()
+    model: Any = build_model(replace(pooled(pooling), norm=NormConfig(placement=norm)), VOCAB, seed=0).eval()
     ids, decoder_ids = torch.randint(0, VOCAB, (3, 24)), torch.randint(0, VOCAB, (3, 5))
     with torch.no_grad():
         together = model.decode(decoder_ids, model.encode(ids, PADDED))
@@ -128,7 +130,7 @@ def test_a_row_of_padding_has_a_finite_loss_and_gradients():
 
 
 def test_loss_is_the_sum_over_real_targets():
-    model = build_model(CONFIG, VOCAB, seed=0)
+    model: Any = build_model(CONFIG, VOCAB, seed=0)
     ids, decoder_ids = torch.randint(0, VOCAB, (2, 9)), torch.randint(0, VOCAB, (2, 6))
     labels = torch.randint(0, VOCAB, (2, 6))
     labels[1, 4:] = IGNORED
@@ -279,7 +281,7 @@ def test_scores_are_the_losses_of_the_asked_tokens(parts, batch, chunk, monkeypa
 
 
 def test_nothing_asked_is_no_score_and_no_loss(parts, batch):
-    joint = JointModel(*parts, WEIGHT)
+    joint = JointModel(*(*parts, WEIGHT))
     nothing = torch.full_like(batch["candidate_labels"], IGNORED)
     assert not joint.score(batch["candidate_ids"], batch["candidate_padding_mask"], nothing).any()
     own, _ = split(batch)

@@ -1,6 +1,7 @@
 """Adafactor and Muon against independent implementations, whole and in shards, with stacked projections and without."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -26,9 +27,9 @@ PYTORCHS = partial(torch.optim.Adafactor, eps=(1e-30, 1e-3))  # the published on
 RATES = [1e-3, 1e-2, 0.7, 0.7, 0.3]  # the last ones are above 1 / sqrt(step)
 
 
-def make_model() -> nn.Module:
+def make_model() -> Any:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(7, 5), nn.Linear(5, 9), nn.LayerNorm(9), nn.Linear(9, 3)).double()
+    model: Any = nn.Sequential(nn.Embedding(7, 5), nn.Linear(5, 9), nn.LayerNorm(9), nn.Linear(9, 3)).double()
     nn.init.zeros_(model[3].weight)  # its steps are relative to the least size
     return model
 
@@ -188,14 +189,12 @@ def test_forty_updates_of_longt5_are_those_of_transformers():
             one.step()
     expected = load_state(t5.name_map(t5.read_config(theirs.config.to_dict())), theirs.state_dict(), ignored=t5.IGNORED)
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(
-            parameter.detach(), expected[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: n + m
-        )
+        torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-4, atol=1e-5, msg=f"{name}: {{}}".format)
 
 
 def test_state_of_the_former_shape_is_refused(tmp_path):
     """It had one row of column means for all the projections that share a weight."""
-    model = Stacked(stacked=True)
+    model: Any = Stacked(stacked=True)
     optimizer = build_optimizer(model, OptimizerConfig(name="adafactor"))
     model(torch.arange(7)).square().sum().backward()
     optimizer.step()
@@ -212,7 +211,7 @@ def test_state_of_the_former_shape_is_refused(tmp_path):
 CONFIG = OptimizerConfig(name="muon", learning_rate=0.02, weight_decay=0.1)
 
 
-def make_stacked_model() -> nn.Module:
+def make_stacked_model() -> Any:
     torch.manual_seed(0)
     return nn.Sequential(nn.Embedding(7, 6), Projections(6, 8, count=3), nn.LayerNorm(24), nn.Linear(24, 5))
 
@@ -230,7 +229,7 @@ def test_it_is_pytorchs_on_each_projection_and_adamw_elsewhere():
     model, theirs = make_stacked_model(), make_stacked_model()
     steps(model, build_optimizer(model, CONFIG))
     table, stacked, norm, last = theirs
-    parts = nn.ModuleList([nn.Linear(6, 8) for _ in range(3)])
+    parts: Any = nn.ModuleList([nn.Linear(6, 8) for _ in range(3)])
     for part, weight, bias in zip(parts, stacked.weight.chunk(3), stacked.bias.chunk(3), strict=True):
         part.weight.data, part.bias.data = weight.detach().clone(), bias.detach().clone()
 
@@ -239,14 +238,14 @@ def test_it_is_pytorchs_on_each_projection_and_adamw_elsewhere():
             vectors = table(ids)
             return last(norm(torch.cat([part(vectors) for part in parts], -1)))
 
-    separate = Separate()
+    separate: Any = Separate()
     separate.parts, separate.rest = parts, nn.ModuleList([table, norm, last])
     hidden = [part.weight for part in parts] + [last.weight]
     others = [p for p in separate.parameters() if all(p is not one for one in hidden)]
-    options = {"lr": CONFIG.learning_rate, "weight_decay": CONFIG.weight_decay}
+    options: dict[str, Any] = {"lr": CONFIG.learning_rate, "weight_decay": CONFIG.weight_decay}
     muon = torch.optim.Muon(hidden, adjust_lr_fn="match_rms_adamw", **options)
-    groups = [{"params": [p for p in others if p.dim() > 1]}, {"params": [p for p in others if p.dim() < 2]}]
-    groups[1]["weight_decay"] = 0.0
+    large, small = ([p for p in others if (p.dim() > 1) == big] for big in (True, False))
+    groups: list[dict[str, Any]] = [{"params": large}, {"params": small, "weight_decay": 0.0}]
     steps(separate, muon, torch.optim.AdamW(groups, betas=CONFIG.betas, eps=CONFIG.eps, **options))
     torch.testing.assert_close(model[1].weight, torch.cat([part.weight for part in parts]), rtol=0, atol=2e-4)
     torch.testing.assert_close(model[1].bias, torch.cat([part.bias for part in parts]), rtol=0, atol=2e-4)

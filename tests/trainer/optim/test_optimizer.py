@@ -1,6 +1,6 @@
 """Tests of parameter groups and schedules."""
 
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -94,7 +94,7 @@ def test_power_end_and_no_warmup():
 STEPS, WARMUP = 40, 7
 
 # All warm up over WARMUP steps; the rest is what each shape needs.
-ORACLES = {
+ORACLES: dict[Any, tuple[str, dict[str, Any]]] = {
     ("polynomial", 1.0, 0.0): ("get_linear_schedule_with_warmup", {"num_training_steps": STEPS}),
     ("polynomial", 2.0, 0.1): (
         "get_polynomial_decay_schedule_with_warmup",

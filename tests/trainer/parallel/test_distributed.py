@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from corpora.errors import FarspanError
 from pipelines import cli
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
-from trainer.parallel import device, distributed
+from trainer.parallel import distributed
 from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
 from trainer.parallel.distributed import PATIENCE, World, _device, explain_lost_processes, on_every_rank, run_together
 from trainer.parallel.reports import is_reporter, raised_alike
@@ -139,7 +140,7 @@ def _work_together(world: World) -> list[object]:
     results: list[object] = [run_together(world, lambda: {"rank": world.rank})]
     for error in (FarspanError("refused"), OSError("disk full")):
         try:
-            run_together(world, lambda error=error: fail(error))
+            run_together(world, partial(fail, error))
         except (FarspanError, OSError) as raised:
             results.append((type(raised).__name__, str(raised), is_reporter(raised)))
     return results
@@ -181,7 +182,7 @@ def test_a_peak_is_given_measured_or_unknown():
 
 def test_a_product_of_n_rows_is_two_times_n_cubed_operations(monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     assert measure_tflops(CPU, torch.float32) == 2 * 1024**3 / 1e12  # in one second
 
 

@@ -1,6 +1,7 @@
 """The same numbers on one process, and shared among several in every way."""
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -90,13 +91,13 @@ def test_ranks_make_the_updates_that_one_process_makes(alone, size, modes):
                 torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
 
 
-def with_r3f(per: str, mode: str | None = None, **run):
+def with_r3f(per, mode: str | None = None, **run):
     recipe = recipe_of(mode and MODES[mode], batch_size=5, **run)
     loss = LossConfig(r3f=R3FConfig(weight=0.5, eps=0.1, per=per))
     return replace(recipe, loss=loss, model=replace(recipe.model, init_std=0.3))
 
 
-def trained_with_r3f(world: World, modes: list[str]):
+def trained_with_r3f(world: World, modes: list[tuple[str, str]]):
     return [trained(world, with_r3f(per, mode), ToySource(), 1) for per, mode in modes]
 
 
@@ -114,7 +115,7 @@ def test_ranks_agree_about_r3f():
 class SomeGlobal(ToySource):
     """The first token of every fifth sequence is global; of others none is."""
 
-    def examples(self, indices):
+    def examples(self, indices, epochs=None):
         examples = super().examples(indices)
         chosen = np.zeros(examples.source_ids.shape, bool)
         chosen[:, 0] = indices % 5 == 0
@@ -171,7 +172,7 @@ def gradients_between(world: World, recipe) -> int:
     for batch in loader.step(0)[:-1]:
         with reduction_context(called, recipe.parallel, last=False):
             called(**batch.inputs).minimised.backward()
-    return sum(p.grad.to_local().numel() for p in model.parameters() if p.grad is not None)
+    return sum(cast(DTensor, p.grad).to_local().numel() for p in model.parameters() if p.grad is not None)
 
 
 def test_gradients_are_shared_out_when_the_recipe_says():

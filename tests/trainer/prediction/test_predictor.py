@@ -143,7 +143,7 @@ def model(pairs):
 
 
 def predictor_of(pairs, model, batch_positions=1 << 16, **options) -> Predictor:
-    opened = OpenedModel("model", model, None, {})
+    opened = OpenedModel(Path("model"), model, None, {})
     task = TaskConfig(options={**OPTIONS, **options})
     return make_predictor(opened, pairs, task, GenerationConfig(beams=2, max_tokens=6), batch_positions)
 

@@ -5,6 +5,7 @@ import signal
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,8 +57,7 @@ def test_what_the_metric_lacks_is_said_before_the_first_update(pairs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
-    [("f1", "f1"), pytest.param("rouge:scrolls", "rouge/geometric_mean", marks=pytest.mark.slow)],
+    ("name", "key"), [("f1", "f1"), pytest.param("rouge:scrolls", "rouge/geometric_mean", marks=pytest.mark.slow)]
 )
 def test_the_logged_metric_is_that_of_farspan_generate(pairs, tmp_path, name, key):
     recipe = validated_recipe(tmp_path / "run", pairs, key, limit=20, metrics=name)
@@ -82,7 +82,7 @@ def test_the_logged_metric_is_that_of_farspan_generate(pairs, tmp_path, name, ke
 
 
 def test_validation_changes_no_training(pairs, tmp_path):
-    run = {"dropout": 0.1}
+    run: dict[str, Any] = {"dropout": 0.1}
     validated = validated_recipe(tmp_path / "validated", pairs, run=run, every=3, limit=2)
     plain = paired_recipe(tmp_path / "plain", pairs, **run)
     for recipe in (validated, plain):

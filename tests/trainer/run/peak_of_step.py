@@ -8,6 +8,7 @@ import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,6 +20,7 @@ from trainer.recipe import Recipe, load_recipe
 from trainer.run.memory import Setting, step_memory
 from trainer.run.units.choose import unit_type
 from trainer.run.units.joint import JointUnit
+from trainer.run.units.unit import TrainUnit
 
 
 def status(field: str) -> int:
@@ -29,10 +31,11 @@ def status(field: str) -> int:
 
 def run(recipe: Recipe, vocab_size: int) -> int:
     """Two steps, of which the first makes the optimiser's state; what the last forward pass left behind."""
-    model = build_model(recipe.model, vocab_size, seed=0)
+    model: Any = build_model(recipe.model, vocab_size, seed=0)
     (stage,) = recipe.curriculum
+    unit: TrainUnit
     if recipe.generator:
-        generator = build_model(recipe.generator.model, vocab_size, seed=1)
+        generator: Any = build_model(recipe.generator.model, vocab_size, seed=1)
         model, unit = JointModel(model, generator, recipe.generator.weight), JointUnit(recipe, [], generator)
     else:
         unit = unit_type(recipe.model, recipe.generator)(recipe)
@@ -63,14 +66,7 @@ def main(name: str, vocab_size: int, *changes: str) -> None:
     recipe = load_recipe(name, changes)
     kept = run(recipe, vocab_size)
     estimate = step_memory(recipe, vocab_size, Setting(device="cpu"))
-    print(
-        json.dumps(
-            {
-                "peak": [status("VmHWM") - before, estimate.total],
-                "activations": [kept, estimate.activations],
-            }
-        )
-    )
+    print(json.dumps({"peak": [status("VmHWM") - before, estimate.total], "activations": [kept, estimate.activations]}))
 
 
 if __name__ == "__main__":

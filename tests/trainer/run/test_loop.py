@@ -27,6 +27,7 @@ from trainer.parallel.distributed import World
 from trainer.run import train as training
 from trainer.run.evaluation import HeldOut, describe, evaluate
 from trainer.run.loop import SkippedUpdates
+from trainer.run.step import Trainer
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
@@ -35,6 +36,8 @@ DATA = DataConfig(source_length=24, target_length=12)
 
 class Rank(World):
     """One of several that are asked in turn; ``sum`` adds to what the ranks before it had."""
+
+    before: list[float]
 
     def sum(self, *numbers):
         self.before[:] = [old + new for old, new in zip(self.before or [0] * len(numbers), numbers, strict=True)]
@@ -227,7 +230,7 @@ def test_a_run_killed_in_an_evaluation_chooses_the_same(tmp_path, deaths):
 
 
 def test_an_evaluation_that_a_signal_left_out_is_made_up_for(tmp_path, monkeypatch):
-    made = training.Trainer.update
+    made = Trainer.update
 
     def update(self, *arguments, **named):
         if self.step + 1 == 4:
@@ -236,7 +239,7 @@ def test_an_evaluation_that_a_signal_left_out_is_made_up_for(tmp_path, monkeypat
 
     recipe = recipe_of(tmp_path, steps=5)
     with monkeypatch.context() as patched:
-        patched.setattr(training.Trainer, "update", update)
+        patched.setattr(Trainer, "update", update)
         assert run(recipe)[0].step == 4
     assert evaluations(recipe) == [(2, 4.0)]
     assert find_checkpoint(tmp_path, "best").name == "step-00000002"

@@ -7,6 +7,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -311,7 +312,7 @@ def config_of(recipe: str):
     config = replace(load_recipe(recipe.removesuffix(", globals")).model, dropout=0.1)
     if recipe.endswith("globals"):
         config = replace(config, decoder=replace(config.decoder, global_cross_attention=True))
-    attention = config.encoder.attention
+    attention: Any = config.encoder.attention
     if hasattr(attention, "size"):
         attention = replace(attention, size=128)
     return replace(config, encoder=replace(config.encoder, attention=attention))
@@ -411,7 +412,7 @@ def test_selective_checkpointing_saves_products(recipe):
 
 def test_a_decoder_layer_saves_products_of_both_attentions():
     config = config_of("tiny")
-    model = build_model(config, SMALL_VOCAB, seed=0).train()
+    model: Any = build_model(config, SMALL_VOCAB, seed=0).train()
     with Products() as seen:
         model.decoder.layers[0](
             torch.randn(1, TARGET, config.width), EncoderOutput(torch.randn(1, SOURCE, config.width)), Context()

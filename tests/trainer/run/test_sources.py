@@ -6,6 +6,7 @@ import shutil
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +158,8 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(tmp_path, draws):
     losses = []
     folders = make_folders(tmp_path, draws)
     drawn = replace(SPAN, redraw=draws > 1)
-    for name, section in (("read", {"masks": folders[1]}), ("drawn", {"objective": drawn})):
+    sections: dict[str, dict[str, Any]] = {"read": {"masks": folders[1]}, "drawn": {"objective": drawn}}
+    for name, section in sections.items():
         recipe = toy_recipe(tmp_path / name, steps=6, seed=SEED, batch_size=5, micro_batch_size=5)
         recipe = replace(
             recipe,

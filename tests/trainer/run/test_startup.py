@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def corpus(tmp_path_factory) -> Path:
     return Path(make_corpus(str(tmp_path_factory.mktemp("opening") / "corpus"), documents=30, room_per_document=2))
 
 
-def recipe_on(directory: Path, corpus: Path, held_out: Path, verify: str):
+def recipe_on(directory: Path, corpus: object, held_out: object, verify: Any):
     recipe = toy_recipe(directory, steps=5)
     return replace(
         recipe,
@@ -75,7 +76,7 @@ def damaged_copy(corpus: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("verify", ["start", "lazily"])
 def test_a_shard_that_is_not_what_was_written_ends_the_run_before_it_begins(tmp_path, corpus, verify, held_out):
     damaged = damaged_copy(corpus, tmp_path / "damaged")
-    recipe = recipe_on(tmp_path / "run", *((corpus, damaged) if held_out else (damaged, corpus)), verify)
+    recipe = recipe_on(tmp_path / "run", corpus if held_out else damaged, damaged if held_out else corpus, verify)
     with pytest.raises(FarspanError, match=rf"{damaged}/shards/\S+: .*sha256"):
         train_quietly(recipe)
     assert not (tmp_path / "run").exists()
@@ -95,7 +96,7 @@ def _check(world: World, recipe: Recipe) -> str:
 @pytest.mark.parametrize("held_out", [False, True])
 def test_what_one_rank_finds_damaged_all_ranks_report(tmp_path, corpus, held_out):
     damaged = damaged_copy(corpus, tmp_path / "damaged")
-    recipe = recipe_on(tmp_path / "run", *((corpus, damaged) if held_out else (damaged, corpus)), "start")
+    recipe = recipe_on(tmp_path / "run", corpus if held_out else damaged, damaged if held_out else corpus, "start")
     first, second = on_ranks(2, _check, recipe)
     assert first == second
     assert "sha256" in first
@@ -275,9 +276,9 @@ def test_other_numbers_are_refused(updates: tuple[int, ...]):
         toy_recipe("unused", profile=updates)
 
 
-def show(terminal: bool, log_every: int, records, steps: int = 3, **console) -> str:
+def show(terminal: bool, log_every: int, records, steps: int = 3, **options) -> str:
     screen = StringIO()
-    console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **console})
+    console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **options})
     with Display(log_every, console) as display:
         display.begin(steps)
         for record in records:

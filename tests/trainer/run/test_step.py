@@ -1,6 +1,8 @@
 """Tests of an update, its times and its metrics."""
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +66,7 @@ def test_updates_are_those_of_adamw_on_the_clipped_mean_over_the_targets_of_the_
     recipe = replace(recipe, optimizer=config)
     trainer, twin = make_trainer(recipe), make_trainer(recipe).model
     records, batches = updated(trainer, 3), batches_of(recipe)
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in twin.parameters() if p.dim() > 1]},
         {"params": [p for p in twin.parameters() if p.dim() <= 1], "weight_decay": 0.0},
     ]
@@ -253,7 +255,7 @@ def test_every_micro_batch_of_every_stage_and_seed_has_its_own_dropout(monkeypat
 @pytest.mark.parametrize("late", [False, True])
 def test_an_update_has_its_own_seconds_whenever_it_is_read(monkeypatch, late):
     now = [100.0]
-    monkeypatch.setattr(step.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     trainer = make_trainer(toy_recipe("unused"))
     batches = batches_of(trainer.recipe)
     change_weights = trainer._change_weights
@@ -304,7 +306,7 @@ class Stream:
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(device, "_pinned", lambda count: torch.empty(count, dtype=torch.float64))
         monkeypatch.setattr(step, "Timing", lambda _: device.Timing(torch.device("cuda")))
-        monkeypatch.setattr(step.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
 
     def queue(self, seconds):
         self.idle_at = max(self.now, self.idle_at) + seconds

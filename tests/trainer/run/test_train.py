@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 from io import StringIO
 from multiprocessing import get_context
@@ -22,7 +23,6 @@ from trainer.checkpoint.files import checkpoints_in, step_of
 from trainer.checkpoint.run_files import find_faults
 from trainer.model.config import ModelConfig
 from trainer.optim.schedule import ScheduleConfig
-from trainer.run import train as signals
 from trainer.run.step import Trainer
 from trainer.run.train import ECHO, Interruption, train
 from trainer.run_config import EvaluationConfig
@@ -180,7 +180,7 @@ def usual_handlers():
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -213,7 +213,7 @@ class Dying(ToySource):
         super().__init__()
         self._calls, self._delay = calls, delay
 
-    def examples(self, indices):
+    def examples(self, indices, epochs=None):
         self._calls -= 1
         if self._calls == 0:
             threading.Timer(self._delay, os.kill, (os.getpid(), signal.SIGKILL)).start()

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -272,7 +273,8 @@ def test_a_curriculum_takes_rows_of_its_lengths_from_one_corpus(tmp_path, stored
     names = {name.tobytes() for name in whole.examples(np.arange(len(whole))).sequence_ids}
     assert sum(map(len, mixtures)) == len(whole) == len(names)
     for size, mixture in zip((16, 32, 64), mixtures, strict=True):
-        batch, _ = mixture.parts[0].source.rows(np.arange(len(mixture)))
+        source: Any = mixture.parts[0].source
+        batch, _ = source.rows(np.arange(len(mixture)))
         assert set(batch.tokens.lengths.tolist()) == {size - 3}
         names -= set(batch.ids())
     assert not names

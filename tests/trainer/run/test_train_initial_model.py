@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -110,7 +111,7 @@ def test_the_initial_model_is_checked_before_any_data_is_opened(tmp_path, kind, 
         write_model_folder(tiny_model(), tmp_path / "model")
         (tmp_path / "model/model.safetensors").unlink()
     elif kind == "huggingface":
-        sizes = {"d_model": 32, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+        sizes: dict[str, Any] = {"d_model": 32, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
         (tmp_path / "model").mkdir()
         BartConfig(**sizes).save_pretrained(tmp_path / "model")
     elif kind == "run":

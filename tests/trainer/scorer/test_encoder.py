@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_parameters_that_the_caller_does_not_use_may_be_missing(tiny, tmp_path):
     deeper = shutil.copytree(tiny, tmp_path / "deeper")
     config = json.loads((deeper / "config.json").read_text())
     (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    model = load_weights(find_encoder(str(deeper)), AutoModel, unused=("layer.2.",))
+    model: Any = load_weights(find_encoder(str(deeper)), AutoModel, unused=("layer.2.",))
     assert len(model.encoder.layer) == 3
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -67,7 +68,7 @@ def test_a_model_is_described_without_weights(tiny, tmp_path):
 
 @pytest.mark.parametrize("pad", [0, 1, 3])
 def test_the_longest_text_that_roberta_reads_has_as_many_positions_as_are_counted(pad):
-    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
+    sizes: dict[str, Any] = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
     model = RobertaModel(RobertaConfig(**sizes, intermediate_size=4, max_position_embeddings=12, pad_token_id=pad))
     count = position_count(model)
     model(torch.full((1, count), 5))

@@ -331,7 +331,7 @@ def test_a_run_on_a_corpus_scores_the_spans_of_that_corpus(tmp_path):
     scorer = scorer_of(tmp_path / "run")
     opened = Corpus(corpus)
     tokenizer = load_tokenizer(os.path.join(corpus, "tokenizer"))
-    chosen = equip(load_objective("model_based", "bart_ls"), Tools(tokenizer, scorer))
+    chosen: Any = equip(load_objective("model_based", "bart_ls"), Tools(tokenizer, scorer))
     assert {"<doc-s>", "</doc-s>", "<bos>", "<eos>"} <= scorer.special.ids.keys()
     batch = opened.take(np.arange(6))
     special = chosen.validate(CorpusFacts.of(opened.manifest))

@@ -8,6 +8,7 @@ import pickle
 import random
 import warnings
 import zipfile
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -209,7 +210,7 @@ def test_a_film_with_a_name_that_leads_out_of_the_archive(tmp_path):
 
 # NewSHead: clusters of articles as JSON and in files of torch, of which nothing is executed.
 NEWSHEAD = ReadOptions(format="newshead")
-CLUSTERS = [
+CLUSTERS: list[dict[str, Any]] = [
     {
         "label": f"Story {n}",
         "articles": [
@@ -220,7 +221,7 @@ CLUSTERS = [
     for n in range(5)
 ]
 ARTICLES = [article["text"] for cluster in CLUSTERS for article in cluster["articles"]]
-SHAPES = {
+SHAPES: dict[str, list[Any]] = {
     "objects": CLUSTERS,
     "documents": [{"documents": cluster["articles"]} for cluster in CLUSTERS],
     "lists": [cluster["articles"] for cluster in CLUSTERS],

@@ -5,6 +5,7 @@ import json
 import zipfile
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -257,7 +258,7 @@ def test_bad_records_are_rejected_and_their_neighbours_kept_in_files_of_your_own
 
 # QMSum: meetings a line, general and specific queries.
 QMSUM = ReadOptions(format="qmsum")
-MEETING = {
+MEETING: dict[str, Any] = {
     "topic_list": [{"topic": "Lamps", "relevant_text_span": [["0", "1"]]}],
     "general_query_list": [{"query": "Summarize the whole meeting.", "answer": "They spoke of lamps."}],
     "specific_query_list": [

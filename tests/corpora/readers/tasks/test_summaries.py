@@ -218,8 +218,8 @@ def folder_booksum(tmp_path, request):
     for source in ("shmoop", "cliffnotes"):
         summaries = tmp_path / request.param / "finished_summaries" / source / "A Tale"
         summaries.mkdir(parents=True)
-        for section, text in {1: "Tom was there.", 2: ["Ann", "was there."], 3: "", 4: None}.items():
-            fields = {"name": "x", "summary": text and (text if source == "shmoop" else [f"{source}:", *text])}
+        for section, summary in {1: "Tom was there.", 2: ["Ann", "was there."], 3: "", 4: None}.items():
+            fields = {"name": "x", "summary": summary and (summary if source == "shmoop" else [f"{source}:", *summary])}
             (summaries / f"section_{section}_part_1.txt").write_text(json.dumps(fields))
         (summaries / "section_5_part_1.txt").write_text("plain text")
     return tmp_path

@@ -188,7 +188,7 @@ def test_google_and_azure_have_their_clients(path, on_cloud, monkeypatch):
     client = connect.open_client(path[: path.index("/a")], True, 60)
     assert type(client).__name__ == ("GCSStore" if path.startswith("g") else "AzureStore")
     assert client.config.get("skip_signature", "false").lower() == ("false" if on_cloud else "true")
-    assert client.retry_config["retry_timeout"].total_seconds() == float(connect.os.environ[connect.PATIENCE])
+    assert client.retry_config["retry_timeout"].total_seconds() == float(os.environ[connect.PATIENCE])
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_job_gives_the_same_bytes_in_this_process_and_on_beam(tmp_path, reques
     beamed = artefacts(tmp_path / "beam", Engine(engine="beam"))
     request.getfixturevalue("plainly")
     assert artefacts(tmp_path / "here", Engine()) == beamed
-    assert draw_spans._compiled is None
+    assert vars(draw_spans)["_compiled"] is None
 
 
 def test_beams_embedded_runner_has_no_processes():

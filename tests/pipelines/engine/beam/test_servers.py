@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -73,7 +74,7 @@ def small_job(output: str) -> Job:
 @pytest.fixture
 def ipython(monkeypatch):
     """A process that looks like IPython to Beam."""
-    module = types.ModuleType("IPython")
+    module: Any = types.ModuleType("IPython")
     module.get_ipython = lambda: types.SimpleNamespace(config={}, execution_count=1)
     monkeypatch.setitem(sys.modules, "IPython", module)
 
@@ -143,7 +144,7 @@ def test_a_server_ends_with_its_driver_however_that_ends():
 def test_a_server_that_is_stopped_leaves_no_process():
     beams = Beams("sleep", "60")
     server = JobServer(beams)
-    server._process, server._watch = _popen(beams.command)
+    server._process, server._watch = _popen(list(beams.command))
     server.stop()
     assert server.status == -signal.SIGKILL
     assert server._watch.returncode == -signal.SIGKILL
@@ -164,11 +165,7 @@ def test_a_job_service_that_hangs_can_be_left_and_loses_nothing(tmp_path, monkey
         return False
 
     slowly = {name: {"sleep": 0.5} for name in SIZES}
-    with (
-        job_service(tmp_path) as (process, flags),
-        monkeypatch.context() as patch,
-        pytest.raises(KeyboardInterrupt),
-    ):
+    with job_service(tmp_path) as (process, flags), monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(engine_module, "CANCEL_SECONDS", 2.0)
         patch.setattr(Watch, "look", stop)
         run_job(shared_job(str(output), SIZES, slowly), Engine(runner="PortableRunner", beam_flags=flags))
@@ -214,7 +211,7 @@ def cluster():
         def log_message(self, *_):
             pass
 
-    server = HTTPServer(("localhost", 0), Handler)
+    server: Any = HTTPServer(("localhost", 0), Handler)
     server.patched, server.stubborn = [], False
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server

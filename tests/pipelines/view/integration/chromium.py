@@ -36,7 +36,7 @@ MARKS = [
 """Marks of tests that need the browser."""
 
 
-def start(profile: Path) -> webdriver.Chrome:
+def start(profile: Path) -> Any:
     """A browser with a profile of its own, which records what its pages complain about."""
     options = webdriver.ChromeOptions()
     for flag in (*_FLAGS.split(), f"--user-data-dir={profile}"):
@@ -67,8 +67,8 @@ def press(browser, keys: str) -> None:
     find(browser, "body").send_keys(keys)
 
 
-def wait(browser, until: Callable[[], object]) -> None:
-    WebDriverWait(browser, 20, 0.05, [WebDriverException]).until(lambda _: until())
+def wait(browser, until: Callable[..., object], *arguments: object) -> None:
+    WebDriverWait(browser, 20, 0.05, [WebDriverException]).until(lambda _: until(*arguments))
 
 
 def wait_for_row(browser, row: int) -> None:

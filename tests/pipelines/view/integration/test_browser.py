@@ -282,10 +282,7 @@ def test_columns_sort_and_bars_filter(browser, whole_folder):
     assert len(tokens) == 18
     for expected in (sorted(tokens, reverse=True), sorted(tokens)):
         find(browser, ".rows th:nth-child(2) > a").click()
-        wait(
-            browser,
-            lambda expected=expected: [int(t) for t in texts(browser, ".rows tbody td:nth-child(2)")] == expected,
-        )
+        wait(browser, lambda rows: [int(t) for t in texts(browser, ".rows tbody td:nth-child(2)")] == rows, expected)
     bar = find(browser, ".rows th:nth-child(4) svg a:nth-of-type(2)")
     assert bar.get_attribute("textContent").strip() == "gardens: 4"
     bar.click()

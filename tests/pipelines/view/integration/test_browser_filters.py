@@ -137,7 +137,7 @@ def test_next_previous_and_random_keep_to_the_filter(browser, address, rows):
     for _ in range(4):
         old = find(browser, "main")
         find(browser, "#random").click()
-        wait(browser, lambda old=old: find(browser, "main") != old)
+        wait(browser, lambda main: find(browser, "main") != main, old)
         assert int(find(browser, "body").get_attribute("data-row")) in fits
     find(browser, ".fields a").click()
     wait(browser, lambda: "text=" not in browser.current_url)

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ from tests.trainer.conversion.models import (
 )
 from trainer.conversion.export import modeling_bart_ls
 from trainer.conversion.families import bart, bigbird_pegasus, pegasus
-from trainer.conversion.family import export_config
+from trainer.conversion.family import export_config, exportable_family
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.names import load_state, save_state
 from trainer.model.build import make_model
@@ -52,7 +53,7 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Learned
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": 16,
     "encoder_layers": 2,
@@ -142,7 +143,7 @@ def theirs():
 def test_logits_and_gradients_are_those_of_bart_under_the_dense_mask(theirs, pattern, lengths):
     full = ours(bart, theirs)
     config = bart.read_config(theirs.config.to_dict())
-    model = make_model(replace(config, encoder=replace(config.encoder, attention=pattern)), VOCAB)
+    model: Any = make_model(replace(config, encoder=replace(config.encoder, attention=pattern)), VOCAB)
     model.load_state_dict(full.state_dict())
     model.eval()
 
@@ -308,13 +309,13 @@ def test_only_the_librarys_own_attention_is_written(draw):
     config = bigbird_pegasus.read_config(tiny_bigbird().config.to_dict())
     pattern = replace(config.encoder.attention, draw=draw)
     config = replace(config, encoder=replace(config.encoder, attention=pattern))
-    special = {"<pad>": 0, "<bos>": 2, "<eos>": 1}
+    special, family = {"<pad>": 0, "<bos>": 2, "<eos>": 1}, exportable_family(config)
     if draw == "first":
-        values = export_config(bigbird_pegasus, config, VOCAB, special)
+        values = export_config(family, config, VOCAB, special)
         assert bigbird_pegasus.read_config(values) == config
     else:
         with pytest.raises(FarspanError, match=r"encoder.attention.draw: farspan 'keyed', Hugging Face 'first'"):
-            export_config(bigbird_pegasus, config, VOCAB, special)
+            export_config(family, config, VOCAB, special)
 
 
 ROWS = {"short": [1], "less than a block": [5, 3], "a block": [8, 8], "several blocks": [40, 31, 9], "padding": [25, 1]}

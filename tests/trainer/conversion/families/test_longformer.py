@@ -1,5 +1,7 @@
 """Tests of Longformer, LED and BERT."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import (
@@ -14,14 +16,7 @@ from transformers import (
 )
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.models import (
-    VOCAB,
-    assert_same_masked_lm,
-    assert_same_seq2seq,
-    disturbed,
-    ours,
-    text,
-)
+from tests.trainer.conversion.models import VOCAB, assert_same_masked_lm, assert_same_seq2seq, disturbed, ours, text
 from trainer.conversion.families import bert, longformer, roberta
 from trainer.conversion.names import load_state, save_state
 from trainer.model.patterns.window import Window
@@ -136,7 +131,7 @@ def test_a_written_model_is_read_back_as_it_was(window):
     torch.testing.assert_close(again(**inputs).logits, theirs(**inputs).logits)
 
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
     "max_position_embeddings": 22, "initializer_range": 0.2, "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,9 @@ from trainer.conversion.model_folder import read_model_folder
 from trainer.model.patterns.layered import Layered
 from trainer.options import Conversion
 
-SHAPES = {  # layers and heads of the released sizes, ModernBERT's and Ettin's bases of rotary positions
+SHAPES: dict[
+    str, dict[str, Any]
+] = {  # layers and heads of the released sizes, ModernBERT's and Ettin's bases of rotary positions
     "modernbert": {"num_hidden_layers": 7, "num_attention_heads": 4},
     "ettin": {"num_hidden_layers": 4, "num_attention_heads": 2, "local_rope_theta": 160_000.0},
     "wide": {"num_hidden_layers": 3, "num_attention_heads": 2, "local_attention": 26, "intermediate_size": 40},

@@ -1,5 +1,7 @@
 """T5 and LongT5: Hugging Face's models as oracles."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import (
@@ -25,7 +27,7 @@ from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.positions import Buckets
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": 16,
     "d_kv": 6,

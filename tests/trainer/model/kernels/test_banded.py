@@ -109,8 +109,8 @@ def test_a_gpu_gets_few_of_them():
     sizes = {}
     for device in ("cpu", "cuda"):
         with torch._subclasses.FakeTensorMode():
-            tensors = [torch.empty(shape, device=device) for shape in shapes]
-            sizes[device] = Inputs(*tensors, None, None, None, 16, 1.0, 0.0).size
+            q, k, v, near, far = (torch.empty(shape, device=device) for shape in shapes)
+            sizes[device] = Inputs(q, k, v, near, far, None, None, None, 16, 1.0, 0.0).size
     assert sizes == {"cpu": 128, "cuda": 1024}
 
 

@@ -47,8 +47,8 @@ groups = st.lists(st.integers(-1, 4), min_size=1, max_size=12)
 def test_every_query_is_packed_with_the_keys_of_its_group(queries, keys, moved):
     """Queries without keys, and keys without queries, are in no group."""
     places = [torch.randperm(len(side)) if moved else None for side in (queries, keys)]
-    sides = [Side(torch.tensor(side), place, len(side)) for side, place in zip((queries, keys), places, strict=True)]
-    plan = pack(*sides, groups=5)
+    one, other = Side(torch.tensor(queries), places[0], len(queries)), Side(torch.tensor(keys), places[1], len(keys))
+    plan = pack(one, other, 5)
     found = set()
     for first, last, begin, end in zip(
         plan.cu_queries[:-1], plan.cu_queries[1:], plan.cu_keys[:-1], plan.cu_keys[1:], strict=True
@@ -177,9 +177,7 @@ def test_attention_over_groups_equals_dense_forward_and_backward(pattern, made, 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=3),
-    targets=st.integers(1, 5),
-    padded_queries=st.booleans(),
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=3), targets=st.integers(1, 5), padded_queries=st.booleans()
 )
 def test_across_sees_the_real_keys_of_the_row(lengths, targets, padded_queries):
     real, batch = right_padded(lengths, 9), len(lengths)
@@ -336,7 +334,7 @@ def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
 
     expected = learned()
     monkeypatch.setattr(choose, "can_fuse", lambda q, dropout: True)
-    monkeypatch.setattr(choose.varlen, "AVAILABLE", False)
+    monkeypatch.setattr(varlen, "AVAILABLE", False)
     monkeypatch.setattr(flex, "flex_attention", kernel)
     apply_activation_checkpointing(model, mode)
     got = learned()

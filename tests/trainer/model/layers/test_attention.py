@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from tests.trainer.model.dense import (
-    HEADS,
-    WIDTH,
-    dense,
-    dense_mask,
-    right_padded,
-)
+from tests.trainer.model.dense import HEADS, WIDTH, dense, dense_mask, right_padded
 from trainer.model.context import Context
 from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
@@ -117,7 +111,7 @@ def test_grouped_and_normalised_heads_equal_their_plain_restatement(options, mer
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, mean=0.3)
     rotations = Rotary(factor=2.0, local_theta=100.0).rotations(9, 4, torch.device("cpu"))
-    rotation, local = (tuple(part.double() for part in each) for each in rotations)
+    rotation, local = ((cos.double(), sin.double()) for cos, sin in rotations)
     x, states = torch.randn(2, 9, 16, dtype=torch.float64), torch.randn(2, 5, 16, dtype=torch.float64)
     x, states = x.requires_grad_(), (states if merged else states[:, :0]).requires_grad_()
     real = right_padded([5, 0], 5)

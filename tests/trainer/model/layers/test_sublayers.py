@@ -1,6 +1,7 @@
 """Tests of sublayers and pooled attention."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def test_bad_parts_are_refused(make, said):
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_a_norm_is_its_formula(kind):
-    norm = make_norm(6, NormConfig(kind=kind, eps=0.1))
+    norm: Any = make_norm(6, NormConfig(kind=kind, eps=0.1))
     for parameter in norm.parameters():
         nn.init.normal_(parameter)
     x = torch.randn(4, 6)
@@ -80,7 +81,7 @@ def test_a_residual_sum_is_normalised_before_or_after_the_sublayer(placement, ex
 
 
 def test_learned_tokens_have_a_norm_of_their_own():
-    norm = SplitNorm(6, NormConfig())
+    norm: Any = SplitNorm(6, NormConfig())
     nn.init.constant_(norm.extra.weight, 3.0)
     x = torch.randn(2, 5, 6)
     plain = nn.functional.layer_norm(x, (6,))
@@ -109,7 +110,7 @@ def test_a_feed_forward_layer_may_have_no_biases():
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("positions", [Learned(8), Rotary()], ids=["learned", "rotary"])
 def test_vectors_are_scaled_before_positions_are_added_and_the_sum_is_normalised(scaled, norm, positions):
-    embeddings = Embeddings(6, EmbeddingConfig(scaled=scaled, norm=norm), positions, NormConfig(), 0.0)
+    embeddings: Any = Embeddings(6, EmbeddingConfig(scaled=scaled, norm=norm), positions, NormConfig(), 0.0)
     x = torch.randn(2, 5, 6)
     expected = x * 6**0.5 if scaled else x
     if isinstance(positions, Learned):
@@ -173,8 +174,8 @@ def released(layer: PooledAttention, x: torch.Tensor, lengths: list[int]) -> tor
     k, v = layer.kv(x).masked_fill(padding[..., None], 0.0).chunk(2, -1)
     k, v = (F.avg_pool1d(part.transpose(1, 2), 18, 12, 9).transpose(1, 2) for part in (k, v))
     hidden = F.avg_pool1d(padding.float(), 18, 12, 9, count_include_pad=False).floor().bool()
-    heads = [part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (q, k, v)]
-    mixed = F.scaled_dot_product_attention(*heads, attn_mask=~hidden[:, None, None])
+    q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (q, k, v))
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden[:, None, None])
     return layer.out(mixed.transpose(1, 2).flatten(2))
 
 

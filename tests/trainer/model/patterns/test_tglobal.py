@@ -1,5 +1,7 @@
 """Tests of local attention, and of TGlobal with its summaries, against a restatement with one full mask."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -46,7 +48,7 @@ D = HEADS * WIDTH
 
 
 def make_layer(pattern, scaled=True, dropout=0.0):
-    layer = TGlobalAttention(D, HeadsConfig(count=HEADS, scaled=scaled), pattern, dropout, torch.nn.RMSNorm(D))
+    layer: Any = TGlobalAttention(D, HeadsConfig(count=HEADS, scaled=scaled), pattern, dropout, torch.nn.RMSNorm(D))
     torch.nn.init.normal_(layer.side_norm.weight)
     return layer
 

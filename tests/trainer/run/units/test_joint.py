@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
@@ -142,7 +144,7 @@ def test_losses_that_are_not_finite_leave_the_choice_and_reach_training(corpus, 
     assert losses.minimised.isnan()
 
 
-def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generator):
+def gradients_on_a_rank(world: World, mode: Any, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
     source = open_rows(data, generator).view_candidates()
@@ -157,7 +159,8 @@ def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generat
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
     whole = {
-        name: share.full_tensor() if mode == "fsdp" and world.size > 1 else share for name, share in shares.items()
+        name: cast(DTensor, share).full_tensor() if mode == "fsdp" and world.size > 1 else share
+        for name, share in shares.items()
     }
     seen = {int(batch.samples[0]): batch.inputs for batch in batches if batch.target_tokens}
     return {name: gradient.detach().numpy() for name, gradient in whole.items()}, {
@@ -179,7 +182,7 @@ def test_ranks_choose_and_learn_the_same(mode, corpus, generator):
             np.testing.assert_allclose(gradient, expected[name], rtol=1e-3, atol=1e-5)
 
 
-def joint_recipe(folder: object, corpus: str, mode: str = "ddp", **run: object):
+def joint_recipe(folder: object, corpus: str, mode: Any = "ddp", **run: Any):
     recipe = toy_recipe(folder, **{"batch_size": 4, "micro_batch_size": 2, "steps": 6, **run})
     decoder = replace(recipe.model.decoder, positions=Learned(64))
     encoder = replace(recipe.model.encoder, positions=Learned(LENGTH))
@@ -218,7 +221,7 @@ def test_the_work_of_both_is_counted(corpus, tmp_path):
     unit = JointUnit.open(recipe)
     trainer, loader = Trainer(unit, unit.build_model(), World.alone()), unit.loader(0, 1)
     batches = unit.batches(loader, loader, trainer.model, World.alone())
-    made = batches.step(0)
+    made: Any = batches.step(0)
     asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
     sizes, table = recipe.generator.model, unit.generator.special.vocab_size
     expected = 4 * sum(forward_flops(sizes, table, *positions) for positions in asked)
