@@ -81,24 +81,14 @@ def test_a_job_with_workers(hostile, tmp_path, engine):
 
 def test_training(hostile):
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pipelines",
-            "train",
-            "tiny",
-            "--set",
-            "data.objective.name=guest",
-            "--set",
-            "data.corpus=nowhere",
-        ],
+        [sys.executable, *"-m pipelines train tiny --set data.objective.name=guest --set data.corpus=nowhere".split()],
         cwd=hostile,
         env=without_search_path(),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("farspan: ")
+    assert done.stderr.splitlines()[-1].startswith("farspan: ")
     assert not (hostile / "ran").exists(), (hostile / "ran").read_text()
 
 
