@@ -1,4 +1,4 @@
-"""Examples for small models: patterns, facts in chains and far apart."""
+"""Examples for small models: patterns, facts in chains and far apart, a rule that comes last."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from examples import attention_patterns as figure
-from examples import long_range
+from examples import last_rule, long_range
 from tests.examples.scripts import load_example
 from trainer.model.context import make_context
 from trainer.model.layers.heads import HeadsConfig
@@ -201,3 +201,21 @@ def test_the_figure_has_a_panel_for_every_pattern():
 
     drawn = {type(panel.pattern) for panel in figure.PANELS}
     assert drawn == set(AnyPattern.__args__) - {Layered}, "add a panel to PANELS in examples/attention_patterns.py"
+
+
+# An encoder-decoder made from a trained decoder learns a rule that comes last sooner than a new one.
+def test_targets_are_the_digits_by_the_rule_in_order():
+    rows = last_rule.make_rows(50, torch.Generator().manual_seed(0))
+    for source, inputs, labels in zip(*(part.tolist() for part in rows), strict=True):
+        begin, *digits, rule = source
+        results = sorted((digit - last_rule.DIGITS + rule - last_rule.RULES) % 10 for digit in digits)
+        assert inputs == [begin, *(result + last_rule.DIGITS for result in results)]
+        assert labels == [*inputs[1:], last_rule.END]
+        assert len(set(digits)) == last_rule.COUNT
+
+
+@pytest.mark.slow
+def test_after_a_short_training_the_adapted_model_beats_scratch():
+    adapted = last_rule.adapt(last_rule.train_decoder(300, seed=0))
+    errors = {arm: last_rule.learn(last_rule.make_arm(arm, adapted, 0), (100,), 0)[0] for arm in last_rule.ARMS}
+    assert errors["adapted"] < 0.85 * errors["scratch"]

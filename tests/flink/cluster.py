@@ -48,18 +48,10 @@ def require_flink() -> Path:
     if not CACHE.exists():
         partial = CACHE.with_name(f"{CACHE.name}.{os.getpid()}")
         partial.mkdir(parents=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--no-binary=:all:",
-            "--dest",
-            str(partial),
-        ]
-        done = subprocess.run([*command, PACKAGE], capture_output=True, text=True, check=False)
+        download = "-m pip download --quiet --no-deps --no-binary=:all: --dest".split()
+        done = subprocess.run(
+            [sys.executable, *download, partial, PACKAGE], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             shutil.rmtree(partial)
             pytest.skip(f"{PACKAGE} cannot be downloaded: {done.stderr.strip().splitlines()[-1]}")

@@ -92,3 +92,8 @@ def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> M
         for text, row in zip(batch.tokens, spans, strict=True)
     ]
     return replace(masks, replacements=Ragged.from_rows(rows, np.int32))
+
+
+def rows_of(masks: MaskBatch) -> list[tuple]:
+    """Every column of every row, as plain values that can be compared."""
+    return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]

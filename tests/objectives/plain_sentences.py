@@ -13,6 +13,7 @@ from rouge_score.tokenize import tokenize
 from corpora.keyed import id_keys
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from tests.objectives.rouge.plain_rouge import ngrams
 
 Row = list[tuple[int, int, int, float, int]]  # start, length, flags, score, rank of each span
 _ROUGE_1 = RougeScorer(["rouge1"], use_stemmer=False)
@@ -115,8 +116,8 @@ def f1(words: list[list[str]], taken: set[int], o: dict[str, Any]) -> float:
     rest = [word for i in range(len(words)) if i not in taken for word in words[i]]
     if (o["ngram"], o["counts"], o["precision"]) == (1, "orig", "float64"):
         return _ROUGE_1.score(" ".join(rest), " ".join(inside))["rouge1"].fmeasure
-    ours = sum((_ngrams(words[i], o["ngram"]) for i in taken), Counter())
-    theirs = _ngrams([word for sentence in words for word in sentence], o["ngram"]) - ours
+    ours = sum((ngrams(words[i], o["ngram"]) for i in taken), Counter())
+    theirs = ngrams([word for sentence in words for word in sentence], o["ngram"]) - ours
     worth = {"orig": lambda c: c, "uniq": lambda c: min(c, 1), "log": lambda c: round(math.log1p(c) * 2**40) / 2**40}
     value = worth[o["counts"]]
     shared = sum(min(value(ours[gram]), value(theirs[gram])) for gram in ours)
@@ -129,10 +130,6 @@ def f1(words: list[list[str]], taken: set[int], o: dict[str, Any]) -> float:
         p, r = np.float32(precision), np.float32(recall)
         return float(np.float32(2) * p * r / (p + r))
     return 2 * precision * recall / (precision + recall)
-
-
-def _ngrams(words: list[str], n: int) -> Counter:
-    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
 
 
 def _best(scores: list[float], picks: int, ties: str) -> list[tuple[int, float]]:

@@ -20,7 +20,7 @@ from objectives.draws.compositions import noise_counts
 from objectives.model_based import ModelBased
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences
-from tests.objectives.handmade import real_rows
+from tests.objectives.handmade import real_rows, rows_of
 from tests.objectives.plain_model_based import aggregate, choose
 from tests.toy_tools import TOOLS, ToyScorer, ToyTokenizer
 
@@ -46,10 +46,6 @@ def model_based(scorer=None, **options):
 
 def facts(tokens, documents=1):
     return CorpusFacts(VOCAB, OWNED, tokens + documents + 1, tokens, documents)
-
-
-def rows_of(masks):
-    return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
 
 
 def hidden_tokens(masks):

@@ -123,24 +123,13 @@ def test_the_notebook_runs_as_it_stands_in_a_kernel(tmp_path):
     assert score > 70  # 60 without a look at the books
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
-
-
 def test_the_reader_of_the_guide_reads_records_and_rejects(tmp_path, monkeypatch):
     from corpora.readers import Range, ReadOptions
     from corpora.readers.blocks import BlockBuilder
 
-    (code,) = blocks("docs/howto/readers.md")
-    ruff = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--stdin-filename",
-        str(ROOT / "corpora/readers/formats/fortunes.py"),
-        "-",
-    ]
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto/readers.md").read_text("utf-8"), re.DOTALL)
+    name = str(ROOT / "corpora/readers/formats/fortunes.py")
+    ruff = [sys.executable, "-m", "ruff", "check", "--stdin-filename", name, "-"]
     assert subprocess.run(ruff, input=code, text=True, capture_output=True).returncode == 0
     names: dict = {}
     exec(code, names)

@@ -25,11 +25,11 @@ from objectives.api.laws import (
     spans_hold_text,
     text_comes_back,
 )
-from objectives.api.masks import MaskBatch
 from objectives.api.protocol import OBJECTIVES, CorpusFacts, Objective, equip, load_objective
 from objectives.api.trial import Trial
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives import broken as objectives
+from tests.objectives.handmade import rows_of
 from tests.toy_tools import TOOLS
 
 pytestmark = pytest.mark.usefixtures("farspan_lead")
@@ -68,11 +68,6 @@ def facts_of(batch: SequenceBatch) -> CorpusFacts:
 
 def key_of(objective: Objective, seed: int = 0) -> bytes:
     return make_key(seed, "mask", {"objective": objective.name, **objective.options})
-
-
-def rows_of(masks: MaskBatch) -> list[tuple]:
-    """Every column of every row, as plain values that can be compared."""
-    return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
 
 
 def trial_of(name: str, preset: str | None, batch: SequenceBatch, facts: CorpusFacts | None = None, seed=0) -> Trial:

@@ -8,7 +8,8 @@ import pytest
 
 from pipelines.cli import main
 from tests.artefacts import small_tokenizer
-from tests.pipelines.integration.stores import WORDS, chain, copy
+from tests.pipelines.integration.stores import WORDS, chain
+from tests.vectors import copy
 
 
 @pytest.fixture(scope="session")

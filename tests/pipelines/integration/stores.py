@@ -3,7 +3,7 @@
 import hashlib
 
 from corpora.storage import files
-from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.files import read_bytes
 from corpora.storage.manifest_file import read_manifest
 
 WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
@@ -21,11 +21,6 @@ def chain(root, tokenizer, workers=1):
     yield ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--shards", SHARDS,
            "--output", corpus, *every]  # fmt: skip
     yield ["mask", "span", "--preset", "t5", "--corpus", corpus, "--output", masks, *every]
-
-
-def copy(source, target):
-    for path in files.walk(source):
-        write_bytes(target + path.removeprefix(source), read_bytes(path))
 
 
 def same_artefact(found, expected):

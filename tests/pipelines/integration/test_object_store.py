@@ -23,8 +23,8 @@ from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
 from pipelines.shuffle.corpus_shard import write_corpus_shard
 from tests.artefacts import make_documents
-from tests.pipelines.integration.stores import SHARDS, chain, copy, files_of, same_artefact
-from tests.vectors import make_vectors
+from tests.pipelines.integration.stores import SHARDS, chain, files_of, same_artefact
+from tests.vectors import copy, make_vectors
 
 
 def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local, tmp_path):

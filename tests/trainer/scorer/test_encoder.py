@@ -95,27 +95,22 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named(tiny, tmp_path):
 # Finding an encoder: a folder or a name on the hub, its files and its fingerprint
 
 
-@pytest.fixture(scope="module")
-def encoder_files_tiny(tmp_path_factory):
-    return make_encoder(str(tmp_path_factory.mktemp("encoder") / "tiny"))
-
-
-def test_what_is_no_encoder_is_refused(encoder_files_tiny, tmp_path):
+def test_what_is_no_encoder_is_refused(tiny, tmp_path):
     with pytest.raises(FarspanError, match="no such folder; give the folder of a BERT-like encoder"):
         find_encoder(str(tmp_path / "nothing"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FarspanError, match=r"has no config.json and no tokenizer and no weights"):
         find_encoder(str(tmp_path / "empty"))
-    lame = shutil.copytree(encoder_files_tiny, tmp_path / "lame")
+    lame = shutil.copytree(tiny, tmp_path / "lame")
     (lame / "model.safetensors").rename(lame / "model.bak")
     with pytest.raises(FarspanError, match="has no weights"):
         find_encoder(str(lame))
     with pytest.raises(FarspanError, match="does not describe a known encoder"):
-        other = shutil.copytree(encoder_files_tiny, tmp_path / "other")
+        other = shutil.copytree(tiny, tmp_path / "other")
         (other / "config.json").write_text('{"model_type": "perceptron"}')
         find_encoder(str(other))
     with pytest.raises(FarspanError, match="a model with a decoder"):
-        both = shutil.copytree(encoder_files_tiny, tmp_path / "both")
+        both = shutil.copytree(tiny, tmp_path / "both")
         (both / "config.json").write_text('{"model_type": "bart"}')
         find_encoder(str(both))
 
@@ -133,9 +128,9 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         find_encoder("facebook/contriever")
 
 
-def test_the_fingerprint_follows_the_files(encoder_files_tiny, tmp_path):
-    copy = shutil.copytree(encoder_files_tiny, tmp_path / "copy")
+def test_the_fingerprint_follows_the_files(tiny, tmp_path):
+    copy = shutil.copytree(tiny, tmp_path / "copy")
     (copy / "README.md").write_text("words about it")
-    assert find_encoder(str(copy)).fingerprint == find_encoder(encoder_files_tiny).fingerprint
+    assert find_encoder(str(copy)).fingerprint == find_encoder(tiny).fingerprint
     make_encoder(str(copy), seed=1)
-    assert find_encoder(str(copy)).fingerprint != find_encoder(encoder_files_tiny).fingerprint
+    assert find_encoder(str(copy)).fingerprint != find_encoder(tiny).fingerprint
