@@ -72,7 +72,7 @@ class Kernel:
             self._compiled = numba.njit(**options)(function)
             if self._options.get("cache"):
                 try:
-                    cast(Any, self._compiled)._cache = KernelCache(function, options)
+                    cast(Any, self._compiled)._cache = KernelCache(function, options, missed=note_compilation)
                 except RuntimeError:  # no folder can be written
                     note_compilation()
         return self._compiled

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -19,33 +19,35 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from corpora.compiled import note_compilation
-
 _LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 """Packages that are described by names alone; the versions of numba and numpy belong to each fingerprint."""
 
 
 class KernelCache(FunctionCache):
-    """The cache of one function: beside its source, or in the user's cache where that folder is read-only."""
+    """The cache of one function: beside its source, or in the user's cache where that folder is read-only.
 
-    def __init__(self, function: FunctionType, options: Mapping[str, Any]) -> None:
+    Args:
+        missed: called when the cache has no code for the arguments of a call, before numba compiles.
+    """
+
+    def __init__(self, function: FunctionType, options: Mapping[str, Any], missed: Callable[[], None]) -> None:
         super().__init__(function)
         module = os.path.splitext(os.path.basename(function.__code__.co_filename))[0]
         name = f"{module}.{function.__qualname__}.{sys.implementation.cache_tag}-"
-        self._cache_file = _Files(self.cache_path, name, fingerprint(function, options))
+        self._cache_file = _Files(self.cache_path, name, fingerprint(function, options), missed)
 
 
 class _Files(IndexDataCacheFile):
     """One file for each signature and processor; saving deletes the files of other fingerprints."""
 
-    def __init__(self, folder: str, function: str, fingerprint: str) -> None:
+    def __init__(self, folder: str, function: str, fingerprint: str, missed: Callable[[], None]) -> None:
         super().__init__(folder, function, fingerprint)
-        self._function, self._prefix = function, f"{function}{fingerprint}-"
+        self._function, self._prefix, self._missed = function, f"{function}{fingerprint}-", missed
 
     def load(self, key: Any) -> Any:
         with suppress(OSError, ImportError, AttributeError):  # the class of an argument may have moved
             return self._load_data(self._name(key))
-        note_compilation()
+        self._missed()
         return None
 
     def save(self, key: Any, data: Any) -> None:

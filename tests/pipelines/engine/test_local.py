@@ -106,7 +106,7 @@ def test_a_deleted_folder_ends_the_job(tmp_path):
     shutil.rmtree(tmp_path / "out")
     assert end_of(driver) == [1]
     errors = (tmp_path / "errors").read_text()
-    assert errors.startswith(f"farspan: {tmp_path / 'out'}: was deleted while the job ran")
+    assert f"\nfarspan: {tmp_path / 'out'}: was deleted while the job ran" in f"\n{errors}"
     assert "tasks are kept" not in errors
 
 

@@ -86,10 +86,10 @@ def test_t5gemma2_has_the_same_logits_and_gradients(in_double, shape, full, leng
 @torch.no_grad()
 @pytest.mark.parametrize("cut", [1, 5, 17, 29])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_packed_documents_are_those_of_masks(shape, cut):
+def test_packed_documents_are_those_of_masks(in_double, shape, cut):
     """The library has no documents, but takes whole masks."""
-    theirs = t5gemma(shape)
-    model, window = ours(t5gemma2, theirs), SHAPES[shape]["sliding_window"]
+    theirs = t5gemma(shape).double()
+    model, window = ours(t5gemma2, theirs).double(), SHAPES[shape]["sliding_window"]
     ids, real = text([40, 31], pad=0)
     segments = (torch.arange(40) // cut).expand(2, -1).masked_fill(~real, -1)
     target, _ = text([25, 25], seed=1)
@@ -97,7 +97,7 @@ def test_packed_documents_are_those_of_masks(shape, cut):
     distance = torch.arange(40)[:, None] - torch.arange(40)
     near = same & (distance < (window + 1) // 2) & (-distance <= window // 2)
     masks = {
-        name: torch.zeros(2, 1, 40, 40).masked_fill(~(mask | ~real[..., None])[:, None], torch.finfo().min)
+        name: torch.zeros(2, 1, 40, 40).double().masked_fill(~(mask | ~real[..., None])[:, None], -torch.inf)
         for name, mask in (("full_attention", same), ("sliding_attention", near))
     }
     states = theirs.model.encoder(input_ids=ids, attention_mask=masks).last_hidden_state
@@ -152,13 +152,13 @@ def test_without_a_source_the_decoder_is_gemma(in_double, shape, length, nested)
 @torch.no_grad()
 @pytest.mark.parametrize("lengths", [[1], [12, 7], [41, 23]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_encoder_under_a_causal_mask_is_gemma(shape, lengths):
-    theirs = gemma(shape=shape)
+def test_the_encoder_under_a_causal_mask_is_gemma(in_double, shape, lengths):
+    theirs = gemma(shape=shape).double()
     config = model_config(gemma3, theirs)
     causal = replace(config, encoder=replace(config.encoder, attention=config.decoder.attention))
     ids, real = text(lengths, pad=0)
     states = theirs.model(input_ids=ids).last_hidden_state
-    assert_same(ours(gemma3, theirs, causal).encode(ids, real).states[real], states[real])
+    assert_same(ours(gemma3, theirs, causal).double().encode(ids, real).states[real], states[real])
 
 
 # Folders
@@ -187,7 +187,8 @@ def test_a_folder_and_its_vision_tower_come_back(towers, tmp_path):
     assert again.generation_config.decoder_start_token_id == 2
     ids, target = text([30])[0], text([15], seed=1)[0]
     with torch.no_grad():
-        assert_same(*(each.eval()(input_ids=ids, decoder_input_ids=target).logits for each in (again, theirs)))
+        logits = (each.eval()(input_ids=ids, decoder_input_ids=target).logits for each in (again, theirs))
+        assert_same(*logits, tolerance=1e-4)  # the weights of norms, stored less 1, come back rounded
 
 
 @pytest.mark.parametrize("spelling", ["hub", "memory"])
@@ -206,7 +207,7 @@ def test_other_spellings_of_names_are_read(spelling, tmp_path):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_gemma_becomes_a_t5gemma2_by_one_command(nested, tmp_path):
+def test_gemma_becomes_a_t5gemma2_by_one_command(in_double, nested, tmp_path):
     theirs = gemma(nested)
     theirs.save_pretrained(tmp_path / "gemma")
     assignments = ("model.encoder.positions.factor=16.0", f"model.embedding.own_id={EOI}")
@@ -216,12 +217,12 @@ def test_gemma_becomes_a_t5gemma2_by_one_command(nested, tmp_path):
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     ids, target = text([30])[0], text([15], seed=1)[0]
     ids[:, 4] = EOI
-    model = loaded(read_model_folder(tmp_path / "model"))
+    model = loaded(read_model_folder(tmp_path / "model")).double()
     row = model.tokens.weight[EOI]
     assert torch.equal(model.tokens.own, row)
     with torch.no_grad():
         found = model.logits(model.decode(target, model.encode(ids)))
-        assert_same(again.eval()(input_ids=ids, decoder_input_ids=target).logits, found)
+        assert_same(again.double().eval()(input_ids=ids, decoder_input_ids=target).logits, found)
         assert (len(again.model.encoder.vision_tower.state_dict()) > 7) == nested
 
 
