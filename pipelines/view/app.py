@@ -156,7 +156,7 @@ class Pages:
     def table(self, request: Request) -> Response:
         entry = self._workspace.entries.get(request.path_params["subject"])
         if entry and entry.kind == "run":
-            return RedirectResponse(f"{self._root}runs/{query({}, run=entry.name)}")
+            return RedirectResponse(f"{self._root}runs/{query(self._state(request), run=entry.name)}")
         subject, state = self._subject(request), self._state(request)
         table, wanted = self._workspace.table(subject), Filter.parse(state)
         start = _number(request.query_params.get("start") or "0", "start")

@@ -176,6 +176,7 @@
       if (answer.status === 200) {
         document.body.dataset.seen = answer.headers.get("X-Seen");
         byId("live").replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+        carryTheme();
       }
       byId("pulse").textContent = "read every two seconds";
     } catch {
@@ -191,6 +192,9 @@
     byId(name)?.setAttribute("aria-pressed", on);
     keep(name, on ? "1" : "");
   }
+  function carryTheme() {
+    if (state().get("theme")) keep("theme", state().get("theme"));
+  }
   function nextTheme() {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -202,6 +206,7 @@
     byId(name)?.addEventListener("click", () => toggleLook(name));
     if (state().get(name)) toggleLook(name, true);
   }
+  carryTheme();
   byId("theme")?.addEventListener("click", nextTheme);
   byId("tokens")?.addEventListener("click", () => toggleTokens(byId("tokens").getAttribute("aria-pressed") !== "true"));
   byId("help")?.addEventListener("click", () => byId("keys").showModal());

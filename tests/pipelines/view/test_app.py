@@ -243,7 +243,9 @@ def test_a_study_is_shown_by_its_tables(folder, tmp_path):
 
 
 def test_the_page_of_runs_grows_with_them(shown, folder):
-    text = shown.get("/secret/runs/?run=run").text
+    answer = shown.get("/secret/run/?theme=dark")
+    assert str(answer.url).endswith("/secret/runs/?theme=dark&run=run")
+    text = answer.text
     assert 'href="/secret/run-step-31/"' in text
     assert "the loss rose at step 31" in text
     assert '<mark class="k-shared">fox</mark>' in text

@@ -240,6 +240,7 @@ def test_a_phone(browser, address):
         for path in ("", "tales/0", "families/0", "linked/0", "long-model/0", "hostile/3", "tales/0?tokens=1"):
             browser.get(address + path)
             assert fits_the_width(browser), path
+            assert find(browser, ".top h1").rect["width"] > 140, path
         assert len({column.rect["x"] for column in find_all(browser, ".column")}) == 1
         find(browser, "#next").click()
         wait_for_row(browser, 1)
@@ -267,9 +268,11 @@ def test_the_overview_leads_to_tables_and_runs(browser, whole_folder):
     take_picture(browser, "view-folder", 1200, 760)
     press(browser, "d")
     assert "theme=dark" in browser.current_url
-    find(browser, ".graph a[href*='/tales/']").click()
-    wait(browser, lambda: browser.title == "tales · farspan")
-    assert find(browser, "html").get_attribute("data-theme") == "dark"
+    for name, title in (("base", "runs"), ("tales", "tales")):
+        browser.get(whole_folder + "?theme=dark")
+        find(browser, f".graph a[href*='/{name}/']").click()
+        wait(browser, lambda title=title: browser.title == f"{title} · farspan")
+        wait(browser, lambda: find(browser, "html").get_attribute("data-theme") == "dark")
     browser.back()
     wait(browser, lambda: find_all(browser, ".top nav a"))
     find(browser, ".top nav a").click()
