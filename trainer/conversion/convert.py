@@ -37,7 +37,8 @@ from trainer.conversion.model_folder import (
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.options import Conversion, Convert
-from trainer.recipe import Recipe, load_recipe, read_recipe
+from trainer.recipe import load_recipe, read_recipe
+from trainer.run_config import RunConfig
 
 
 def read_model(path: Path, checkpoint: str | None = None) -> Model:
@@ -166,26 +167,23 @@ def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary, check
     return with_vocabulary(model, vocabulary)
 
 
-def adopt_model(recipe: Recipe) -> Recipe:
-    """Return a recipe with the model of its initial model, as ``run.adopt_model`` asks, and its own dropouts."""
-    run = recipe.run
-    if not run.adopt_model or run.initial_model is None:
-        return recipe
-    try:
-        config = model_config(Path(run.initial_model), run.initial_checkpoint)
-        own = {name: getattr(recipe.model, name) for name in TRAINING if "." not in name}
-        return replace(recipe, model=replace(config, **own))
-    except FarspanError as error:
-        raise FarspanError(f"run.initial_model {run.initial_model}: {error}") from error
+def settle_model(model: ModelConfig, run: RunConfig) -> ModelConfig:
+    """Return the model that a run trains, by the configuration of its initial model; no weights are read.
 
-
-def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None = None) -> None:
-    """Check that a run's initial model exists and has the configuration of its recipe, without reading weights."""
+    With ``run.adopt_model``, this is the initial model with the dropouts of the recipe's ``model``; else it is
+    ``model``, which the initial model must equal.
+    """
+    if run.initial_model is None:
+        return model
+    path = Path(run.initial_model)
     try:
-        found = model_config(path, checkpoint)
+        initial = model_config(path, run.initial_checkpoint)
+        if run.adopt_model:
+            return replace(initial, **{name: getattr(model, name) for name in TRAINING if "." not in name})
     except FarspanError as error:
-        raise FarspanError(f"run.initial_model: {error}") from error
-    _check_equal(path, found, config, (*TRAINING, "output.*"))
+        raise FarspanError(f"run.initial_model {error}") from error
+    _check_equal(path, initial, model, (*TRAINING, "output.*"))
+    return model
 
 
 def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +12,11 @@ from rich.console import Console
 
 from corpora.printing import format_interval, keep_estimate
 from trainer.checkpoint.run_files import METRICS, read_lines
-from trainer.conversion.convert import adopt_model
+from trainer.conversion.convert import settle_model
+from trainer.data.curriculum import Stage
 from trainer.metrics import batch_flops
+from trainer.model.config import ModelConfig
+from trainer.model.loss import LossConfig
 from trainer.parallel.device import measure_tflops
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
@@ -50,24 +53,24 @@ class Work:
 
 def estimate_lines(recipe: Recipe, vocab_size: int) -> Iterator[str]:
     """Yield the lines of a run's estimate: its operations, GPUs, and this machine if the recipe names data."""
-    recipe = adopt_model(recipe)
+    recipe = replace(recipe, model=settle_model(recipe.model, recipe.run))
     data = any(source.corpus or source.pairs for source in recipe.data.sources)
     if recipe.run.steps is None and data:
         recipe = open_unit(recipe).recipe
     if recipe.run.steps is None:
         yield "of one update, as the number of updates depends on the data, which the recipe does not name:"
-    work = count_work(recipe, vocab_size)
+    work = count_work(recipe.curriculum, recipe.model, recipe.loss, vocab_size)
     yield from _gpu_lines(work)
     yield from _machine_lines(recipe, work) if data else ["this machine: not measured, as the recipe names no data"]
 
 
-def count_work(recipe: Recipe, vocab_size: int) -> Work:
-    """Count the operations of all stages of a recipe with ``run.steps``."""
+def count_work(stages: Iterable[Stage], model: ModelConfig, loss: LossConfig, vocab_size: int) -> Work:
+    """Count the operations of all ``stages`` of a run of ``model``."""
     flops = positions = largest = updates = 0
-    for stage in recipe.curriculum:
-        model, data = stage.model(recipe.model), stage.data
-        targets = data.target_length if model.decoder else data.source_length // 8
-        one = 3 * batch_flops(model, vocab_size, 1, data.source_length, targets, 0) * (2 if recipe.loss.r3f else 1)
+    for stage in stages:
+        config, data = stage.model(model), stage.data
+        targets = data.target_length if config.decoder else data.source_length // 8
+        one = 3 * batch_flops(config, vocab_size, 1, data.source_length, targets, 0) * (2 if loss.r3f else 1)
         steps = stage.last_step - stage.first_step
         updates += steps
         flops += one * stage.batch_size * steps

@@ -24,8 +24,8 @@ from trainer.data.config import DataConfig
 from trainer.metrics import forward_flops
 from trainer.model.config import ModelConfig
 from trainer.parallel.distributed import World
-from trainer.recipe import Recipe
 from trainer.run.memory import Setting, step_memory
+from trainer.run.units.unit import TrainUnit
 
 
 class MetricsLog:
@@ -141,8 +141,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: int, world: World) -> None:
+def keep_summary(unit: TrainUnit, model: nn.Module, vocab_size: int, world: World) -> None:
     """Write ``summary.json`` of a finished run."""
+    recipe, directory = unit.recipe, Path(unit.recipe.run.directory)
     measured = max((line.get("memory_gib") or 0 for line in read_lines(directory / METRICS)), default=0.0)
     setting = Setting(world_size=world.size, local_size=world.local_size, device=world.device.type)
     try:

@@ -150,7 +150,8 @@ def _numbers(module: nn.Module) -> int:
 
 
 def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
-    run, models = recipe.run, unit_type(recipe.model, recipe.generator).sizes(recipe, stage)
+    run, kind = recipe.run, unit_type(recipe.model, recipe.generator)
+    models = kind.sizes(recipe.model, stage, recipe.loss, recipe.generator)
     counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, *_ in models]
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)
@@ -227,7 +228,9 @@ def dry_run(
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-            raise FarspanError(_message(recipe, stage, vocab_size, setting, memory_capacity(world.device))) from error
+            need, shard = step_memory(recipe, vocab_size, setting), world.size > 1 and recipe.parallel.mode == "ddp"
+            message = _describe_lack(stage, vocab_size, need, memory_capacity(world.device), shard=shard)
+            raise FarspanError(message) from error
         finally:
             optimizer.zero_grad(set_to_none=True)
     if cuda:
@@ -246,14 +249,13 @@ def _missing_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     ]
 
 
-def _message(recipe: Recipe, stage: Stage, vocab_size: int, setting: Setting, capacity: int) -> str:
-    """Describe the batch that failed and its estimated memory."""
-    need = step_memory(recipe, vocab_size, setting)
+def _describe_lack(stage: Stage, vocab_size: int, need: Memory, capacity: int, *, shard: bool) -> str:
+    """Describe the batch that failed, the memory it needs, and the cures; ``shard`` adds sharding to them."""
     parts = ", ".join(f"{name} {size / 2**30:.1f}" for name, size in vars(need).items())
-    shard = ", parallel.mode=fsdp" if setting.world_size > 1 and recipe.parallel.mode == "ddp" else ""
     return (
         f"out of memory before the first step, with {stage.micro_batch_size} x {stage.data.source_length} source and "
         f"{stage.data.target_length} target positions: the device has {capacity / 2**30:.1f} GiB, a step needs about "
         f"{need.total / 2**30:.1f} ({parts}); set a lower run.micro_batch_size, run.activation_checkpointing=layer"
-        f"{shard} or shorter sequences (--estimate {vocab_size} prints what a step needs)"
+        f"{', parallel.mode=fsdp' if shard else ''} or shorter sequences (--estimate {vocab_size} prints what a step "
+        "needs)"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -17,7 +16,6 @@ from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage.files import is_local
 from corpora.storage.sharded_rows import ShardedRows
-from trainer.conversion.convert import check_initial_model
 from trainer.data.config import DataConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
@@ -29,7 +27,6 @@ from trainer.model.pattern import Pattern
 from trainer.parallel.distributed import World, run_together
 from trainer.run.evaluation import HeldOut
 from trainer.run.units.unit import TrainUnit
-from trainer.run_config import RunConfig
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
@@ -44,7 +41,7 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
         mixture = Mixture([Part(part.name, part.source)])
         attention = unit.recipe.model.encoder.attention
         warnings += check_examples(mixture, part.data, attention, "evaluation", part.sequences)
-    return warnings
+    return [f"warning: {warning}" for warning in warnings]
 
 
 def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
@@ -151,12 +148,10 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
     return found
 
 
-def check_models(model: ModelConfig, curriculum: Sequence[Stage], run: RunConfig) -> None:
-    """Check the attention of every stage and the configuration of the initial model, without reading data."""
+def check_models(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
+    """Check that the model suits the attention and the packing of every stage, without reading data."""
     check_attention(model, curriculum)
     check_packing(model, curriculum)
-    if run.initial_model:
-        check_initial_model(Path(run.initial_model), model, run.initial_checkpoint)
 
 
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:

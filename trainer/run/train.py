@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -17,7 +17,7 @@ from rich.console import Console
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
-from trainer.conversion.convert import adopt_model
+from trainer.conversion.convert import settle_model
 from trainer.data.config import Source
 from trainer.data.loader import Loader, prefetch
 from trainer.parallel.device import peak_tflops
@@ -26,7 +26,7 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
-from trainer.run.display import Display, say
+from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut
 from trainer.run.logs import MetricsLog, Profile, describe_start, keep_summary
 from trainer.run.loop import Loop
@@ -113,7 +113,8 @@ def train(
     joined = world or World.from_environment(recipe.run.device)
     display = Display(recipe.metrics.log_every, console if joined.first else Console(quiet=True))
     with explain_lost_processes(joined), Interruption() as stop, display:
-        recipe = on_every_rank(joined, lambda: adopt_model(recipe))
+        model = on_every_rank(joined, lambda: settle_model(recipe.model, recipe.run))
+        recipe = replace(recipe, model=model)
         outcome = _train(recipe, joined, source, held_out, until, display, stop, name)
         if world is None:
             joined.close()
@@ -130,10 +131,8 @@ def _train(
     stop: Interruption,
     name: str,
 ) -> Outcome:
-    unit, measured, validation = _open_data(recipe, world, source, held_out, display.console)
+    unit, measured, validation = _open_data(recipe, world, source, held_out, display)
     run, directory = recipe.run, Path(recipe.run.directory)
-    for consequence in consequences(unit, run.epochs):
-        display.say(consequence)
     loader = unit.loader(world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
     kept = source is None and world.first
@@ -172,7 +171,7 @@ def _train(
             display.say(_describe_early_end(trainer.step, checkpoints.selection))
         finished = trainer.step == unit.steps or early
         if finished and world.first:
-            keep_summary(directory, recipe, trainer.model, trainer.model.tokens.num_embeddings, world)
+            keep_summary(unit, trainer.model, trainer.model.tokens.num_embeddings, world)
     return Outcome(trainer.step, finished)
 
 
@@ -189,34 +188,30 @@ def _restore(
 
 
 def _open_data(
-    recipe: Recipe, world: World, source: Source | None, held_out: Source | None, console: Console
+    recipe: Recipe, world: World, source: Source | None, held_out: Source | None, display: Display
 ) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
-    """Check the recipe's models, open the training data and the held-out data, and check both.
+    """Check the recipe's model, open the training data and the held-out data, check both, and show all warnings.
 
     An error on one rank is raised on all.
     """
-    on_every_rank(world, lambda: check_models(recipe.model, recipe.curriculum, recipe.run))
+    on_every_rank(world, lambda: check_models(recipe.model, recipe.curriculum))
     if source is None and recipe.loading.verify == "start":
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
-        check_shards([*trained, *evaluated], world, console)
-    return on_every_rank(world, lambda: _open_here(recipe, source, held_out, console))
+        check_shards([*trained, *evaluated], world, display.console)
 
+    def open_here() -> tuple[TrainUnit, list[HeldOut], Validation | None]:
+        unit, evaluation, data = open_unit(recipe, source), recipe.evaluation, recipe.held_out_data
+        measured, validation = unit.open_held_out(held_out), None
+        if evaluation and evaluation.generation and data:
+            validation = open_validation(evaluation.generation, data, recipe.model, recipe.loading, unit.mixtures[0])
+        names = [*unit.evaluated_metrics(measured), *(validation.names if validation else ())]
+        check_best(recipe.checkpoint.best, names)
+        for message in [*check_data(unit, measured), *consequences(unit, recipe.run.epochs)]:
+            display.say(message, "warning" if message.startswith("warning: ") else "note")
+        return unit, measured, validation
 
-def _open_here(
-    recipe: Recipe, source: Source | None, held_out: Source | None, console: Console
-) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
-    unit = open_unit(recipe, source)
-    measured = unit.open_held_out(held_out)
-    validation = None
-    if recipe.evaluation and recipe.evaluation.generation and recipe.held_out_data:
-        validation = open_validation(
-            recipe.evaluation.generation, recipe.held_out_data, recipe.model, recipe.loading, unit.mixtures[0]
-        )
-    check_best(recipe.checkpoint.best, [*unit.evaluated_metrics(measured), *(validation.names if validation else ())])
-    for warning in check_data(unit, measured):
-        say(console, f"warning: {warning}", "warning")
-    return unit, measured, validation
+    return on_every_rank(world, open_here)
 
 
 def _describe_resume(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:

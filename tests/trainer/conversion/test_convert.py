@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +22,11 @@ from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.conversion.models import disturbed, tiny_model, tokenizer_files
 from tests.trainer.toy import ToySource, toy_recipe, train_quietly
 from trainer.checkpoint.run_files import RECIPE, keep_recipe, read_sealed
-from trainer.conversion.convert import check_initial_model, model_config, model_sha256, read_model
+from trainer.conversion.convert import model_config, model_sha256, read_model, settle_model
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
 from trainer.recipe import load_recipe
+from trainer.run_config import RunConfig
 
 SIZES: dict[str, Any] = {
     "d_model": 128, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
@@ -142,9 +144,13 @@ def test_nothing_is_overwritten_and_no_model_is_no_source(run, bart, tmp_path):
     assert "holds no model" in run("convert", tmp_path / "there", tmp_path / "out")[2]
 
 
+def run_from(initial_model: Path) -> RunConfig:
+    return RunConfig(directory="unused", steps=1, batch_size=1, initial_model=str(initial_model))
+
+
 def test_an_initial_model_that_is_missing_is_named_by_its_key(tmp_path):
-    with pytest.raises(FarspanError, match=r"^run\.initial_model: .*none: does not exist"):
-        check_initial_model(tmp_path / "none", load_recipe("tiny_block").model)
+    with pytest.raises(FarspanError, match=r"^run\.initial_model .*none: does not exist"):
+        settle_model(load_recipe("tiny_block").model, run_from(tmp_path / "none"))
 
 
 def test_the_command_explains_itself(run):
@@ -187,9 +193,9 @@ def test_an_output_layer_of_its_own_is_seen_in_the_weights_alone(tmp_path):
     whole, written = read_model(tmp_path).config, model_config(tmp_path)
     assert (whole.output.tied, written.output.tied) == (False, True)
     assert replace(written, output=whole.output) == whole
-    check_initial_model(tmp_path, whole)
+    assert settle_model(whole, run_from(tmp_path)) == whole
     with pytest.raises(FarspanError, match=r"model.width: the model has 16, the recipe 32"):
-        check_initial_model(tmp_path, replace(whole, width=32))
+        settle_model(replace(whole, width=32), run_from(tmp_path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,8 +19,6 @@ from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.memory import Setting, step_memory
 from trainer.run.units.choose import unit_type
-from trainer.run.units.joint import JointUnit
-from trainer.run.units.unit import TrainUnit
 
 
 def status(field: str) -> int:
@@ -33,12 +31,10 @@ def run(recipe: Recipe, vocab_size: int) -> int:
     """Two steps, of which the first makes the optimiser's state; what the last forward pass left behind."""
     model: Any = build_model(recipe.model, vocab_size, seed=0)
     (stage,) = recipe.curriculum
-    unit: TrainUnit
     if recipe.generator:
         generator: Any = build_model(recipe.generator.model, vocab_size, seed=1)
-        model, unit = JointModel(model, generator, recipe.generator.weight), JointUnit(recipe, [], generator)
-    else:
-        unit = unit_type(recipe.model, recipe.generator)(recipe)
+        model = JointModel(model, generator, recipe.generator.weight)
+    unit = unit_type(recipe.model, recipe.generator)(recipe)
     batch = unit.largest_batch(stage, vocab_size)
     model.train()
     apply_activation_checkpointing(model, recipe.run.activation_checkpointing)

@@ -14,15 +14,19 @@ from tests.artefacts import make_corpus
 from tests.trainer.toy import train_quietly
 from trainer.command import run_command
 from trainer.options import Training
-from trainer.recipe import load_recipe
+from trainer.recipe import Recipe, load_recipe
 from trainer.run.estimate import PEAKS, UTILISATION, Measured, Work, _gpu_lines, count_work, estimate_lines
 from trainer.run.memory import count_parameters
+
+
+def count(recipe: Recipe, vocab_size: int) -> Work:
+    return count_work(recipe.curriculum, recipe.model, recipe.loss, vocab_size)
 
 
 def test_operations_are_about_six_for_each_parameter_and_token():
     """The rule of thumb, for rows so short that attention hardly counts; half of the model sees source, half target."""
     recipe = load_recipe("longt5_tglobal_large", ["data.source_length=256", "data.target_length=260"])
-    work = count_work(recipe, 1)
+    work = count(recipe, 1)
     tokens = work.positions
     assert tokens == 1_000_000 * recipe.run.batch_size * 256
     assert work.flops == pytest.approx(6 * count_parameters(recipe.model) * tokens, rel=0.15)
@@ -30,10 +34,10 @@ def test_operations_are_about_six_for_each_parameter_and_token():
 
 def test_stages_add_up_and_noise_passes_batches_twice():
     recipe = load_recipe("tiny")
-    whole = count_work(recipe, 100)
+    whole = count(recipe, 100)
     longer = replace(recipe, run=replace(recipe.run, extend=(60,)))
-    assert count_work(longer, 100).flops == 2 * whole.flops
-    assert count_work(load_recipe("tiny", ["loss.r3f={weight=1.0}"]), 100).flops == 2 * whole.flops
+    assert count(longer, 100).flops == 2 * whole.flops
+    assert count(load_recipe("tiny", ["loss.r3f={weight=1.0}"]), 100).flops == 2 * whole.flops
 
 
 def test_hours_of_gpus():

@@ -77,7 +77,7 @@ def test_another_model_than_the_recipes_is_refused_by_its_fields(begun):
     assert kept.model == replace(recipe.model, dropout=0.2)
     assert train(adopted, source=ToySource(), until=2).step == 2
     missing = replace(adopted, run=replace(adopted.run, initial_model="nowhere"))
-    with pytest.raises(FarspanError, match=r"run.initial_model nowhere: .*does not exist"):
+    with pytest.raises(FarspanError, match=r"run.initial_model nowhere: does not exist"):
         train(missing, source=ToySource(), until=1)
 
 

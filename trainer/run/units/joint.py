@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,15 +24,15 @@ from trainer.data.batch import Batch, Batches, collate
 from trainer.data.config import Source
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
-from trainer.data.loader import Loader
+from trainer.data.loader import Loader, LoadingConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.metrics import Counts, batch_flops
-from trainer.model.config import GeneratorConfig
+from trainer.model.config import GeneratorConfig, ModelConfig
+from trainer.model.loss import LossConfig
 from trainer.model.masked_lm import JointModel, MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.options import Precision
 from trainer.parallel.distributed import World
-from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
 from trainer.run.sources import open_mixtures
 from trainer.run.units.single import Seq2SeqUnit
@@ -79,40 +79,35 @@ class JointBatch(Batch):
 
 
 class JointUnit(Seq2SeqUnit):
-    """The unit of an encoder-decoder and its generator.
-
-    Attributes:
-        generator: the generator before the first update.
-    """
-
-    def __init__(self, recipe: Recipe, mixtures: Sequence[Mixture], generator: Generator) -> None:
-        super().__init__(recipe, mixtures)
-        self.generator = generator
+    """The unit of an encoder-decoder and its generator."""
 
     @classmethod
-    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
-        generator = ModelSize(generator_config(_section(recipe)), stage.data.source_length // _CANDIDATES)
-        return [*super().sizes(recipe, stage), generator]
+    def sizes(
+        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
+    ) -> list[ModelSize]:
+        config, candidates = generator_config(_required(generator)), stage.data.source_length // _CANDIDATES
+        return [*super().sizes(model, stage, loss), ModelSize(config, candidates)]
 
-    @classmethod
-    def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
+    @cached_property
+    def generator(self) -> Generator:
+        """The generator before the first update."""
+        config, corpus = _required(self.recipe.generator), Corpus(self.curriculum[0].data.corpus)
+        return open_generator(config, corpus, self.recipe.run.seed)
+
+    def open_mixtures(self, loading: LoadingConfig, source: Source | None) -> list[Mixture]:
         if source is not None:
             raise FarspanError(
                 "joint training with a generator opens its corpus itself; name it in data.corpus and pass no source"
             )
-        stages, verify = recipe.curriculum, recipe.loading.verify == "lazily"
-        generator = open_generator(_section(recipe), Corpus(stages[0].data.corpus), recipe.run.seed)
+        special, positions = self.generator.special, self.generator.positions
 
-        def opened(stage: Stage) -> Mixture:
-            source = open_generator_masked(
-                stage.data, generator.special, generator.positions, verify=verify, cache=recipe.loading.cache
+        def open_stage(stage: Stage) -> Mixture:
+            masked = open_generator_masked(
+                stage.data, special, positions, verify=loading.verify == "lazily", cache=loading.cache
             )
-            return Mixture([Part("data", source, shuffle_shards=stage.data.shuffle_shards)])
+            return Mixture([Part("data", masked, shuffle_shards=stage.data.shuffle_shards)])
 
-        mixtures = open_mixtures(stages, opened)
-        unit = cls(recipe.with_samples(len(mixtures[0])), mixtures, generator)
-        unit.check_data()
-        return unit
+        return open_mixtures(self.curriculum, open_stage)
 
     def loader(self, rank: int, world_size: int) -> Loader:
         candidates = [
@@ -128,7 +123,7 @@ class JointUnit(Seq2SeqUnit):
     def build_model(self) -> Model:
         model = super().build_model()
         assert isinstance(model, Seq2Seq)
-        return JointModel(model, self.generator.model, _section(self.recipe).weight)
+        return JointModel(model, self.generator.model, _required(self.recipe.generator).weight)
 
     def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
         assert isinstance(model, JointModel)
@@ -214,9 +209,9 @@ class JointBatches:
         return [np.nan_to_num(losses.cpu().numpy(), nan=0.0, posinf=0.0, neginf=0.0) for losses in scores]
 
 
-def _section(recipe: Recipe) -> GeneratorConfig:
-    assert recipe.generator is not None
-    return recipe.generator
+def _required(config: GeneratorConfig | None) -> GeneratorConfig:
+    assert config is not None
+    return config
 
 
 def _rows(mixture: Mixture) -> GeneratorMaskedCorpus:

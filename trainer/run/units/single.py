@@ -15,7 +15,8 @@ from trainer.data.curriculum import Stage
 from trainer.data.mixture import Mixture
 from trainer.data.packed import PackedPairs
 from trainer.metrics import Counts
-from trainer.recipe import Recipe
+from trainer.model.config import GeneratorConfig, ModelConfig
+from trainer.model.loss import LossConfig
 from trainer.run.sources import check_start
 from trainer.run.units.unit import Model, ModelSize, TrainUnit, has_labels, random_ids
 
@@ -24,9 +25,10 @@ class Seq2SeqUnit(TrainUnit):
     """The unit of a model with a decoder."""
 
     @classmethod
-    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
-        passes = 2 if recipe.loss.r3f else 1
-        return [ModelSize(stage.model(recipe.model), stage.data.target_length, passes)]
+    def sizes(
+        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
+    ) -> list[ModelSize]:
+        return [ModelSize(stage.model(model), stage.data.target_length, 2 if loss.r3f else 1)]
 
     def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
         counted = super().counts(model, batches, stage)
@@ -62,8 +64,10 @@ class MaskedLMUnit(TrainUnit):
     """The unit of a model without a decoder."""
 
     @classmethod
-    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
-        return [ModelSize(stage.model(recipe.model), stage.data.source_length // _MASKED)]
+    def sizes(
+        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
+    ) -> list[ModelSize]:
+        return [ModelSize(stage.model(model), stage.data.source_length // _MASKED)]
 
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
         if not has_labels(mixture):

@@ -27,12 +27,12 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.batch import Batch, Batches
 from trainer.data.config import DataConfig, Source
 from trainer.data.curriculum import Stage, stage_number
-from trainer.data.loader import Loader
+from trainer.data.loader import Loader, LoadingConfig
 from trainer.data.mixture import Mixture
 from trainer.data.remote_shards import ShardsAhead
 from trainer.metrics import Counts
 from trainer.model.build import build_model
-from trainer.model.config import ModelConfig
+from trainer.model.config import GeneratorConfig, ModelConfig
 from trainer.model.loss import LossConfig, Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
@@ -75,8 +75,10 @@ class TrainUnit(ABC):
 
     @classmethod
     @abstractmethod
-    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
-        """Return the sizes of the models that are trained together in ``stage``."""
+    def sizes(
+        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
+    ) -> list[ModelSize]:
+        """Return the sizes of the models that are trained together in ``stage``, by the sections of a recipe."""
 
     @property
     def curriculum(self) -> Sequence[Stage]:
@@ -103,19 +105,18 @@ class TrainUnit(ABC):
     @classmethod
     def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
         """Open the training data of every stage: ``source``, or those that the recipe names."""
-        stages = recipe.curriculum
-        if source is None:
-            mixtures = open_stages(stages, verify=recipe.loading.verify == "lazily", cache=recipe.loading.cache)
-        else:
-            mixtures = [Mixture.of(source)] * len(stages)
-        unit = cls(recipe.with_samples(len(mixtures[0])), mixtures)
-        unit.check_data()
+        unit = cls(recipe)
+        unit.mixtures = unit.open_mixtures(recipe.loading, source)
+        unit.recipe = recipe.with_samples(len(unit.mixtures[0]))
+        for stage, mixture in zip(unit.curriculum, unit.mixtures, strict=True):
+            unit.check_examples(mixture, stage.data, stage.section)
         return unit
 
-    def check_data(self) -> None:
-        """Check that the data of every stage suits the model."""
-        for stage, mixture in zip(self.curriculum, self.mixtures, strict=True):
-            self.check_examples(mixture, stage.data, stage.section)
+    def open_mixtures(self, loading: LoadingConfig, source: Source | None) -> list[Mixture]:
+        """Open a mixture for each stage of the curriculum."""
+        if source is not None:
+            return [Mixture.of(source)] * len(self.curriculum)
+        return open_stages(self.curriculum, verify=loading.verify == "lazily", cache=loading.cache)
 
     @abstractmethod
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:

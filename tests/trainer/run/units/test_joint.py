@@ -315,7 +315,9 @@ def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
     )
     generator = replace(generator, special=known)
     mixture = Mixture.of(open_rows(data_of(corpus), generator))
-    found = JointUnit(joint_recipe("unused", corpus), [mixture], generator).vocabulary()
+    unit = JointUnit(joint_recipe("unused", corpus), [mixture])
+    unit.generator = generator
+    found = unit.vocabulary()
     assert found["frame"] == [BEGIN, END]
     assert found["special_tokens"] == dict(mixture.special.ids)
     assert found["generator"]["frame"] == []

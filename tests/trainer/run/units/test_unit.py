@@ -41,7 +41,7 @@ def test_the_model_decides_over_the_unit(recipe, source, kind, model):
 def test_the_largest_batch_is_as_large_as_the_unit_says(recipe, source, kind, model):
     unit = open_unit(recipe, source)
     (stage,) = unit.curriculum
-    ((config, targets, _),) = unit.sizes(recipe, stage)
+    ((config, targets, _),) = unit.sizes(recipe.model, stage, recipe.loss)
     batch, built = unit.largest_batch(stage, unit.special.vocab_size), unit.build_model()
     rows, width = batch.source_ids.shape
     assert (rows, width) == (stage.micro_batch_size, stage.data.source_length)
@@ -137,7 +137,7 @@ TWICE = replace(PLAIN, loss=LossConfig(r3f=R3FConfig()))
 
 def test_r3f_is_two_passes_of_the_same_sizes():
     (stage,) = PLAIN.curriculum
-    ((one,), (two,)) = (Seq2SeqUnit.sizes(recipe, stage) for recipe in (PLAIN, TWICE))
+    ((one,), (two,)) = (Seq2SeqUnit.sizes(recipe.model, stage, recipe.loss) for recipe in (PLAIN, TWICE))
     assert (one.passes, two.passes) == (1, 2)
     assert one._replace(passes=2) == two
     assert one.targets == PLAIN.data.target_length
