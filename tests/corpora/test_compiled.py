@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from corpora import keyed
-from corpora.compiled import Intrinsic, Kernel, compiled
+from corpora.compiled import Intrinsic, Kernel, compiled, note_compilation
 from corpora.kernel_cache import _Files, _parts, fingerprint
 from corpora.storage.gather import Gatherable, _copy, _locate, gather
 from corpora.storage.ragged import Ragged
@@ -200,7 +200,9 @@ def test_without_any_folder_each_process_compiles(load, tmp_path, monkeypatch, c
 
 
 def test_processes_of_two_versions_never_mix_up_their_code(tmp_path):
-    old, new = (_Files(str(tmp_path), "module.kernel-", fingerprint) for fingerprint in ("old", "new"))
+    old, new = (
+        _Files(str(tmp_path), "module.kernel-", fingerprint, note_compilation) for fingerprint in ("old", "new")
+    )
     for _ in range(2):
         old.save("int64", b"old, int64")
         assert new.load("int64") is None
@@ -211,7 +213,7 @@ def test_processes_of_two_versions_never_mix_up_their_code(tmp_path):
 
 
 def test_a_full_disk_costs_only_compiling_again(tmp_path):
-    cache = _Files(str(tmp_path / "missing"), "module.kernel-", "a")
+    cache = _Files(str(tmp_path / "missing"), "module.kernel-", "a", note_compilation)
     cache.save("int64", b"code")
     assert cache.load("int64") is None
 
@@ -220,7 +222,7 @@ def test_code_for_a_class_that_has_moved_is_compiled_again(tmp_path, monkeypatch
     module = ModuleType("before")
     exec("class Grams: pass", vars(module))
     monkeypatch.setitem(sys.modules, "before", module)
-    cache = _Files(str(tmp_path), "module.kernel-", "a")
+    cache = _Files(str(tmp_path), "module.kernel-", "a", note_compilation)
     cache.save("grams", module.Grams())
     assert isinstance(cache.load("grams"), module.Grams)
     del module.Grams

@@ -187,8 +187,8 @@ def test_a_folder_and_its_vision_tower_come_back(towers, tmp_path):
     assert again.generation_config.decoder_start_token_id == 2
     ids, target = text([30])[0], text([15], seed=1)[0]
     with torch.no_grad():
-        logits = (each.eval()(input_ids=ids, decoder_input_ids=target).logits for each in (again, theirs))
-        assert_same(*logits, tolerance=1e-4)  # the weights of norms, stored less 1, come back rounded
+        found, expected = (each.eval()(input_ids=ids, decoder_input_ids=target).logits for each in (again, theirs))
+    assert_same(found, expected, tolerance=1e-4)  # the weights of norms, stored less 1, come back rounded
 
 
 @pytest.mark.parametrize("spelling", ["hub", "memory"])
