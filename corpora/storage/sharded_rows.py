@@ -99,10 +99,14 @@ class ShardedRows:
 
         Raises:
             IndexError: a row that is not there.
+            TypeError: neither a number nor a slice.
         """
         if isinstance(row, slice):
             return [self[number] for number in range(len(self))[row]]
-        number = operator.index(row)
+        try:
+            number = operator.index(row)
+        except TypeError:
+            raise TypeError(f"[{row!r}]: give the number of a row or a slice; take and to_pandas read lists") from None
         if not -len(self) <= number < len(self):
             raise IndexError(f"row {number} of {self.folder}, which has {row_numbers(len(self))}")
         shard, batch, inside = self.locate_row(number % len(self))

@@ -117,7 +117,7 @@ def render_saved(options: View, workspace: Workspace) -> tuple[str, str]:
         return build_saved_page("runs.html", title="runs", live=False, **values), format_count(len(entries), "run")
     if len(entries) > 1:
         names = ", ".join(entry.folder for entry in entries)
-        raise FarspanError(f"--save {options.save}: holds rows of one artefact, or runs, not {names}; name one")
+        raise FarspanError(f"{names}: a page in one file holds rows of one artefact, or runs; name one")
     subject = workspace.subject(entries[0].name)
     rows = options.chosen_rows or range(options.row, min(options.row + (options.count or _SAVED), len(subject)))
     pages = [subject.page(row, PageOptions()) for row in rows]

@@ -346,6 +346,12 @@ def test_a_row_that_is_not_there_is_named(folders: Path, row: int):
         Corpus(str(folders / "corpus"))[row]
 
 
+@pytest.mark.parametrize("rows", [[0, 2], "tokens"])
+def test_neither_a_number_nor_a_slice_is_refused_with_the_cure(folders: Path, rows: Any):
+    with pytest.raises(TypeError, match=r"give the number of a row or a slice; take and to_pandas read lists"):
+        Corpus(str(folders / "corpus"))[rows]
+
+
 def test_an_artefact_prints_what_it_holds(folders: Path):
     assert repr(Corpus(str(folders / "corpus"))).splitlines() == [
         f"Corpus('{folders}/corpus'): 61 rows in 2 shards",
