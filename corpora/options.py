@@ -35,6 +35,7 @@ class Flag:
         without: fields of a nested dataclass that get no flag.
         group: title under which the help lists the flags of a nested dataclass, with the field's meaning.
         least, most: smallest and largest value.
+        bare: value of the flag when it is given without one; None for a flag that needs a value.
     """
 
     name: str = ""
@@ -50,6 +51,7 @@ class Flag:
     group: str = ""
     least: float = -math.inf
     most: float = math.inf
+    bare: Any = None
 
 
 NO_FLAG = Flag()  # annotates a field that only programs set
@@ -234,6 +236,7 @@ def _add(parser: Any, option: Option) -> None:
         plain = next((part for part in get_args(hint) if part is not NoneType), hint)
         details |= {"type": flag.convert or (str if option.choices else plain), "default": default}
         details |= {"choices": option.choices} if option.choices else {"metavar": flag.metavar}
+        details |= {"nargs": "?", "const": flag.bare} if flag.bare is not None else {}
     if flag.positional:
         details.pop("default", None)
         parser.add_argument(option.keyword, **details)

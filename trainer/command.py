@@ -81,9 +81,10 @@ def run_command(options: Training) -> None:
         with raised_alike():
             recipe = _load(options.recipe, options.assignments)
     if options.estimate is not None:
-        from trainer.run.estimate import estimate_lines
+        from trainer.run.estimate import count_token_rows, estimate_lines
 
-        for line in chain(memory_table(recipe, options.estimate), estimate_lines(recipe, options.estimate)):
+        rows = options.estimate or count_token_rows(recipe)
+        for line in chain(memory_table(recipe, rows), estimate_lines(recipe, rows)):
             print(line, flush=True)
         return
     fresh, begun = not Path(recipe.run.directory, "checkpoints").exists(), time.monotonic()

@@ -31,20 +31,22 @@ class Training:
     Attributes:
         recipe: a packaged recipe by name (tiny, bart_ls_base, ...), or a TOML file.
         assignments: override a key; repeatable.
-        estimate: print what the run takes with this number of rows in the token table, and stop: memory of a step,
-            operations, hours of GPUs, and, if the recipe names data, time on this machine from ten seconds of updates.
+        estimate: print what the run takes, and stop: memory of a step, operations, hours of GPUs, and, if the recipe
+            names data, time on this machine from ten seconds of updates. A recipe without data needs the number of rows
+            of its token table; 0, as without a number, takes the rows that the data need.
 
     Examples:
         farspan train tiny --set data.corpus=corpus --set data.masks=masks --set run.directory=run
         farspan train tiny --set data.corpus=corpus --set data.objective.name=span --set data.objective.preset=bart_ls
         farspan train my/recipe.toml --set run.micro_batch_size=1 --set run.activation_checkpointing=layer
+        farspan train tiny --set data.corpus=corpus --set data.masks=masks --estimate
         farspan train bart_ls_base --estimate 50265
         torchrun --nproc-per-node 8 -m pipelines train bart_ls_base --set data.corpus=corpus --set data.masks=masks
     """
 
     recipe: Annotated[str, Flag(positional=True)]
     assignments: Annotated[tuple[str, ...], Flag(name="set", metavar="KEY=VALUE")] = ()
-    estimate: Annotated[int | None, Flag(metavar="ROWS", least=1)] = None
+    estimate: Annotated[int | None, Flag(metavar="ROWS", least=0, bare=0)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,10 +29,18 @@ def test_the_recipe_to_print_may_be_left_out():
     assert make(Recipes, vars(parser.parse_args(["tiny"]))) == Recipes(recipe="tiny")
 
 
-@pytest.mark.parametrize("rows", [0, -5])
-def test_no_token_rows_are_no_estimate(rows):
-    with pytest.raises(FarspanError, match=f"--estimate {rows}: give a number of at least 1"):
-        make(Training, {"recipe": "tiny", "estimate": rows})
+def test_a_negative_number_of_token_rows_is_refused():
+    with pytest.raises(FarspanError, match="--estimate -5: give a number of at least 0"):
+        make(Training, {"recipe": "tiny", "estimate": -5})
+
+
+def test_a_recipe_without_data_needs_the_number_of_token_rows():
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Training)
+    options = make(Training, vars(parser.parse_args(["tiny", "--estimate"])))
+    assert options.estimate == 0
+    with pytest.raises(FarspanError, match=r"names no data.*as in --estimate 50265"):
+        run_command(options)
 
 
 def test_a_table_of_a_recipe_on_the_command_line(capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from corpora.errors import FarspanError
 from corpora.printing import format_interval, keep_estimate
 from trainer.checkpoint.run_files import METRICS, read_lines
 from trainer.conversion.convert import settle_model
@@ -51,10 +52,24 @@ class Work:
     largest: float
 
 
+def count_token_rows(recipe: Recipe) -> int:
+    """Return the rows of the token table that a recipe's data need: the vocabulary and the special tokens."""
+    if not _names_data(recipe):
+        raise FarspanError(
+            "--estimate: the recipe names no data, whose tokenizer would tell the number of rows of the token table; "
+            "give the number, as in --estimate 50265"
+        )
+    return open_unit(replace(recipe, model=settle_model(recipe.model, recipe.run))).special.vocab_size
+
+
+def _names_data(recipe: Recipe) -> bool:
+    return any(source.corpus or source.pairs for source in recipe.data.sources)
+
+
 def estimate_lines(recipe: Recipe, vocab_size: int) -> Iterator[str]:
     """Yield the lines of a run's estimate: its operations, GPUs, and this machine if the recipe names data."""
     recipe = replace(recipe, model=settle_model(recipe.model, recipe.run))
-    data = any(source.corpus or source.pairs for source in recipe.data.sources)
+    data = _names_data(recipe)
     if recipe.run.steps is None and data:
         recipe = open_unit(recipe).recipe
     if recipe.run.steps is None:

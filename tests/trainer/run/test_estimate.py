@@ -17,6 +17,7 @@ from trainer.options import Training
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.estimate import PEAKS, UTILISATION, Measured, Work, _gpu_lines, count_work, estimate_lines
 from trainer.run.memory import count_parameters
+from trainer.run.units.choose import open_unit
 
 
 def count(recipe: Recipe, vocab_size: int) -> Work:
@@ -95,8 +96,10 @@ def test_a_run_is_estimated_on_its_data_and_compared_when_it_ends(tmp_path, caps
         "run.micro_batch_size=1", "run.epochs=0.2",
         "metrics.peak_tflops=1.0", "schedule.warmup_steps=0", f"run.directory={tmp_path / 'run'}", "run.dry_run=false",
     )  # fmt: skip
-    run_command(Training(recipe="tiny", assignments=sets, estimate=300))
-    said = capsys.readouterr().out.splitlines()[-1]
+    run_command(Training(recipe="tiny", assignments=sets, estimate=0))
+    first, *_, said = capsys.readouterr().out.splitlines()
+    rows = open_unit(load_recipe("tiny", sets)).special.vocab_size
+    assert f"{rows} token rows" in first
     assert re.match(r"this machine: [\d.]+ s to [\d.]+ s in one process, .* from \d+ micro-batches", said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "run.estimate.json"]
     run_command(Training(recipe="tiny", assignments=sets))
