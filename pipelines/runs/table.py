@@ -62,16 +62,16 @@ def run_facts(logs: Logs, name: str) -> dict[str, Any]:
         "loss": float(losses[-1]) if len(losses) else None,
         "held_out_loss": float(sum(held_out) / len(held_out)) if held_out else None,
         "tokens_per_second": float(rates[-_RATES:].mean()) if len(rates) else None,
-        "state": run_state(logs.folder, complete=last.get("steps") is not None and step >= last["steps"]),
+        "state": run_state(logs.folder),
         "started": str(logs.starts[0].get("started", "")) if logs.starts else "",
     }
 
 
-def run_state(folder: Path, complete: bool = False) -> str:
-    """Describe a run as running, finished, if it has its summary or is ``complete``, or stopped."""
+def run_state(folder: Path) -> str:
+    """Describe a run as ``running``, ``finished`` if it has its summary, or ``stopped``, the same in every list."""
     if in_use(folder):
         return "running"
-    return "finished" if complete or (folder / SUMMARY).is_file() else "stopped"
+    return "finished" if (folder / SUMMARY).is_file() else "stopped"
 
 
 def in_use(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import farspan
 from corpora.errors import FarspanError
+from pipelines.pages.catalog import find_entries
 from pipelines.runs.logs import Follower, average, find_spikes, read_logs
 from pipelines.runs.table import runs
 from trainer.run.logs import MetricsLog
@@ -246,6 +247,17 @@ def test_the_table_is_whole_in_a_log(tmp_path, run):
     _, out, _ = run("runs", tmp_path)
     for text in ("a-run-with-a-long-name", "tiny", "200 of 400", "5,000", "stopped", "2026-01-02T03:04"):
         assert text in out
+
+
+@pytest.mark.parametrize(("steps", "summary", "state"), [(400, False, "stopped"), (200, True, "finished")])
+def test_every_list_calls_a_run_with_a_summary_finished_and_no_other(tmp_path, steps, summary, state):
+    """Even one that has made all its updates; one that ended early by ``evaluation.patience`` is finished."""
+    folder = make_run(tmp_path / "run", steps=steps)
+    (folder / "recipe.json").write_text("{}")
+    if summary:
+        (folder / "summary.json").write_text("{}")
+    (entry,) = find_entries([str(tmp_path)])
+    assert (runs(tmp_path)[0]["state"], entry.state) == (state, state)
 
 
 def test_a_run_in_use_is_running(tmp_path):
