@@ -81,6 +81,11 @@ def _check_is_run(path: Path, checkpoint: str | None) -> None:
 def _checkpoint(path: Path, checkpoint: str | None) -> Path:
     """Return the named checkpoint of a run; the run itself, if its newest readable checkpoint is meant."""
     if not checkpoints_in(path):
+        if (path / RECIPE).is_file() or (path / "checkpoints").is_dir():
+            raise FarspanError(
+                f"{path}: this run has no checkpoint yet; let it reach its first one (checkpoint.every), or stop it "
+                "with Ctrl-C, which writes one"
+            )
         fault = "holds no model" if path.is_dir() else "no folder" if path.exists() else "does not exist"
         raise FarspanError(
             f"{path}: {fault}; give a model folder of farspan, a folder of Hugging Face with its config.json, or a run "

@@ -94,6 +94,16 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
         train(toy_recipe(tmp_path / "run", initial_model=str(tmp_path)), source=ToySource(), until=1)
 
 
+@pytest.mark.parametrize("trace", ["recipe.json", "checkpoints/run.lock"])
+def test_a_run_without_a_checkpoint_is_refused_with_the_cure(tmp_path, trace):
+    path = tmp_path / "first" / trace
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    recipe = toy_recipe(tmp_path / "second", initial_model=str(tmp_path / "first"))
+    with pytest.raises(FarspanError, match=r"run.initial_model .*first: this run has no checkpoint yet; let it reach"):
+        train(recipe, source=ToySource(), until=1)
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
