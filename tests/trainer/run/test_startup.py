@@ -29,6 +29,7 @@ from trainer.model.build import build_model
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run import train as training
 from trainer.run.display import Display
 from trainer.run.logs import MetricsLog, model_summary
 from trainer.run.startup import check_shards, consequences
@@ -55,7 +56,7 @@ def recipe_on(directory: Path, corpus: object, held_out: object, verify: Any):
             corpus=str(corpus), objective=ObjectiveConfig(name="span"), source_length=192, target_length=128
         ),
         evaluation=EvaluationConfig(corpus=str(held_out)),
-        loading=LoadingConfig(verify=verify),
+        loading=LoadingConfig() if verify is None else LoadingConfig(verify=verify),
     )
 
 
@@ -80,6 +81,13 @@ def test_a_shard_that_is_not_what_was_written_ends_the_run_before_it_begins(tmp_
     with pytest.raises(FarspanError, match=rf"{damaged}/shards/\S+: .*sha256"):
         train_quietly(recipe)
     assert not (tmp_path / "run").exists()
+
+
+def test_shards_are_compared_at_the_start_by_default(tmp_path, corpus, monkeypatch):
+    compared: list[str] = []
+    monkeypatch.setattr(training, "check_shards", lambda sources, *_: compared.extend(each.corpus for each in sources))
+    train_quietly(recipe_on(tmp_path / "run", corpus, corpus, None), until=1)
+    assert compared == [str(corpus), str(corpus)]
 
 
 def test_who_asks_for_no_check_gets_none(tmp_path, corpus):
