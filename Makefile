@@ -15,7 +15,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo check check-tests test coverage test-lowest s3rver test-other-processor test-slurm test-flink test-dask test-readers test-browser test-s3rver screenshots lint stub docs tutorial bench clean
+.PHONY: help demo check check-tests test coverage test-lowest s3rver test-other-processor test-slurm test-flink test-dask test-readers test-kernels test-browser test-s3rver screenshots lint stub docs tutorial bench clean
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make test-dask    the tests on a Dask cluster of this machine"
 	@echo "make test-readers   exports read by the libraries that own their formats, installed into the user's cache"
+	@echo "make test-kernels   the kernels for GPUs compiled and interpreted without one, by Triton in the user's cache"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
 	@echo "make test-browser   the pages of farspan view in Chromium, skipped where it is missing; make screenshots: the docs' pictures"
 	@echo "make lint   formatting, lint and types"
@@ -71,8 +72,12 @@ test-dask: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m dask tests/dask
 
 test-readers: $(VENV)/installed-dev
-	$(VENV)/bin/python -m tests.readers.environments
+	$(VENV)/bin/python -m tests.environments megatron mds olmo datatrove litdata
 	$(VENV)/bin/python -m pytest -q -n0 -m readers tests/readers
+
+test-kernels: $(VENV)/installed-dev
+	$(VENV)/bin/python -m tests.environments triton
+	$(VENV)/bin/python -m pytest -q -n0 -m kernels tests/trainer/model/kernels
 
 test-s3rver: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m s3rver tests/corpora/storage/stores/test_s3_servers.py

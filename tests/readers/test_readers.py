@@ -25,7 +25,7 @@ from pipelines.export.options import Export
 from pipelines.masks.job import plan as plan_masks
 from pipelines.masks.options import Masking
 from tests.artefacts import all_rows, make_corpus, make_documents
-from tests.readers.environments import environment
+from tests.environments import environment
 
 pytestmark = pytest.mark.readers
 

@@ -1,7 +1,7 @@
-"""Folders with the packages that read exported files, without their dependencies on other versions than farspan's.
+"""Folders with packages that only some tests need, without their dependencies on other versions than farspan's.
 
-``python -m tests.readers.environments`` installs all into the user's cache, at the given versions. They are used beside
-the packages of this environment, among them torch, so they stay small.
+``python -m tests.environments NAME ...`` installs some into the user's cache, at the given versions. They are used
+beside the packages of this environment, among them torch, so they stay small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farspan"
 
-READERS: Mapping[str, Sequence[str]] = {
+ENVIRONMENTS: Mapping[str, Sequence[str]] = {
     "megatron": ("megatron-core==0.16.1",),
     "mds": (
         "mosaicml-streaming==0.13.0",
@@ -43,6 +43,7 @@ READERS: Mapping[str, Sequence[str]] = {
     ),
     "datatrove": ("datatrove==0.10.1", "loguru==0.7.3", "humanize"),
     "litdata": ("litdata==0.2.76", "lightning-utilities==0.15.2", "tifffile"),
+    "triton": ("triton==3.7.1",),
 }
 
 # mosaicml-streaming needs two names of torchvision, whose wheels replace torch's CPU build
@@ -56,36 +57,36 @@ STUBS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def environment(reader: str) -> Path | None:
-    """Return the folder with the packages of a reader; None if they are not installed there."""
-    folder = CACHE / "readers" / reader
+def environment(name: str) -> Path | None:
+    """Return the folder with the packages of an environment; None if they are not installed there."""
+    folder = CACHE / "environments" / name
     return folder if (folder / ".installed").exists() else None
 
 
-def install(reader: str) -> None:
-    """Install the packages of a reader.
+def install(name: str) -> None:
+    """Install the packages of an environment.
 
     Raises:
         CalledProcessError: pip cannot get them.
     """
-    folder = CACHE / "readers" / reader
+    folder = CACHE / "environments" / name
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(folder)]
-    subprocess.run([*pip, *READERS[reader]], check=True)
-    for name, text in STUBS.get(reader, {}).items():
-        path = folder / name
+    subprocess.run([*pip, *ENVIRONMENTS[name]], check=True)
+    for file, text in STUBS.get(name, {}).items():
+        path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (folder / ".installed").touch()
 
 
 def main() -> None:
-    for reader in READERS:
-        if environment(reader):
+    for name in sys.argv[1:]:
+        if environment(name):
             continue
         try:
-            install(reader)
+            install(name)
         except subprocess.CalledProcessError as error:
-            print(f"{reader}: pip ended with status {error.returncode}, so its tests are skipped", file=sys.stderr)
+            print(f"{name}: pip ended with status {error.returncode}, so its tests are skipped", file=sys.stderr)
 
 
 if __name__ == "__main__":

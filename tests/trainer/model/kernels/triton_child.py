@@ -1,0 +1,185 @@
+"""The FlexAttention kernel of each pattern, as PyTorch generates it for an H100, in a process with Triton and no GPU.
+
+``python -m tests.trainer.model.kernels.triton_child compile`` compiles the kernels in bfloat16 for sm_90. With
+``interpret`` and ``TRITON_INTERPRET=1``, Triton's interpreter runs them on the CPU in float16, because its bfloat16 is
+wrong, and the result is compared with ``attend``. Both print one line of JSON per case.
+
+PyTorch's compiler asks a GPU for nothing but its properties. Here they are stated, and the kernel's inputs, which lie
+on the CPU, are replaced by tensors of a fake CUDA device while the kernel is generated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, fx
+
+H100 = SimpleNamespace(
+    name="NVIDIA H100 80GB HBM3", major=9, minor=0, warp_size=32, multi_processor_count=132, total_memory=80 << 30,
+    regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, max_threads_per_block=1024,
+    shared_memory_per_block_optin=227 << 10, L2_cache_size=50 << 20,
+)  # fmt: skip
+
+STATED: dict[str, Any] = {
+    "get_device_properties": lambda *_: H100,
+    "get_device_capability": lambda *_: (H100.major, H100.minor),
+    "is_bf16_supported": lambda *_, **__: True,
+    "set_device": lambda _: None,
+    "_DeviceGuard": lambda _: nullcontext(),
+}
+for name, stated in STATED.items():  # before the compiler is imported, which stores some of them
+    setattr(torch.cuda, name, stated)
+
+import triton  # noqa: E402
+from torch._inductor import compile_fx, config, scheduler  # noqa: E402
+from torch._inductor.async_compile import AsyncCompile  # noqa: E402
+from torch._inductor.codecache import PyCodeCache  # noqa: E402
+from torch._inductor.runtime import triton_heuristics  # noqa: E402
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.runtime.driver import driver  # noqa: E402
+
+from tests.trainer.model.dense import cut, right_padded  # noqa: E402
+from tests.trainer.model.test_model_fake_cuda import load_cuda_guard  # noqa: E402
+from trainer.model.context import Context, make_context  # noqa: E402
+from trainer.model.kernels import flex  # noqa: E402
+from trainer.model.pattern import Pattern  # noqa: E402
+from trainer.model.patterns.block_global import BlockGlobal  # noqa: E402
+from trainer.model.patterns.local import Local  # noqa: E402
+from trainer.model.patterns.merged import Merged  # noqa: E402
+from trainer.model.patterns.span import Span  # noqa: E402
+from trainer.model.patterns.tglobal import TGlobal  # noqa: E402
+from trainer.model.patterns.window import Window  # noqa: E402
+
+TARGET = GPUTarget("cuda", 90, 32)
+ROWS, LENGTH, HEADS, WIDTH, SIDES = 2, 500, 2, 64, 200
+
+
+class Case(NamedTuple):
+    """A pattern with inputs: q ``(B, L, H, D)``, k and v with the side keys."""
+
+    pattern: Pattern
+    context: Context
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
+class Kernel(NamedTuple):
+    """A generated kernel: Triton's function and the options of its decorator."""
+
+    options: dict[str, Any]
+    function: Any
+
+
+def cases(dtype: torch.dtype) -> Iterator[tuple[str, Case]]:
+    """Every pattern on whole rows of whole tiles, and on padded rows of several documents."""
+    patterns = [Window(128), Span(127, 64), Local(63), TGlobal(63, 16), BlockGlobal(128, 16), Merged(Span(127, 0))]
+    for pattern in patterns:
+        for name in ("whole", "packed and padded"):
+            torch.manual_seed(0)
+            whole, merged = name == "whole", isinstance(pattern, Merged)
+            length = 512 if whole else LENGTH
+            real = right_padded([length, length // 3], length)
+            chosen = torch.rand(real.shape) < 0.02 if isinstance(pattern, Window) else None
+            context = make_context() if whole else make_context(real, cut(real, 0), chosen)
+            sides = length // pattern.block if isinstance(pattern, TGlobal) else (256 if whole else SIDES) * merged
+            if merged and not whole:
+                beside = right_padded([SIDES, SIDES // 2], SIDES)
+                context = context._replace(side_mask=beside, side_segments=cut(beside, 1))
+            biases = tuple(torch.randn(HEADS, len(part), dtype=dtype) for part in pattern.offsets(length))
+            q, k, v = torch.randn(3, ROWS, length + sides, HEADS * (1 + merged), WIDTH, dtype=dtype)
+            k, v = k[:, :, :HEADS], v[:, :, :HEADS]  # grouped queries of merged attention
+            yield f"{pattern.pattern}, {name}", Case(pattern, context._replace(biases=biases), q[:, :length], k, v)
+
+
+def attend(case: Case, launch: Callable[..., object]) -> Tensor:
+    """Compute ``flex.attend`` by the code for a GPU, which launches kernels by ``launch``.
+
+    That function gets the kernel, its tensors and the three sizes of its grid.
+    """
+
+    def backend(traced: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        for node in traced.graph.nodes:
+            if node.target is torch.ops.higher_order.flex_attention:  # a result for the backward pass, as on a GPU
+                node.args = (*node.args[:6], {**node.args[6], "OUTPUT_LOGSUMEXP": True}, *node.args[7:])
+        with torch._guards.detect_fake_mode(inputs):
+            on_cuda = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda") for x in inputs]
+        return cast(Callable[..., Any], compile_fx.compile_fx(traced, on_cuda))
+
+    def load(_: object, name: str, source: str, device_str: str = "cuda") -> SimpleNamespace:
+        kernel = getattr(PyCodeCache.load(source), name)
+        return SimpleNamespace(run=lambda *args, stream: launch(kernel, *args))
+
+    torch._dynamo.reset()
+    with (
+        patch.object(flex, "flex_attention", torch.compile(flex_attention, backend=backend, dynamic=False)),
+        patch.object(AsyncCompile, "triton", load),
+        patch.object(triton_heuristics, "template", lambda **options: partial(Kernel, options)),
+        torch.no_grad(),
+    ):
+        return flex.attend(case.pattern, *case[2:], case.context)
+
+
+def prepare() -> None:
+    """Let the compiler find Triton's target, and its code run on the CPU."""
+    load_cuda_guard(Path(tempfile.mkdtemp()))
+    driver.set_active(SimpleNamespace(get_current_target=lambda: TARGET))
+    schedule: Any = scheduler
+    schedule.has_triton = lambda: True
+    library: Any = torch._C
+    library._cuda_getCurrentRawStream = lambda _: 0
+    guards = library._dynamo.guards
+    guards._empty_strided_cuda = guards._empty_strided_cpu
+    config.force_disable_caches = True
+
+
+def compiled(case: Case) -> dict[str, int]:
+    """Compile the kernel of a case: bytes of shared memory per block, registers and bytes of stack per thread."""
+    kernels: list[Kernel] = []
+    attend(case, lambda kernel, *_: kernels.append(kernel))
+    (kernel,) = kernels
+    signature, (attributes,) = kernel.options["triton_meta"]["signature"], kernel.options["triton_meta"]["configs"]
+    options = {name: kernel.options[name] for name in ("num_warps", "num_stages")}
+    result = triton.compile(triton.compiler.ASTSource(kernel.function, signature, {}, attributes), TARGET, options)
+    cuobjdump = triton.knobs.nvidia.cuobjdump.path
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(result.asm["cubin"])
+        file.flush()
+        usage = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    numbers = {key: int(value) for key, value in re.findall(r"(REG|STACK):(\d+)", usage)}
+    return {"shared": result.metadata.shared, "registers": numbers["REG"], "stack": numbers["STACK"]}
+
+
+def interpreted(case: Case) -> dict[str, float]:
+    """Run the kernel of a case, and compare it with ``attend`` in float32: the largest difference and value."""
+    found = attend(case, lambda kernel, *args: kernel.function[args[-3:]](*args[:-3]))
+    q, k, v = (x.float() for x in case[2:])
+    context = case.context._replace(biases=tuple(x.float() for x in case.context.biases))
+    expected = case.pattern.attend(q, k, v, context)
+    real = torch.ones(q.shape[:2], dtype=torch.bool) if context.padding_mask is None else context.padding_mask
+    difference = (found - expected)[real].abs().amax()
+    return {"difference": float(difference), "largest": float(expected[real].abs().amax())}
+
+
+def main() -> None:
+    prepare()
+    do, dtype = (compiled, torch.bfloat16) if sys.argv[1] == "compile" else (interpreted, torch.float16)
+    for name, case in cases(dtype):
+        print(json.dumps({"name": name, **do(case)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
