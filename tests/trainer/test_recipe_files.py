@@ -263,6 +263,7 @@ def test_tuned_models_are_those_of_pretraining():
     for tuned, trained in [
         ("bart_ls_qasper", "bart_ls_large"), ("pegasus_x_gov_report", "pegasus_x_base"), ("led_arxiv", "led_large"),
         ("longt5_qa", "longt5_tglobal_base"), ("primera_multi_news_10", "primera"), ("tiny_finetune", "tiny"),
+        ("tiny_short", "tiny_pre_norm"),
     ]:  # fmt: skip
         one, other = load_recipe(tuned).model, load_recipe(trained).model
         assert (one.encoder, one.decoder, one.width) == (other.encoder, other.decoder, other.width)
