@@ -283,14 +283,14 @@ def test_a_curriculum_takes_rows_of_its_lengths_from_one_corpus(tmp_path, stored
 
 
 def test_packed_pairs_give_the_same_run_on_any_number_of_ranks(tmp_path, folders):
-    """With activation checkpointing, a dry run, and two ranks of DDP; the held-out pairs are not packed."""
+    """With activation checkpointing, a dry run, and two ranks of DDP or FSDP; the held-out pairs are not packed."""
     task = replace(TASK, options={**TASK.options, "source_length": 20})
     given = {"evaluation": EvaluationConfig(every=3), "steps": 6, "batch_size": 4, "micro_batch_size": 1}
 
-    def packed(name, packing=True):
+    def packed(name, packing=True, parallel=DDP):
         data = {"pairs": folders[0], "task": task, "packing": packing, "target_multiple": 1}
         more = {"activation_checkpointing": "layer", "dry_run": True}
-        recipe = tuning(tmp_path / name, data=data, **given, **more)
+        recipe = tuning(tmp_path / name, parallel, data=data, **given, **more)
         return replace(recipe, model=replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None)))
 
     straight = packed("straight")
@@ -300,9 +300,10 @@ def test_packed_pairs_give_the_same_run_on_any_number_of_ranks(tmp_path, folders
     found = re.match(r"data: (\d+) examples in (\d+) packed rows, at most (\d+)", line)
     examples, rows, most = map(int, found.groups())
     assert rows < examples <= rows * most
-    (outcome, _), _ = on_ranks(2, stopped_run, ranks := packed("ranks"))
-    assert outcome.finished
-    assert losses(ranks) == pytest.approx(losses(straight), rel=1e-9)
+    for parallel in (DDP, FSDP):
+        (outcome, _), _ = on_ranks(2, stopped_run, ranks := packed(parallel.mode, parallel=parallel))
+        assert outcome.finished
+        assert losses(ranks) == pytest.approx(losses(straight), rel=1e-9)
     with pytest.raises(FarspanError, match="corpus"):
         run(packed("straight", packing=False))
 
