@@ -29,7 +29,7 @@ from corpora.retrieval.knn import nearest
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import stored_shards
+from corpora.storage.shards import list_shards
 from pipelines.engine.job import WORK
 from pipelines.retrieval.neighbours import ClusterShard
 
@@ -181,7 +181,7 @@ def finished_tasks(work: str) -> list[tuple[str, float]]:
 def recall(cluster: str, neighbours: str) -> dict[str, float]:
     """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
     totals = read_manifest(neighbours).totals
-    shard = ClusterShard.read(stored_shards(cluster, read_manifest(cluster))[0], DIMENSION)
+    shard = ClusterShard.read(list_shards(cluster, read_manifest(cluster))[0], DIMENSION)
     rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]

@@ -39,13 +39,13 @@ from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split
 from objectives.sentences.entities import SpacyRecognizer, choose_pyramid, find_mentions
 from objectives.sentences.selection import (
     Sentences,
-    chosen_spans,
+    count_spaced_words,
     decode_texts,
     draw,
     find_sentences,
+    make_chosen_spans,
     most_tokens,
     pick_counts,
-    spaced_words,
 )
 from objectives.sentences.spans import longest_texts, within_target
 
@@ -153,14 +153,14 @@ class EntityPyramid(MarkedSpans):
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
-        tokenizer, recognizer = self._needed_tools()
+        tokenizer, recognizer = self._list_needed_tools()
         sentences, documents = find_sentences(batch, "sequence"), find_sentences(batch, "document")
         texts, starts = decode_texts(batch, sentences, tokenizer)
         scores = self._scores(texts, starts, documents)
         mentions = find_mentions(texts, starts, documents, recognizer)
         picks = pick_counts(sentences.sizes, self.ratio, "down", "float64")
         choice, entities = choose_pyramid(scores, mentions, sentences, picks, self.entity_ties)
-        masks, numbers = chosen_spans(batch, sentences, choice)
+        masks, numbers = make_chosen_spans(batch, sentences, choice)
         if self.target_length is not None:
             masks = within_target(masks, self.target_length - self._layout.ends, "skip")
             numbers = _numbers_of(masks, sentences)
@@ -176,7 +176,7 @@ class EntityPyramid(MarkedSpans):
         source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
 
-    def _needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
+    def _list_needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
         if self._tools is None or self._tools.recognizer is None:
             raise FarspanError(
                 f"{self.name}: entities are found in text, which needs a tokenizer and a recognizer; pass them by "
@@ -191,7 +191,7 @@ class EntityPyramid(MarkedSpans):
         firsts = documents.texts[:-1] - np.repeat(documents.texts[documents.rows[:-1]], counts)
         clustered = cluster_scores(words, Ragged(firsts, documents.rows)).values
         scores = np.where(np.repeat(counts > 1, starts.lengths), clustered, sentence_scores(words).values)
-        lengths = spaced_words(texts, starts) if self.words == "rouge" else words.ids.lengths
+        lengths = count_spaced_words(texts, starts) if self.words == "rouge" else words.ids.lengths
         return np.where(lengths < self.min_words, 0.0, scores)
 
 

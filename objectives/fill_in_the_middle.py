@@ -40,7 +40,7 @@ from objectives.api.options import (
     options_of,
 )
 from objectives.api.protocol import CorpusFacts, Tools
-from objectives.api.special_tokens import BEGIN, END, PAD, SpecialTokens, owned_id
+from objectives.api.special_tokens import BEGIN, END, PAD, SpecialTokens, find_owned_id
 from objectives.rendering.layout import Layout
 
 _ORDERS = {"psm": "PpSsM", "spm1": "SsPpM", "spm2": "PSsMp"}  # sentinels P, S, M; prefix p and suffix s
@@ -133,7 +133,7 @@ class FillInTheMiddle:
         """Check the room for sentinels, and that each is a special token of the tokenizer."""
         self._layout.check(self.name, facts, more=2)  # three sentinels for at least one token of the middle
         names = [self.prefix, self.suffix, self.middle, self.end]
-        lacking = [name for name in names if name != END and owned_id(facts.owned_tokens, name) is None]
+        lacking = [name for name in names if name != END and find_owned_id(facts.owned_tokens, name) is None]
         if lacking and not self.append:
             raise FarspanError(
                 f"fill_in_the_middle: sentinel {lacking[0]} is no special token of the tokenizer, so it would be "

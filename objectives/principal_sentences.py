@@ -51,10 +51,10 @@ from objectives.sentences.selection import (
     Sentences,
     choose_best,
     choose_windows,
-    chosen_spans,
     decode_texts,
     draw,
     find_sentences,
+    make_chosen_spans,
     most_tokens,
     order_in_rows,
     pick_counts,
@@ -252,7 +252,7 @@ class PrincipalSentences(MarkedSpans):
         sentences = find_sentences(batch, self.scope)
         draws = draw(key, batch, sentences)
         choice = order_in_rows(self._choose(batch, sentences, draws), sentences, self.ties)
-        masks, numbers = chosen_spans(batch, sentences, choice)
+        masks, numbers = make_chosen_spans(batch, sentences, choice)
         treatments = choose_treatments(draws.sentences[numbers], self.treatments)
         masks = replace(masks, span_flags=Ragged(TREATMENTS[treatments], masks.span_flags.offsets))
         if self.treatments[RANDOM] > 0:

@@ -14,7 +14,7 @@ from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.interrupts import raise_on_interrupt
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 
 if TYPE_CHECKING:
     from pipelines.engine.job import Job
@@ -34,7 +34,7 @@ def run(
         spell: makes the name of an option in messages from that of its flag.
     """
     with reporting(make(Reporting, values, spell)):
-        with raised_alike():
+        with mark_raised_alike():
             options = command.decode(values, spell)  # invalid ones are reported before Beam is imported
             engine = make(Engine, values, spell, beam_flags=tuple(rest)) if command.job else None
             _check(command, rest, engine)

@@ -29,14 +29,14 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
 from objectives.tasks.protocol import split_groups
 from pipelines.cards.summary import summary
-from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
+from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.options import Generating
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.setup import OpenedModel, check_prompts, choose_config, choose_task, make_predictor, open_model
 from trainer.scorer.inference import pin_threads
@@ -56,7 +56,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
 
     None reads ``world``, all processes, from the environment.
     """
-    with raised_alike():
+    with mark_raised_alike():
         opened = open_model(Path(options.model), options.checkpoint)
     joined = world or World.from_environment(options.device)
     with explain_lost_processes(joined), pin_threads(options.threads):
@@ -65,7 +65,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
         job = on_every_rank(joined, lambda: plan(options, opened, model))
         # The processes of torchrun share the tasks as any others do; one of them shows the progress.
         engine = Engine(engine="cooperative") if joined.size > 1 else Engine(workers=1)
-        with raised_alike(), nullcontext() if joined.first else reporting(Reporting(quiet=True)):
+        with mark_raised_alike(), nullcontext() if joined.first else reporting(Reporting(quiet=True)):
             manifest = run_job(job, engine)
         if world is None:
             joined.close()
@@ -94,11 +94,11 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
     payloads = [({"rows": part, "shard": path}, len(part)) for part, path in zip(parts, paths, strict=True)]
     work = GenerateShard(pairs, predictor, model, predictions_schema(opened.model.vocabulary.size), options.compression)
     texts = Task("texts", {}, len(parts))
-    return derived_job(
+    return declare_derived_job(
         output,
         parent,
         [
-            sharded_stage("generate", payloads, work, "pairs"),
+            make_sharded_stage("generate", payloads, work, "pairs"),
             Stage("texts", [texts], partial(write_texts, output, paths), "shards"),
         ],
         format="farspan.predictions",

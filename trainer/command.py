@@ -17,7 +17,7 @@ from corpora.printing import compare_estimate
 from corpora.reporting import Silence, note, print_table, suggest
 from corpora.settings import format_assignment, parse_assignment
 from trainer.options import Recipes, Training
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 from trainer.recipe_files import find_recipe, read_tables
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def name_of(recipe: str) -> str:
 
 def run_command(options: Training) -> None:
     """Train, continue or estimate."""
-    with raised_alike():
+    with mark_raised_alike():
         find_recipe(options.recipe)  # a wrong name fails before the slow imports
     if options.estimate is not None:
         note(
@@ -78,7 +78,7 @@ def run_command(options: Training) -> None:
         from trainer.run.memory import memory_table  # here, because --help does not need it
         from trainer.run.train import train
 
-        with raised_alike():
+        with mark_raised_alike():
             recipe = _load(options.recipe, options.assignments)
     if options.estimate is not None:
         from trainer.run.estimate import count_token_rows, estimate_lines

@@ -18,7 +18,7 @@ def batch_flops(
     """Sum ``forward_flops`` over ``rows`` sequences of equal length."""
     if config.decoder is None:
         encoder = rows * forward_flops(config, vocab_size, source, 0, global_positions)
-        return encoder + targets * _masked_head(config, vocab_size)
+        return encoder + targets * _count_masked_head(config, vocab_size)
     return rows * forward_flops(config, vocab_size, source, targets // rows, global_positions)
 
 
@@ -40,7 +40,7 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     if encoder.pooling:
         total += encoder.pooling.layers * encoder.pooling.flops(source, d, inner)
     if decoder is None:
-        return total + target * _masked_head(config, vocab_size)
+        return total + target * _count_masked_head(config, vocab_size)
     total += decoder.layers * (attention + feed_forward) * target
     total += sum(decoder.pattern(layer).flops(target, inner) for layer in range(decoder.layers))
     crossing = sum(decoder.crosses(layer) for layer in range(decoder.layers))
@@ -51,7 +51,7 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     return total + 2 * d * vocab_size * target
 
 
-def _masked_head(config: ModelConfig, vocab_size: int) -> int:
+def _count_masked_head(config: ModelConfig, vocab_size: int) -> int:
     """Operations for one labelled position of a masked language model."""
     return 2 * config.width * (config.width + vocab_size)
 

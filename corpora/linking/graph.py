@@ -45,7 +45,7 @@ class Graph:
                 f"{edges} neighbours have {len(self.similarities)} similarities "
                 f"and {len(self.near_duplicates)} marks of near-duplicates"
             )
-        row = _damaged_row(self.neighbours.values, self.neighbours.offsets, self.similarities)
+        row = _find_damaged_row(self.neighbours.values, self.neighbours.offsets, self.similarities)
         if row >= 0:
             raise FarspanError(
                 f"document {row} of {n} has the neighbours {self.neighbours[row][:5]}..., which are not documents of "
@@ -93,7 +93,7 @@ def _family(families: np.ndarray, document: np.int64) -> np.int64:
 
 
 @compiled
-def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
+def _find_damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
     """Find the first row with an invalid neighbour, or similarities that ascend or are nan; -1 if there is none."""
     n = len(offsets) - 1
     for row in range(n):

@@ -79,7 +79,7 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     build = _walk_rows if linking.policy == "path" else _grow_rows
     pieces, refused = build(graph, families, lengths, order, packing, linking)
     if linking.order == "shuffle":
-        pieces = pieces.sorted_by(shuffle_draws(keys[pieces.documents.values], pieces.documents.offsets))
+        pieces = pieces.sort_pieces(shuffle_draws(keys[pieces.documents.values], pieces.documents.offsets))
     uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
     repeated = _find_repeated(families, uses, order)  # (r, 2)
     left = uses == 0
@@ -104,7 +104,7 @@ class _Pieces(NamedTuple):
     sizes: np.ndarray
     similarities: np.ndarray
 
-    def sorted_by(self, values: np.ndarray) -> _Pieces:
+    def sort_pieces(self, values: np.ndarray) -> _Pieces:
         """Sort the pieces of every row by values ``(pieces,)``, ascending and stable."""
         rows = np.repeat(np.arange(len(self.documents)), self.documents.lengths)
         by = np.lexsort((values, rows))
@@ -150,7 +150,7 @@ def _grow_rows(
         similarities=np.repeat(groups.similarities, copies),
     )
     if linking.policy == "chain" and linking.order == "seed":
-        pieces = pieces.sorted_by(
+        pieces = pieces.sort_pieces(
             places_in_first_list(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
         )
     return pieces, groups.refused

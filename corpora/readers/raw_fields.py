@@ -19,7 +19,7 @@ def text_of(record: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def filled_text(record: Mapping[str, Any], name: str) -> str:
+def require_text(record: Mapping[str, Any], name: str) -> str:
     """Return the text in field ``name``, which must not be blank."""
     value = text_of(record, name)
     if not value or value.isspace():
@@ -32,7 +32,7 @@ def optional_text(record: Mapping[str, Any], name: str) -> str:
     return "" if record.get(name) is None else text_of(record, name)
 
 
-def filled_texts(record: Mapping[str, Any], name: str) -> list[str]:
+def require_texts(record: Mapping[str, Any], name: str) -> list[str]:
     """Return the strings of the list in field ``name`` that are not blank; at least one."""
     texts = [text for text in list_of(record, name, str) if text and not text.isspace()]
     if not texts:

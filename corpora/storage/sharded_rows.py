@@ -22,7 +22,7 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shard_cache import ShardCache
-from corpora.storage.shards import map_shard, open_shard, stored_shards, unreadable
+from corpora.storage.shards import list_shards, map_shard, open_shard, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
 
 _CACHED_BATCHES = 1 << 16
@@ -58,7 +58,7 @@ class ShardedRows:
         """
         self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(folder, format)
-        self._stored = stored_shards(folder, self.manifest)
+        self._stored = list_shards(folder, self.manifest)
         self.schema: pa.Schema | None = None  # of every shard, if a subclass sets it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])

@@ -217,7 +217,7 @@ class StoredShard:
             raise unreadable(self.path, f"sha256 {actual} where the manifest says {self.sha256}")
 
 
-def stored_shards(folder: str, manifest: Manifest) -> list[StoredShard]:
+def list_shards(folder: str, manifest: Manifest) -> list[StoredShard]:
     """Return all shards of the artefact in ``folder``, in order."""
     return [
         StoredShard(os.path.join(folder, "shards", shard.name), shard.rows, shard.sha256) for shard in manifest.shards

@@ -65,7 +65,7 @@ class HuggingFaceTokenizer:
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}
         extra = [token["content"] for token in config["added_tokens"] if token["special"] and token["content"] in named]
-        self.owned_tokens = owned_tokens(_filled_roles(named, extra, special), {name: vocab[name] for name in extra})
+        self.owned_tokens = owned_tokens(_fill_roles(named, extra, special), {name: vocab[name] for name in extra})
         owned = set(self.owned_tokens.values())
         self._names = {number: token for token, number in vocab.items() if number in owned}
         sealed = seal(config, self._names.values())
@@ -232,7 +232,7 @@ def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[s
     return {**roles, **{name: number for name, number in others.items() if name not in roles}}
 
 
-def _filled_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mapping[str, str] | None) -> dict[str, int]:
+def _fill_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mapping[str, str] | None) -> dict[str, int]:
     roles = {}
     for role, fields in _ROLE_FIELDS.items():
         names = _USUAL_NAMES[role] if special is None else [special.get(field, "") for field in fields]

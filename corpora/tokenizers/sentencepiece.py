@@ -47,7 +47,7 @@ class SentencePieceTokenizer:
             self._processor.LoadFromSerializedProto(data)
             description = _parse(data)
             self.fingerprint = _fingerprint(*description)
-            self._inserted = _inserted_bytes(*description)
+            self._inserted = _count_inserted_bytes(*description)
             self.vocab_size = self._processor.GetPieceSize()
             pieces = [self._processor.IdToPiece(i) for i in range(self.vocab_size)]
         except (RuntimeError, ValueError, LookupError, struct.error) as error:
@@ -200,7 +200,7 @@ def _fingerprint(pieces: Sequence[_Piece], rules: dict[int, dict[int, bytes | in
     return digest.hexdigest()
 
 
-def _inserted_bytes(pieces: Sequence[_Piece], rules: dict[int, dict[int, bytes | int]]) -> int | None:
+def _count_inserted_bytes(pieces: Sequence[_Piece], rules: dict[int, dict[int, bytes | int]]) -> int | None:
     """Return the length of the prefix of a normaliser that otherwise only escapes spaces; None for other ones."""
     charsmap, prefix, removes, escapes = (rules[3][field] for field in _NORMALIZER)
     if charsmap or removes or not escapes or rules[2][24] or any(piece[3] == _USER_DEFINED for piece in pieces):

@@ -23,7 +23,7 @@ def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
     pairs = PairSet(folder, documents)
     check = PairsCheck(pairs.documents)
     problems = [*others(folder, pairs.manifest), *shards(folder, pairs.manifest, pairs.schema, check.shard)]
-    return [*problems, *totals(pairs.manifest, check.counted_of(pairs.manifest))]
+    return [*problems, *totals(pairs.manifest, check.collect_counts(pairs.manifest))]
 
 
 class PairsCheck:
@@ -43,7 +43,7 @@ class PairsCheck:
             if not faults:
                 add_pair_totals(self.counted, batch)
 
-    def counted_of(self, manifest: Manifest) -> dict[str, int]:
+    def collect_counts(self, manifest: Manifest) -> dict[str, int]:
         """Return the counts to compare with the totals; those of documents only if the manifest has them."""
         several = sum(len(splits) > 1 for splits in self._splits.values())
         totals = {"documents": len(self._splits), "documents_in_several_splits": several}

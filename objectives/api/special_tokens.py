@@ -38,12 +38,12 @@ def is_sentinel(name: str) -> bool:
     return name.startswith(_SENTINEL)
 
 
-def owned_id(owned: Mapping[str, int], name: str) -> int | None:
+def find_owned_id(owned: Mapping[str, int], name: str) -> int | None:
     """Return the tokenizer's id for the special token ``name``, by our name or a published one; None if it has none."""
     return next((owned[text] for text in (name, *_PUBLISHED_NAMES.get(name, ())) if text in owned), None)
 
 
-def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
+def find_owned_sentinels(owned: Mapping[str, int]) -> list[int]:
     """Return the tokenizer's ids for sentinel 0, 1, ..., up to the first gap."""
     for spelling in (f"{_SENTINEL}{{}}>", *_PUBLISHED_SENTINELS):
         names = takewhile(owned.__contains__, map(spelling.format, count()))
@@ -62,9 +62,9 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
     """
     if lacking := [name for name in (PAD, BEGIN, END) if name not in table]:
         return f"lacks {', '.join(lacking)}"
-    sentinels = owned_sentinels(owned)
+    sentinels = find_owned_sentinels(owned)
     for name, number in table.items():
-        expected = owned_id(owned, name)
+        expected = find_owned_id(owned, name)
         if is_sentinel(name):
             index = name.removeprefix(_SENTINEL).removesuffix(">")
             if name != sentinel(int(index) if index.isdecimal() else -1) or int(index) >= sum(map(is_sentinel, table)):
@@ -123,12 +123,12 @@ class SpecialTokens:
             order: order of appended sentinels: ascending as in BART-LS, or descending from the last id as in T5.
         """
         roles = dict.fromkeys([PAD, BEGIN, END, *names])
-        ids = {name: number for name in roles if (number := owned_id(owned, name)) is not None}
+        ids = {name: number for name in roles if (number := find_owned_id(owned, name)) is not None}
         following = count(vocab_size)
         for name in roles:
             if name not in ids:
                 ids[name] = next(following)
-        numbers = owned_sentinels(owned)[:sentinels]
+        numbers = find_owned_sentinels(owned)[:sentinels]
         first = next(following)
         appended = range(first, first + sentinels - len(numbers))
         numbers += appended if order == "ascending" else reversed(appended)

@@ -163,6 +163,6 @@ ANSWERS = {
 """The measure of each other metric of answers."""
 
 
-def known_metrics() -> list[str]:
+def list_metrics() -> list[str]:
     """Return the names that ``load_metric`` takes."""
     return [*(f"scrolls:{task}" for task in SCROLLS), *(f"rouge:{kind}" for kind in FLAVOURS), *ANSWERS]

@@ -13,7 +13,7 @@ import numpy as np
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import make_key
 from corpora.text.word_ngrams import ngram_hashes
-from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, Flavour, known_metrics
+from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, Flavour, list_metrics
 from objectives.metrics.protocol import Metric, check_references, round_values
 from objectives.rouge import pair_scores
 
@@ -52,7 +52,7 @@ def resample(scores: Mapping[str, np.ndarray], samples: int = SAMPLES, seed: int
 COPIED_NGRAM = 4
 
 
-def copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM) -> np.ndarray:
+def compute_copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM) -> np.ndarray:
     """Compute the share of the word n-grams of each prediction that occur in the source.
 
     Words and hashes are those of ``corpora.text.word_ngrams``. A prediction of fewer than n words has one n-gram, all
@@ -114,7 +114,7 @@ def exact_match(prediction: str, reference: str) -> float:
     return float(normalized(prediction) == normalized(reference))
 
 
-def contained_share(prediction: str, references: Sequence[str]) -> float:
+def compute_contained_share(prediction: str, references: Sequence[str]) -> float:
     """Share of the references that are substrings of the prediction, in lower case."""
     return float(np.mean([reference.lower() in prediction.lower() for reference in references]))
 
@@ -133,8 +133,8 @@ _SCORES: Mapping[str, Mapping[str, Callable[[str, Sequence[str]], float]]] = {
     "f1": {"f1": _best(token_f1)},
     "exact_match": {"exact_match": _best(exact_match)},
     "nearest_exact_match": {"nearest_exact_match": _best(exact_match)},
-    "all": {"all": contained_share, "all_exact": lists_exactly},
-    "part": {"part": lambda *pair: float(contained_share(*pair) > 0), "part_exact": _best(exact_match)},
+    "all": {"all": compute_contained_share, "all_exact": lists_exactly},
+    "part": {"part": lambda *pair: float(compute_contained_share(*pair) > 0), "part_exact": _best(exact_match)},
 }
 """The keys of each measure, and the score of a prediction by its references, from 0 to 1."""
 
@@ -293,5 +293,5 @@ def load_metric(name: str) -> Metric:
         return RougeMetric(name, tail)
     if name in ANSWERS:
         return AnswerMetric(name, ANSWERS[name])
-    known = known_metrics()
+    known = list_metrics()
     raise FarspanError(f"no metric is called {name!r}{nearest(name, known)}; metrics: {', '.join(known)}")

@@ -17,7 +17,7 @@ from corpora.printing import format_count
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged, read_only
 from objectives.api.examples import IGNORED, Examples
-from objectives.api.special_tokens import BEGIN, END, PAD, SpecialTokens, owned_id
+from objectives.api.special_tokens import BEGIN, END, PAD, SpecialTokens, find_owned_id
 from objectives.rendering.kernels import NONE
 
 
@@ -251,7 +251,7 @@ class StreamLayout:
         ids = {}
         for role in ("begin", "between", "end"):
             name = getattr(self, role)
-            number = None if name is None else owned_id(owned, name)
+            number = None if name is None else find_owned_id(owned, name)
             if number is not None:
                 ids[name] = number
             elif name not in (None, BEGIN, END):

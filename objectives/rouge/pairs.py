@@ -81,7 +81,7 @@ def _score_block(
             result[name] = _fractions(union_subsequences(*arguments), predicted, expected)
         else:
             n = int(name[-1])
-            shared = shared_ngrams(number_ngrams(words, n), lines, firsts)
+            shared = count_shared_ngrams(number_ngrams(words, n), lines, firsts)
             result[name] = _fractions(shared, predicted - n + 1, expected - n + 1)
     return result
 
@@ -114,7 +114,7 @@ def _fractions(shared: np.ndarray, predicted: np.ndarray, expected: np.ndarray) 
 
 
 @compiled
-def shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+def count_shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     """Count the n-grams shared with each reference; they may cross lines."""
     result = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     most = grams.distinct.max() if len(grams.distinct) else 0

@@ -222,7 +222,7 @@ def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
     return Choice(Ragged.from_lengths(numbers.values[order], counts), Ragged.from_lengths(scores.values[order], counts))
 
 
-def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
+def make_chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
     """Make a span for each chosen sentence, marked in the source and in the target, with its score and rank.
 
     ``choice``: chosen sentences of the rows of ``batch``. Returns n mask rows, whose rendered lengths are still 0; and
@@ -297,7 +297,7 @@ def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
     return ends
 
 
-def spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
+def count_spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
     """Count the words between white space, ``len(sentence.split())``, of each sentence of n texts, ``(s,)`` int64."""
     counts = [np.empty(0, np.int64)]
     for row, text in enumerate(texts):

@@ -21,7 +21,7 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
-from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.shuffle.intermediate import read_array, write_array
 
 _KEY = make_key(0, "duplicates")
@@ -68,8 +68,8 @@ def stages(
     ]
     write = WriteUnique(duplicates, vocab_size, compression, repeating, titles)
     return [
-        sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
-        sharded_stage("unique", to_write, write, "shards"),
+        make_sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
+        make_sharded_stage("unique", to_write, write, "shards"),
     ]
 
 

@@ -15,7 +15,7 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, file_info, find_parent, manifest_sha256, read_manifest, relative_path
-from corpora.storage.shards import StoredShard, stored_shards
+from corpora.storage.shards import StoredShard, list_shards
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.engine.job import Job, Stage
@@ -117,7 +117,7 @@ class Parent:
 
     @property
     def shards(self) -> list[StoredShard]:
-        return stored_shards(self.folder, self.manifest)
+        return list_shards(self.folder, self.manifest)
 
     @property
     def vocab_size(self) -> int:
@@ -145,7 +145,7 @@ def read_neighbours(folder: str, documents: Parent) -> Parent:
     return neighbours
 
 
-def derived_job(
+def declare_derived_job(
     output: str,
     parent: Parent,
     stages: Sequence[Stage],

@@ -74,7 +74,7 @@ class Job:
     workers: int | None = None
 
 
-def sharded_stage(
+def make_sharded_stage(
     name: str,
     payloads: Iterable[tuple[Mapping[str, Any], int]],
     work: Callable[[Task, Report], Receipt],

@@ -23,7 +23,7 @@ from corpora.storage.manifest_file import NAME
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.metrics.metrics import COPIED_NGRAM, copied_shares, option_texts
+from objectives.metrics.metrics import COPIED_NGRAM, compute_copied_shares, option_texts
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def word_counts(texts: Sequence[str]) -> np.ndarray:
 
 
 def compute_copied(questions: Questions, systems: Sequence[System], n: int = COPIED_NGRAM) -> list[np.ndarray]:
-    """Compute ``copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
+    """Compute ``compute_copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
     documents, tokenizer = questions.pairs.documents, load_tokenizer_of(questions.pairs.documents.folder)
     shares = [np.full(len(questions.ids), np.nan) for _ in systems]
     pairs_about: dict[tuple[int, ...], list[int]] = {}
@@ -218,7 +218,7 @@ def compute_copied(questions: Questions, systems: Sequence[System], n: int = COP
         pairs_about.setdefault(rows, []).append(number)
     for rows, numbers in pairs_about.items():
         texts = [system.texts[number] for system in systems for number in numbers]
-        of_texts = copied_shares(texts, _decode(documents, tokenizer, rows), n)
+        of_texts = compute_copied_shares(texts, _decode(documents, tokenizer, rows), n)
         for of_system, part in zip(shares, np.split(of_texts, len(systems)), strict=True):
             of_system[numbers] = part
     return shares

@@ -22,11 +22,11 @@ from corpora.schemas.corpus import open_corpus
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.manifest_file import read_manifest
-from corpora.storage.shards import stored_shards
+from corpora.storage.shards import list_shards
 from objectives.api.plugins import plugin_errors
 from objectives.api.special_tokens import BEGIN, END, PAD
-from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage, work_paths
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
+from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.export.format import Format, Part
 from pipelines.export.formats import FORMATS
 from pipelines.export.items import Frame, Items
@@ -53,11 +53,11 @@ def plan(options: Export) -> Job:
         chosen = tuple(shards[number] for number in group)
         payloads.append(({"shards": chosen, "name": name, "entries": path}, sum(one.rows.rows for one in chosen)))
     work = WritePart(options.to, output, source, frame, str(parent.manifest.tokenizer["fingerprint"]))
-    stages = [sharded_stage("export", payloads, work, "rows")]
+    stages = [make_sharded_stage("export", payloads, work, "rows")]
     if format.index:
         index = partial(write_index, options.to, output, entries)
         stages.append(Stage("index", [Task("index", {}, len(groups))], index, "files"))
-    return derived_job(
+    return declare_derived_job(
         output,
         parent,
         stages,
@@ -120,7 +120,7 @@ def _choose_masked_source(
     masks = open_masks(parent.folder)
     corpus = open_corpus(absolute(options.corpus) if options.corpus else masks.parent_folder)
     masks.check_parent(corpus)
-    rows = stored_shards(corpus.folder, corpus.manifest)
+    rows = list_shards(corpus.folder, corpus.manifest)
     shards = [Shards(rows[number % len(rows)], shard) for number, shard in enumerate(parent.shards)]
     totals = parent.manifest.totals
     longest = totals["max_source_length"] + totals["max_target_length"]

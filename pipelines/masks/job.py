@@ -18,8 +18,8 @@ from corpora.storage.shards import MOST_SHARDS, StoredShard, write_shard
 from objectives.api.masks import TOTALS, add_mask_totals, mask_schema
 from objectives.api.plugins import plugin_errors
 from objectives.api.protocol import CorpusFacts, Objective, Tools, draw_key, equip, load_objective, mask_key
-from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job
-from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
+from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job
+from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
 from pipelines.masks.options import Masking
 
 # an objective with a model is about this many times slower than one without
@@ -76,10 +76,10 @@ def plan(options: Masking) -> Job:
         rows_per_batch=rows_per_batch,
         compression=options.compression,
     )
-    return derived_job(
+    return declare_derived_job(
         output,
         corpus,
-        [sharded_stage("mask", payloads, work, "sequences")],
+        [make_sharded_stage("mask", payloads, work, "sequences")],
         format="farspan.masks",
         config=config,
         seed=options.seed,

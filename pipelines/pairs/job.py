@@ -17,8 +17,8 @@ from corpora.readers import ReadOptions
 from corpora.readers.options import PAIRS_OF
 from pipelines.documents.inputs import Input, read_options
 from pipelines.documents.ranges import RawFiles
-from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Stage, shard_paths, sharded_stage, work_paths
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
+from pipelines.engine.job import Job, Stage, make_sharded_stage, shard_paths, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
@@ -41,7 +41,7 @@ def plan(options: Pairs) -> Job:
         "read": {source: _configuration(read) for source, read in raw.reads.items()},
         **record_options(options, **unused),
     }
-    job = derived_job(
+    job = declare_derived_job(
         output,
         documents,
         _stages(options, documents, output, raw),
@@ -88,8 +88,10 @@ def _stages(options: Pairs, documents: Parent, output: str, raw: RawFiles) -> li
     size = documents.vocab_size
     read = ReadPairs(output, documents.folder, raw.reads, options.split, index)
     return [
-        sharded_stage("index", to_index, IndexDocuments(), "documents"),
-        sharded_stage("read", raw.payloads(unmerged), read, "KiB"),
-        sharded_stage("group", [({"groups": grouping}, 1)], GroupPairs(unmerged, size, draw), "tables"),
-        sharded_stage("pairs", to_write, WritePairs(unmerged, grouping, output, size, options.compression), "shards"),
+        make_sharded_stage("index", to_index, IndexDocuments(), "documents"),
+        make_sharded_stage("read", raw.payloads(unmerged), read, "KiB"),
+        make_sharded_stage("group", [({"groups": grouping}, 1)], GroupPairs(unmerged, size, draw), "tables"),
+        make_sharded_stage(
+            "pairs", to_write, WritePairs(unmerged, grouping, output, size, options.compression), "shards"
+        ),
     ]

@@ -31,9 +31,9 @@ from objectives.probes.example import DEPTHS, WHOLE, Example, Request
 from objectives.probes.materials import Materials, Text, list_words
 from objectives.probes.ruler import fitting_questions
 from pipelines.documents.shard import DocumentsShard
-from pipelines.engine.artefacts import Parent, absolute, derived_job
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.folder import check_output
-from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
+from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
 from pipelines.pairs.job import plan_raw
 from pipelines.pairs.merge import draw_splits
 from pipelines.pairs.options import Pairs, Probing, RawPairs
@@ -81,8 +81,8 @@ def _probe_jobs(probing: Probing, options: Pairs) -> Iterator[Job]:
             ({"shard": path, "range": part}, part[3] - part[2])
             for part, path in zip(ranges, shard_paths(place, len(ranges)), strict=True)
         ]
-        stage = sharded_stage(format.removeprefix("farspan."), payloads, work, "examples")
-        return derived_job(
+        stage = make_sharded_stage(format.removeprefix("farspan."), payloads, work, "examples")
+        return declare_derived_job(
             place,
             parent,
             [stage],

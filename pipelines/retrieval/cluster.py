@@ -32,8 +32,8 @@ from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_ro
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import StoredShard, write_shard
-from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import WORK, Job, Report, Stage, Task, shard_paths, sharded_stage, work_paths
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
+from pipelines.engine.job import WORK, Job, Report, Stage, Task, make_sharded_stage, shard_paths, work_paths
 from pipelines.retrieval.options import Clustering
 from pipelines.shuffle.intermediate import npy_bytes, partition, read_array, read_batch, write_array, write_batches
 
@@ -67,7 +67,7 @@ def plan(options: Clustering) -> Job:
         "split": vectors.manifest.config["split"],
         **record_options(options, centroids=clusters, sample=min(options.sample, clusters * _SAMPLE_PER_CENTROID)),
     }
-    return derived_job(
+    return declare_derived_job(
         output,
         vectors,
         _stages(options, vectors, output, config),
@@ -88,7 +88,7 @@ def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[s
     centroids = os.path.join(output, WORK, CENTROIDS)
     train = Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)
     return [
-        sharded_stage(
+        make_sharded_stage(
             "sample",
             [({"shards": group, "sample": path}, n) for group, path, n in zip(groups, samples, rows, strict=True)],
             Sample(make_key(options.seed, "k-means sample"), config["sample"] / documents, dimension),
@@ -100,13 +100,13 @@ def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[s
             Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
             "clusters",
         ),
-        sharded_stage(
+        make_sharded_stage(
             "assign",
             [({"shards": group, "spill": path}, n) for group, path, n in zip(groups, spills, rows, strict=True)],
             Assign(centroids, options.spherical, dimension, options.threads),
             "documents",
         ),
-        sharded_stage(
+        make_sharded_stage(
             "gather",
             [({"cluster": c, "shard": path}, 1) for c, path in enumerate(shard_paths(output, clusters))],
             Gather(spills, config, vectors.manifest.rows_per_batch, options.seed),

@@ -29,8 +29,8 @@ from corpora.text.utf8 import byte_offsets
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge import sentence_scores, split_words
-from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, derived_job, some_tokens
-from pipelines.engine.job import Job, Report, Task, shard_paths, sharded_stage
+from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
+from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder import find_encoder
@@ -75,10 +75,10 @@ def plan(options: Embed) -> Job:
         min_document_tokens=options.min_document_tokens,
         compression=options.compression,
     )
-    job = derived_job(
+    job = declare_derived_job(
         output,
         documents,
-        [sharded_stage("embed", _payloads(documents, output, batches), work, "documents")],
+        [make_sharded_stage("embed", _payloads(documents, output, batches), work, "documents")],
         format="farspan.vectors",
         config=config,
         seed=0,

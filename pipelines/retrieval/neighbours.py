@@ -29,8 +29,8 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardWriter, StoredShard, write_shard
 from corpora.text.word_ngrams import jaccard
-from pipelines.engine.artefacts import Parent, absolute, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage, work_paths
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
+from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths, work_paths
 from pipelines.retrieval.options import NeighbourSearch, SearchOptions
 from pipelines.shuffle.intermediate import read_array, write_array
 
@@ -43,7 +43,7 @@ def plan(options: NeighbourSearch) -> Job:
     """Check the options and declare the tasks."""
     output, clusters = absolute(options.output), Parent.read(options.clusters, "farspan.clusters")
     check_memory(options, clusters.manifest.totals["max_documents"], clusters.manifest.config["dimension"])
-    return derived_job(
+    return declare_derived_job(
         output,
         clusters,
         _stages(options, clusters, output),
@@ -81,8 +81,8 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
         for index, source in enumerate(sources)
     ]
     return [
-        sharded_stage("search", to_search, search_shard, "documents"),
-        sharded_stage("sample", to_sample, SampleShard(queries, dimension, depth, options.threads), "documents"),
+        make_sharded_stage("search", to_search, search_shard, "documents"),
+        make_sharded_stage("sample", to_sample, SampleShard(queries, dimension, depth, options.threads), "documents"),
         Stage("recall", [Task("recall", {}, 1)], Recall(queries, exact, depth), "tasks"),
     ]
 

@@ -13,8 +13,8 @@ from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
-from pipelines.engine.artefacts import Parent, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, sharded_stage
+from pipelines.engine.artefacts import Parent, declare_derived_job
+from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
 from pipelines.shuffle.spill import Bucket
 
 ROWS_PER_BATCH = 64
@@ -31,7 +31,7 @@ def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Repo
     payloads = [
         ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
     ]
-    return sharded_stage("pack", payloads, work, "tokens")
+    return make_sharded_stage("pack", payloads, work, "tokens")
 
 
 def corpus_job(
@@ -46,7 +46,7 @@ def corpus_job(
     neighbours: Parent | None = None,
 ) -> Job:
     """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any."""
-    return derived_job(
+    return declare_derived_job(
         output,
         documents,
         stages,

@@ -43,10 +43,10 @@ def write_batches(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch
 
 def read_batch(path: str, index: int) -> pa.RecordBatch:
     """Read record batch ``index``; of a remote file, only the footer and that batch."""
-    return checked_batch(open_shard(path), index, path)
+    return read_checked_batch(open_shard(path), index, path)
 
 
-def checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) -> pa.RecordBatch:
+def read_checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) -> pa.RecordBatch:
     """As ``read_batch``, from an open file."""
     try:
         batch, metadata = reader.get_batch_with_custom_metadata(index)

@@ -18,7 +18,7 @@ from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.shuffle.intermediate import partition, read_batch, write_batches
 from pipelines.shuffle.spill import Pieces, bucket_of
 
@@ -90,7 +90,7 @@ def placing_stage(
     payloads = [
         ({"shard": shard, "placements": path}, shard.rows) for shard, path in zip(shards, placements, strict=True)
     ]
-    return sharded_stage(name, payloads, work, "documents"), placements
+    return make_sharded_stage(name, payloads, work, "documents"), placements
 
 
 @dataclass(frozen=True)

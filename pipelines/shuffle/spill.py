@@ -23,9 +23,9 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Report, Stage, Task, sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.options import FAN_IN
-from pipelines.shuffle.intermediate import checked_batch, partition, read_batch, write_batches
+from pipelines.shuffle.intermediate import partition, read_batch, read_checked_batch, write_batches
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ def spill_stages(
     payloads = [
         ({"index": index, "shard": shard, "spill": spills[index]}, shard.rows) for index, shard in enumerate(shards)
     ]
-    spilling = sharded_stage("spill", payloads, Spill(place, buckets, vocab_size), "documents")
+    spilling = make_sharded_stage("spill", payloads, Spill(place, buckets, vocab_size), "documents")
     if len(spills) <= fan_in:
         return [spilling], spills
     groups = [spills[first : first + fan_in] for first in range(0, len(spills), fan_in)]
     merged = work_paths(output, "merge", len(groups), ".arrow")
     to_merge = [({"spills": group, "merged": path}, len(group)) for group, path in zip(groups, merged, strict=True)]
-    return [spilling, sharded_stage("merge", to_merge, Merge(buckets, vocab_size), "files")], merged
+    return [spilling, make_sharded_stage("merge", to_merge, Merge(buckets, vocab_size), "files")], merged
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Merge:
             readers.append((map_shard(spill)[1], spill))
             report(index)
         buckets = (
-            [checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(self.buckets)
+            [read_checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(self.buckets)
         )
         write_batches(merged, schema, (_whole(batches, schema) for batches in buckets))
         return Receipt(task.name)

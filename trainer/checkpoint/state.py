@@ -52,7 +52,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> Tensors:
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, group: ProcessGroup | None) -> None:
     """Load the state that ``folder`` holds into a new optimizer."""
-    stored = stored_tensors(folder)
+    stored = describe_stored_tensors(folder)
     if not stored:
         return
     found = _state_of(model, optimizer)  # PyTorch creates the state to be filled
@@ -148,7 +148,7 @@ def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> Non
 
 def check_fit(folder: Path, into: Tensors) -> None:
     """Compare names and shapes."""
-    stored = stored_tensors(folder)
+    stored = describe_stored_tensors(folder)
     odd = sorted(stored.keys() ^ into.keys()) + [
         f"{name} of shape {list(stored[name].shape)}, not {list(into[name].shape)}"
         for name in sorted(stored.keys() & into.keys())
@@ -161,7 +161,7 @@ def check_fit(folder: Path, into: Tensors) -> None:
         )
 
 
-def stored_tensors(folder: Path) -> Tensors:
+def describe_stored_tensors(folder: Path) -> Tensors:
     """Describe the stored tensors by name, on device ``meta``; empty if there are no files."""
     if not folder.is_dir():
         return {}
@@ -177,7 +177,7 @@ def stored_tensors(folder: Path) -> Tensors:
 
 def load_tensors(folder: Path) -> Tensors:
     """Load every tensor of ``folder``, unsharded, on the CPU, in this process alone."""
-    tensors = {name: torch.empty_like(tensor, device="cpu") for name, tensor in stored_tensors(folder).items()}
+    tensors = {name: torch.empty_like(tensor, device="cpu") for name, tensor in describe_stored_tensors(folder).items()}
     read_tensors(folder, tensors, None)
     return tensors
 

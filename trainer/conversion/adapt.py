@@ -98,7 +98,7 @@ def adapt(
         )
     drawn = build_model(target, vocabulary.size, seed).state_dict()
     sources = {name: _source(name, state) for name in drawn}
-    dropped = _dropped_crossings(config, target)
+    dropped = _find_dropped_crossings(config, target)
     if lost := sorted(
         name for name in state.keys() - set(sources.values()) if state[name].any() and not name.startswith(dropped)
     ):
@@ -116,7 +116,7 @@ def adapt(
     return adapted
 
 
-def _dropped_crossings(config: ModelConfig, target: ModelConfig) -> tuple[str, ...]:
+def _find_dropped_crossings(config: ModelConfig, target: ModelConfig) -> tuple[str, ...]:
     """Return the prefixes of the cross-attentions that the target drops, with their norms."""
     if config.decoder is None or target.decoder is None:
         return ()

@@ -129,7 +129,7 @@ def config_class(model_type: str) -> Any:
     return BartLSConfig if model_type == BartLSConfig.model_type else CONFIG_MAPPING[model_type]
 
 
-def exported_code(values: Mapping[str, Any]) -> dict[str, bytes]:
+def list_exported_code(values: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the modelling files that the ``auto_map`` of a ``config.json`` names; none for classes of transformers."""
     modules = {name.partition(".")[0] for name in values.get("auto_map", {}).values()}
     folder = files("trainer.conversion.export")

@@ -28,8 +28,8 @@ from trainer.conversion.family import (
     config_class,
     export_config,
     exportable_family,
-    exported_code,
     family_of,
+    list_exported_code,
     nested,
 )
 from trainer.conversion.model_folder import Model, make_readable
@@ -112,7 +112,7 @@ def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     _write_json(temporary / "config.json", values | ids)
     if model.config.decoder:
         _write_json(temporary / "generation_config.json", generation_settings(model, ids))
-    code = exported_code(values)
+    code = list_exported_code(values)
     card = model_card(model, values["architectures"][0], code)
     (temporary / "README.md").write_text("\n".join(filter(None, [card, training])), "utf-8")
     for name, content in (tokenizer_files(model) | code).items():

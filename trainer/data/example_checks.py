@@ -38,7 +38,7 @@ def check_examples(
 def _check_targets(source: Source) -> None:
     """Check that the examples have at least one target token; without any, the loss would be 0 at every step."""
     stored = source.has_targets if isinstance(source, MaskedCorpus) else None
-    if stored or (stored is None and any(_has_targets(examples) for examples in _tried(source))):
+    if stored or (stored is None and any(_has_targets(examples) for examples in _render_samples(source))):
         return
     rows = "none of its rows" if stored is False else f"none of the {min(TRIED, len(source))} rows tried"
     if not isinstance(source, MaskedCorpus):
@@ -130,7 +130,10 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
     """Check that a pattern with global attention gets global positions; without any, it is a sliding window only."""
     if not pattern.takes_global_positions or data.global_positions == "none":
         return
-    if any(examples.global_positions is not None and examples.global_positions.any() for examples in _tried(source)):
+    if any(
+        examples.global_positions is not None and examples.global_positions.any()
+        for examples in _render_samples(source)
+    ):
         return
     described = f"{source.described} makes" if isinstance(source, MaskedCorpus | PairedSource) else "the examples make"
     again = "make the mask set with" if isinstance(source, MaskedCorpus) and source.is_stored else "give the objective"
@@ -146,7 +149,7 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
     yield said
 
 
-def _tried(source: Source) -> Iterator[Examples]:
+def _render_samples(source: Source) -> Iterator[Examples]:
     """Yield the examples of a few rows spread over the source, then of more."""
     for count in (4, TRIED):
         rows = spread_rows(source, count)

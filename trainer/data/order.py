@@ -106,14 +106,14 @@ def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.n
     places, left, rest = np.arange(len(samples)), np.array(samples, np.int64), int(parts.sum())
     for source in np.argsort(-parts, kind="stable").tolist():
         part = int(parts[source])
-        before = _rounded_share(left, part, rest)
-        own = _rounded_share(left + 1, part, rest) > before
+        before = _round_share(left, part, rest)
+        own = _round_share(left + 1, part, rest) > before
         sources[places[own]], numbers[places[own]] = source, before[own]
         places, left, rest = places[~own], (left - before)[~own], rest - part
     return sources, numbers
 
 
-def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
+def _round_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
     """Round ``counts * part / whole``, halves up, without overflowing 64 bits."""
     wholes, over = np.divmod(counts, whole)
     return wholes * part + (2 * over * part + whole) // (2 * whole)

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from corpora.errors import FarspanError, first_line
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 
 Result = TypeVar("Result")
 
@@ -156,7 +156,7 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
     except OSError as error:
         raised, own["failure"] = error, str(error)
     results = world.gather(own)
-    with raised_alike():
+    with mark_raised_alike():
         for rank, result in enumerate(results):
             if raised and rank == world.rank:
                 raise raised  # with its own traceback

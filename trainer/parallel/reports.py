@@ -10,7 +10,7 @@ _ALIKE = "raised alike by all processes of the run"
 
 
 @contextmanager
-def raised_alike() -> Iterator[None]:
+def mark_raised_alike() -> Iterator[None]:
     """Mark errors raised inside the context as raised by all processes of the run."""
     try:
         yield

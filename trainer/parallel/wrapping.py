@@ -102,7 +102,7 @@ _SAVE_EXPENSIVE = partial(create_selective_checkpoint_contexts, _choose)
 
 
 def _save_expensive_and_results() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return contexts for a layer's two runs; the second reuses results of ``EXPENSIVE`` and of ``saved_result``."""
+    """Return contexts for a layer's two runs; the second reuses results of ``EXPENSIVE`` and of ``compute_once``."""
     first, again = _SAVE_EXPENSIVE()
     results = Results()
     return results.run(False, first), results.run(True, again)

@@ -14,7 +14,7 @@ from trainer.checkpoint.run_files import VALIDATION, write_sealed
 from trainer.data.batch import Batches
 from trainer.data.loader import Loader
 from trainer.optim.optimizer import calmer
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.validation import Validation
 from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut, describe
@@ -111,7 +111,7 @@ class Loop:
             if self._metrics:
                 self._metrics.write(record)
             self._display.update(record)
-            with raised_alike():
+            with mark_raised_alike():
                 self._skipped.count(record)
 
     def _evaluate(self, stop_requested: Callable[[], bool]) -> bool:

@@ -22,7 +22,7 @@ from trainer.data.config import Source
 from trainer.data.loader import Loader, prefetch
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explain_lost_processes, on_every_rank
-from trainer.parallel.reports import raised_alike
+from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
@@ -179,7 +179,7 @@ def _restore(
     trainer: Trainer, unit: TrainUnit, directory: Path, checkpoints: Checkpoints, display: Display
 ) -> int | None:
     """Continue from the newest checkpoint and return its step; None if there is none."""
-    with raised_alike():
+    with mark_raised_alike():
         restored = checkpoints.restore(trainer.model, trainer.optimizer)
     if restored is not None:
         trainer.step = restored
@@ -205,7 +205,7 @@ def _open_data(
         measured, validation = unit.open_held_out(held_out), None
         if evaluation and evaluation.generation and data:
             validation = open_validation(evaluation.generation, data, recipe.model, recipe.loading, unit.mixtures[0])
-        names = [*unit.evaluated_metrics(measured), *(validation.names if validation else ())]
+        names = [*unit.list_metric_names(measured), *(validation.names if validation else ())]
         check_best(recipe.checkpoint.best, names)
         for message in [*check_data(unit, measured), *consequences(unit, recipe.run.epochs)]:
             display.say(message, "warning" if message.startswith("warning: ") else "note")

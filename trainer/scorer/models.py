@@ -90,13 +90,13 @@ def describe_positions(files: EncoderFiles) -> int:
     model = describe_model(files, AutoModelForMaskedLM, "masked language model", _CURE)
     backbone = model.base_model_prefix + "."
     head = {name for name in model.state_dict() if not name.startswith(backbone)}
-    stored = _stored_names(files.folder)
+    stored = _read_stored_names(files.folder)
     if stored and not head & stored:
         raise FarspanError(f"encoder {files.folder}: its weights have no head that predicts tokens; {_CURE}")
     return position_count(model.base_model)
 
 
-def _stored_names(folder: str) -> set[str]:
+def _read_stored_names(folder: str) -> set[str]:
     """Read the names of weights from the headers of safetensors files; empty without such files.
 
     BERT's oldest files name the weight and bias of a norm gamma and beta.

@@ -63,7 +63,7 @@ def read_columns(piece: Range, block: BlockBuilder, wanted: Wanted, add_rows: Ad
                     columns.check_batch(batch)
             except (OSError, pa.ArrowException) as error:
                 damaged = DamagedFile(error, first)
-                damaged.lost = _stored_bytes(metadata, piece) * (total - first + begin) // max(1, total)
+                damaged.lost = _read_stored_bytes(metadata, piece) * (total - first + begin) // max(1, total)
                 raise damaged from error
             if batch is None:
                 return
@@ -102,7 +102,7 @@ def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) ->
     return encodings
 
 
-def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
+def _read_stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
     """Return the bytes of the range as stored in the file; ``piece.bytes`` counts uncompressed bytes."""
     groups = map(metadata.row_group, range(piece.start, piece.stop))
     return sum(group.column(index).total_compressed_size for group in groups for index in range(metadata.num_columns))

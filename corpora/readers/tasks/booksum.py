@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, text_beside
+from corpora.readers.raw_fields import require_text, require_texts, text_beside
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.streams import Line
@@ -38,7 +38,7 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
         if line.strip():
             try:
                 row = Line(offset, line, len(line)).record()
-                path = filled_text(row, "chapter_path" if "chapter_path" in row else "book_path")
+                path = require_text(row, "chapter_path" if "chapter_path" in row else "book_path")
                 key = path.removeprefix("all_chapterized_books/").removesuffix(".txt")
                 groups.setdefault(key, []).append({**row, "path": path})
             except BadRecord as bad:
@@ -55,7 +55,7 @@ def parse(rows: list[Row], place: Place) -> RawTask:
         try:
             if isinstance(row, BadRecord):
                 raise row
-            good.append((filled_text(row, "source"), summary_of(row, place)))
+            good.append((require_text(row, "source"), summary_of(row, place)))
         except BadRecord as error:
             bad.append(error)
     if not good or isinstance(rows[0], BadRecord):
@@ -74,7 +74,7 @@ def parse(rows: list[Row], place: Place) -> RawTask:
 
 def summary_of(row: dict[str, Any], place: Place) -> str:
     """Read the summary that a row names."""
-    name = _safe(filled_text(row, "summary_path"))
+    name = _safe(require_text(row, "summary_path"))
     text = text_beside(place, *(root + name for root in _ROOTS))
     try:
         fields = json.loads(text)
@@ -83,8 +83,8 @@ def summary_of(row: dict[str, Any], place: Place) -> str:
     if not isinstance(fields, dict):
         raise BadRecord("not_an_object", f"{name}: a JSON value of type {type(fields).__name__}")
     if isinstance(fields.get("summary"), list):
-        return "\n".join(filled_texts(fields, "summary"))
-    return filled_text(fields, "summary")
+        return "\n".join(require_texts(fields, "summary"))
+    return require_text(fields, "summary")
 
 
 def _safe(name: str) -> str:

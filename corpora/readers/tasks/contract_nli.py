@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, id_of, list_of, object_of, task_of_questions
+from corpora.readers.raw_fields import id_of, list_of, object_of, require_text, task_of_questions
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_object, whole_files
@@ -45,20 +45,20 @@ def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
 
     def pair(label: str) -> RawPair:
         annotation = object_of(annotations, label)
-        choice = filled_text(annotation, "choice")
+        choice = require_text(annotation, "choice")
         if choice not in OPTIONS:
             raise BadRecord("unknown_label", f"{label}: 'choice' is {choice!r}, not one of {', '.join(OPTIONS)}")
         numbers = list_of(annotation, "spans", int)
         return RawPair(
             pair_id=f"{key}_{label}",
             documents=(key,),
-            query=filled_text(object_of(labels, label), "hypothesis"),
+            query=require_text(object_of(labels, label), "hypothesis"),
             targets=(OPTIONS[choice],),
             options=tuple(OPTIONS.values()),
             attributes={"hypothesis": label, "evidence": [spans[n] for n in numbers if 0 <= n < len(spans)]},
         )
 
-    return task_of_questions([RawDocument(key, filled_text(document, "text"))], annotations, pair)
+    return task_of_questions([RawDocument(key, require_text(document, "text"))], annotations, pair)
 
 
 READER = whole_files(contents, r"(train|dev|test)\.json")

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, list_of, object_of, optional_text, text_beside
+from corpora.readers.raw_fields import list_of, object_of, optional_text, require_text, require_texts, text_beside
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import by_name, index_files, json_lines, json_object
@@ -47,16 +47,16 @@ def parse_id(key: str, place: Place) -> RawTask:
         summary = "\n".join(line for part in highlights for line in lines_of({**part, "section_title": ""}))
     else:
         text = "\n".join(lines_of(object_of(report, "reports")))
-        summary = "\n".join(filled_texts(report, "summary"))
+        summary = "\n".join(require_texts(report, "summary"))
     return _task(key, key, text, summary, agency)
 
 
 def parse_line(record: dict[str, Any], place: Place) -> RawTask:
     """Parse a line with ``report`` or ``document``, and ``summary``."""
-    text = filled_text(record, "report" if "report" in record else "document")
+    text = require_text(record, "report" if "report" in record else "document")
     key = text_key(text)
     name = record.get("id")
-    return _task(key, name if isinstance(name, str) and name else key, text, filled_text(record, "summary"), "")
+    return _task(key, name if isinstance(name, str) and name else key, text, require_text(record, "summary"), "")
 
 
 def lines_of(section: dict[str, Any]) -> Iterator[str]:

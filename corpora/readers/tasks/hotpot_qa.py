@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, id_of, list_of
+from corpora.readers.raw_fields import id_of, list_of, require_text
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_records
@@ -32,8 +32,8 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     pair = RawPair(
         pair_id=id_of(record, "_id"),
         documents=tuple(document.key for _, document in paragraphs),
-        query=filled_text(record, "question"),
-        targets=(filled_text(record, "answer"),) if "answer" in record else (),
+        query=require_text(record, "question"),
+        targets=(require_text(record, "answer"),) if "answer" in record else (),
         attributes={
             **{name: record[name] for name in ("type", "level") if name in record},
             "supporting": [position for position, title in enumerate(titles) if title in supporting],

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, id_of, list_of, optional_text
+from corpora.readers.raw_fields import id_of, list_of, optional_text, require_text, require_texts
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_files import json_lines
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """Parse the document and the pair of a record."""
-    document = RawDocument(text_key(filled_text(record, "context")), record["context"])
+    document = RawDocument(text_key(require_text(record, "context")), record["context"])
     classes = list_of(record, "all_classes", str) if record.get("all_classes") is not None else []
     pair = RawPair(
         pair_id=id_of(record, "_id"),
         documents=(document.key,),
         query=optional_text(record, "input"),
-        targets=tuple(filled_texts(record, "answers")),
+        targets=tuple(require_texts(record, "answers")),
         options=tuple(classes) or None,
         split="test",
         attributes={
-            "subset": filled_text(record, "dataset"),
+            "subset": require_text(record, "dataset"),
             **{name: record[name] for name in ("language", "length") if record.get(name) is not None},
         },
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.raw_fields import filled_text, id_of, list_of
+from corpora.readers.raw_fields import id_of, list_of, require_text
 from corpora.readers.raw_tasks import Place, RawPair, RawTask
 from corpora.readers.records import RAW_BYTES, BadRecord, Range
 from corpora.readers.streams import Line
@@ -29,7 +29,7 @@ def parse(record: dict[str, Any], place: Place, splits: Mapping[str, str] | None
     pair = RawPair(
         pair_id=key,
         documents=(place.key,),
-        targets=(filled_text(record, "summary"),),
+        targets=(require_text(record, "summary"),),
         split=splits[key] if splits else None,
     )
     return RawTask([], [pair])

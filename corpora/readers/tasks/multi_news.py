@@ -18,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
-from corpora.readers.raw_fields import filled_text
+from corpora.readers.raw_fields import require_text
 from corpora.readers.raw_tasks import Place, RawPair, RawTask, text_key
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
@@ -57,7 +57,7 @@ def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
 
     def add_line(block: BlockBuilder, line: Line) -> None:
         record = line.record()
-        _add(block, line, filled_text(record, "document"), filled_text(record, "summary"))
+        _add(block, line, require_text(record, "document"), require_text(record, "summary"))
 
     return read_lines(piece, block, add_line)
 

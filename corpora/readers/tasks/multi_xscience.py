@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, id_of, list_of, object_of, optional_text
+from corpora.readers.raw_fields import id_of, list_of, object_of, optional_text, require_text
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.task_files import as_object, json_records
 
@@ -30,9 +30,9 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
         abstracts = dict(zip(list_of(cited, "cite_N", str), list_of(cited, "abstract", str), strict=False))
     else:
         abstracts = {name: optional_text(as_object(paper), "abstract") for name, paper in cited.items()}
-    documents = [RawDocument(key, filled_text(record, "abstract"))]
+    documents = [RawDocument(key, require_text(record, "abstract"))]
     documents += [RawDocument(f"{key}#{name.lstrip('@')}", text) for name, text in abstracts.items() if text.strip()]
-    target = " ".join(_MARK.sub("cite", filled_text(record, "related_work")).split())
+    target = " ".join(_MARK.sub("cite", require_text(record, "related_work")).split())
     return RawTask(documents, [RawPair(pair_id=key, documents=tuple(one.key for one in documents), targets=(target,))])
 
 

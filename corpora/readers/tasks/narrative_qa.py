@@ -20,7 +20,7 @@ import io
 import re
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, task_of_questions, text_beside
+from corpora.readers.raw_fields import require_text, task_of_questions, text_beside
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import index_files
@@ -76,7 +76,7 @@ def questions_about(
         return RawPair(
             pair_id=f"{document.key}_{number}",
             documents=(document.key,),
-            query=filled_text(question, "question"),
+            query=require_text(question, "question"),
             targets=tuple(answers_of(question)),
             split=split,
             attributes=attributes,
@@ -122,7 +122,7 @@ def summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
 def parse_summary(story: Story, place: Place) -> RawTask:
     """Parse a summary and its questions."""
     row, questions = story
-    return questions_about(RawDocument(place.key, filled_text(row, "summary").strip()), questions, row["set"], {})
+    return questions_about(RawDocument(place.key, require_text(row, "summary").strip()), questions, row["set"], {})
 
 
 READER = index_files(stories, parse, r"documents\.csv")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, list_of, object_of, optional_text, task_of_questions
+from corpora.readers.raw_fields import list_of, object_of, optional_text, require_text, task_of_questions
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_document
@@ -25,9 +25,9 @@ def parse(paper: dict[str, Any], place: Place) -> RawTask:
     def pair(question: dict[str, Any]) -> RawPair:
         answers = [answer_of(object_of(item, "answer")) for item in list_of(question, "answers", dict)]
         return RawPair(
-            pair_id=filled_text(question, "question_id"),
+            pair_id=require_text(question, "question_id"),
             documents=(place.key,),
-            query=filled_text(question, "question"),
+            query=require_text(question, "question"),
             targets=tuple(text for text, _ in answers),
             attributes={"kinds": [kind for _, kind in answers]},
         )
@@ -56,7 +56,7 @@ def answer_of(fields: dict[str, Any]) -> tuple[str, str]:
     if fields.get("extractive_spans"):
         return ", ".join(list_of(fields, "extractive_spans", str)), "extractive"
     if fields.get("free_form_answer"):
-        return filled_text(fields, "free_form_answer"), "abstractive"
+        return require_text(fields, "free_form_answer"), "abstractive"
     if fields.get("yes_no") is not None:
         return ("Yes" if fields["yes_no"] else "No"), "boolean"
     raise BadRecord("no_answer", "an answer is neither unanswerable nor extractive, free-form, yes or no")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, list_of, optional_text, task_of_questions
+from corpora.readers.raw_fields import list_of, optional_text, require_text, task_of_questions
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_lines
@@ -37,8 +37,8 @@ def parse(meeting: dict[str, Any], place: Place) -> RawTask:
         return RawPair(
             pair_id=f"{key}_{kind}_{number}",
             documents=(key,),
-            query=filled_text(query, "query"),
-            targets=(filled_text(query, "answer"),),
+            query=require_text(query, "query"),
+            targets=(require_text(query, "answer"),),
             attributes=attributes,
         )
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, id_of, list_of, optional_text, task_of_questions
+from corpora.readers.raw_fields import id_of, list_of, optional_text, require_text, require_texts, task_of_questions
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_lines
@@ -33,7 +33,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
     def pair(numbered: tuple[int, dict[str, Any]]) -> RawPair:
         number, question = numbered
-        options = filled_texts(question, "options")
+        options = require_texts(question, "options")
         gold = question.get("gold_label")
         if gold is not None and (type(gold) is not int or not 1 <= gold <= len(options)):
             raise BadRecord("unknown_label", f"'gold_label' is {gold!r}, where 1 to {len(options)} are options")
@@ -43,14 +43,14 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
         return RawPair(
             pair_id=optional_text(question, "question_unique_id") or f"{group}_{number}",
             documents=(key,),
-            query=query_of(filled_text(question, "question"), options),
+            query=query_of(require_text(question, "question"), options),
             targets=() if gold is None else (options[gold - 1],),
             options=tuple(options),
             attributes=attributes,
         )
 
     questions = enumerate(list_of(record, "questions", dict), 1)
-    return task_of_questions([RawDocument(key, filled_text(record, "article"))], questions, pair)
+    return task_of_questions([RawDocument(key, require_text(record, "article"))], questions, pair)
 
 
 def query_of(question: str, options: Sequence[str]) -> str:

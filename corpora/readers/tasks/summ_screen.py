@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, text_beside
+from corpora.readers.raw_fields import require_text, require_texts, text_beside
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_lines, json_object
@@ -27,8 +27,8 @@ _RAW_FOLDERS = ("../../SummScreen_raw/", "../SummScreen_raw/")  # from the folde
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """Parse an episode and its recap."""
-    text = "\n".join(filled_texts(record, "Transcript"))
-    recap = "\n".join(filled_texts(record, "Recap"))
+    text = "\n".join(require_texts(record, "Transcript"))
+    recap = "\n".join(require_texts(record, "Recap"))
     site = re.match("fd|tms", place.name)
     name = record.get("filename")
     key = f"{site[0]}/{name.removesuffix('.json')}" if site and isinstance(name, str) and name else text_key(text)
@@ -44,7 +44,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 def parse_raw(record: dict[str, Any], place: Place) -> RawTask:
     """Parse the episode that a line names, and its recap."""
-    name = filled_text(record, "filename")
+    name = require_text(record, "filename")
     site = re.match("fd|tms", place.name)
     if site is None or "/" in name or name.startswith("."):
         raise BadRecord("unsafe_name", f"{name[:100]!r} in {place.name} is not the file of an episode of fd or tms")

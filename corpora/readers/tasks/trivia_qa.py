@@ -16,7 +16,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, id_of, list_of, object_of, optional_text, text_beside
+from corpora.readers.raw_fields import (
+    id_of,
+    list_of,
+    object_of,
+    optional_text,
+    require_text,
+    require_texts,
+    text_beside,
+)
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_field
@@ -44,7 +52,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     pair = RawPair(
         pair_id=id_of(record, "QuestionId"),
         documents=tuple(page.key for page in pages),
-        query=filled_text(record, "Question"),
+        query=require_text(record, "Question"),
         targets=value,
         references=references,
     )
@@ -53,7 +61,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 def page_of(page: dict[str, Any], place: Place) -> RawDocument:
     """Read a page and put its title before it."""
-    name = filled_text(page, "Filename")
+    name = require_text(page, "Filename")
     if ".." in name.split("/") or name.startswith("/"):
         raise BadRecord("unsafe_name", f"'Filename' {name[:100]!r} leads out of the folder of pages")
     text = text_beside(place, EVIDENCE + name)
@@ -65,8 +73,8 @@ def answers_of(record: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]
     if record.get("Answer") is None:
         return (), ()
     answer = object_of(record, "Answer")
-    value = filled_text(answer, "Value")
-    aliases = filled_texts(answer, "Aliases") if answer.get("Aliases") else []
+    value = require_text(answer, "Value")
+    aliases = require_texts(answer, "Aliases") if answer.get("Aliases") else []
     return (value,), tuple(dict.fromkeys([value, *aliases]))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corpora.readers.raw_fields import filled_text, filled_texts, id_of
+from corpora.readers.raw_fields import id_of, require_text, require_texts
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_records
@@ -19,15 +19,15 @@ from corpora.readers.task_files import json_records
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """Parse a query and its supports."""
-    documents = [RawDocument(text_key(text), text) for text in filled_texts(record, "supports")]
-    candidates = tuple(filled_texts(record, "candidates"))
-    answer = filled_text(record, "answer")
+    documents = [RawDocument(text_key(text), text) for text in require_texts(record, "supports")]
+    candidates = tuple(require_texts(record, "candidates"))
+    answer = require_text(record, "answer")
     if answer not in candidates:
         raise BadRecord("unknown_label", f"the answer {answer[:100]!r} is not among the {len(candidates)} candidates")
     pair = RawPair(
         pair_id=id_of(record, "id"),
         documents=tuple(document.key for document in documents),
-        query=filled_text(record, "query"),
+        query=require_text(record, "query"),
         targets=(answer,),
         options=candidates,
     )

@@ -12,11 +12,11 @@ from corpora.readers import ReadOptions
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
 from corpora.readers.raw_fields import (
-    filled_text,
-    filled_texts,
     id_of,
     list_of,
     object_of,
+    require_text,
+    require_texts,
     task_of_questions,
     text_beside,
     text_of,
@@ -224,14 +224,14 @@ RECORD = {"text": " a ", "blank": " \n", "null": None, "list": ["a", "", "b"], "
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: filled_text(RECORD, "text"), " a "),
-        (lambda: filled_text(RECORD, "blank"), "empty_text"),
-        (lambda: filled_text(RECORD, "null"), "null_text"),
-        (lambda: filled_text(RECORD, "n"), "not_a_string"),
-        (lambda: filled_text(RECORD, "gone"), "missing_text"),
-        (lambda: filled_texts(RECORD, "list"), ["a", "b"]),
-        (lambda: filled_texts(RECORD, "empty"), "empty_text"),
-        (lambda: filled_texts(RECORD, "odd"), "not_a_list"),
+        (lambda: require_text(RECORD, "text"), " a "),
+        (lambda: require_text(RECORD, "blank"), "empty_text"),
+        (lambda: require_text(RECORD, "null"), "null_text"),
+        (lambda: require_text(RECORD, "n"), "not_a_string"),
+        (lambda: require_text(RECORD, "gone"), "missing_text"),
+        (lambda: require_texts(RECORD, "list"), ["a", "b"]),
+        (lambda: require_texts(RECORD, "empty"), "empty_text"),
+        (lambda: require_texts(RECORD, "odd"), "not_a_list"),
         (lambda: list_of(RECORD, "empty", dict), []),
         (lambda: list_of(RECORD, "text", str), "not_a_list"),
         (lambda: object_of({"a": {}}, "a"), {}),

@@ -20,7 +20,7 @@ from corpora.storage import shards as module
 from corpora.storage.files import read_bytes, read_user_file, read_user_json, read_user_toml, write_bytes
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import map_shard, stored_shards, write_shard
+from corpora.storage.shards import list_shards, map_shard, write_shard
 from corpora.storage.stores.local_disk import temporary_name
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
 from tests.neighbours import make_neighbours
@@ -255,7 +255,7 @@ def shards(corpus, tmp_path, monkeypatch):
     """The shards of a copy of the corpus, none of which this process has seen."""
     monkeypatch.setattr(module, "_compared", set())
     folder = shutil.copytree(corpus, tmp_path / "copy")
-    return stored_shards(str(folder), read_manifest(str(folder)))
+    return list_shards(str(folder), read_manifest(str(folder)))
 
 
 def flip(path: str) -> None:

@@ -9,10 +9,10 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.errors import FarspanError
 from objectives.metrics import flavours, metrics
-from objectives.metrics.flavours import FLAVOURS, SCROLLS, known_metrics
+from objectives.metrics.flavours import FLAVOURS, SCROLLS, list_metrics
 from objectives.metrics.metrics import (
     AnswerMetric,
-    copied_shares,
+    compute_copied_shares,
     exact_match,
     load_metric,
     nearest_option,
@@ -163,19 +163,19 @@ SOURCE = "The quick brown fox jumps over the lazy dog. It sleeps."
     ],
 )
 def test_shares(prediction, share):
-    assert copied_shares([prediction], SOURCE).tolist() == [share]
+    assert compute_copied_shares([prediction], SOURCE).tolist() == [share]
 
 
 def test_no_words_have_no_share():
-    assert np.isnan(copied_shares(["", "..."], SOURCE)).all()
-    assert copied_shares([], SOURCE).shape == (0,)
-    assert copied_shares(["quick"], "").tolist() == [0]
+    assert np.isnan(compute_copied_shares(["", "..."], SOURCE)).all()
+    assert compute_copied_shares([], SOURCE).shape == (0,)
+    assert compute_copied_shares(["quick"], "").tolist() == [0]
 
 
 def test_batches_are_those_of_sets():
     rng = np.random.default_rng(0)
     source, *predictions = (rng.choice(list("abc"), n).tolist() for n in (40, *rng.integers(1, 20, 60)))
-    found = copied_shares([" ".join(words) for words in predictions], " ".join(source), 3)
+    found = compute_copied_shares([" ".join(words) for words in predictions], " ".join(source), 3)
 
     def grams(words, n):
         return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
@@ -188,7 +188,7 @@ def test_batches_are_those_of_sets():
 
 def test_n_is_at_least_one():
     with pytest.raises(FarspanError, match="n = 0: n must be at least 1"):
-        copied_shares(["a"], "a", 0)
+        compute_copied_shares(["a"], "a", 0)
 
 
 PREDICTIONS = ["exact match example", "hello there", "general kenobi"]
@@ -207,7 +207,7 @@ def test_every_task_of_scrolls_gives_the_published_numbers(task, measure):
     assert metric.primary in found
 
 
-@pytest.mark.parametrize("name", known_metrics())
+@pytest.mark.parametrize("name", list_metrics())
 def test_every_metric_keeps_its_promises(name):
     """Equal keys in scores and table, a line of description, percent, and no score of nothing."""
     metric = load_metric(name)

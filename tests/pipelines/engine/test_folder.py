@@ -15,7 +15,7 @@ from pipelines.engine.artefacts import (
     Parent,
     absolute,
     artefact_tokenizer,
-    derived_job,
+    declare_derived_job,
     read_neighbours,
     save_tokenizer,
     tokenizer_folder,
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 
 def declare(output: str, parent: Parent, **options):
     values = {"format": "farspan.corpus", "config": {"builder": "x"}, "seed": 3, "rows_per_batch": 8, "work_bytes": 5}
-    return derived_job(output, parent, [], **{**values, **options})
+    return declare_derived_job(output, parent, [], **{**values, **options})
 
 
 def test_a_parent_knows_its_rows_and_bytes(folder, monkeypatch):

@@ -15,7 +15,7 @@ from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.metrics.metrics import copied_shares, load_metric
+from objectives.metrics.metrics import compute_copied_shares, load_metric
 from pipelines.evaluation.evaluate import length_bins, measure
 from pipelines.evaluation.submit import csv_bytes, submit
 from pipelines.evaluation.systems import Questions, System, compute_copied, read_json, read_systems
@@ -178,7 +178,7 @@ def test_copies_are_looked_for_in_all_documents(questions):
     taken = [source[len(source) // 2 :][:60] for source in sources]
     found = compute_copied(questions, [System("taken", taken, {}), System("other", sources[1:] + sources[:1], {})])
     for texts, shares in ((taken, found[0]), (sources[1:] + sources[:1], found[1])):
-        expected = [copied_shares([text], source)[0] for text, source in zip(texts, sources, strict=True)]
+        expected = [compute_copied_shares([text], source)[0] for text, source in zip(texts, sources, strict=True)]
         assert np.array_equal(shares, expected, equal_nan=True)
     assert np.nanmean(found[0]) > np.nanmean(found[1]) + 0.3
 

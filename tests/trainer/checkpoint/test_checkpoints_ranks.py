@@ -25,6 +25,7 @@ from trainer.checkpoint.selection import CheckpointConfig
 from trainer.checkpoint.state import (
     check_fit,
     copy_to_cpu,
+    describe_stored_tensors,
     load_tensors,
     model_tensors,
     not_finite,
@@ -33,7 +34,6 @@ from trainer.checkpoint.state import (
     restore_optimizer,
     shards_of,
     sort_metadata,
-    stored_tensors,
     tensors_to_write,
     write_tensors,
 )
@@ -68,7 +68,7 @@ def test_tensors_come_back_from_their_files(tmp_path):
         write_tensors(tmp_path / name, tensors, None)
         assert shards_of(tmp_path / name, 0)
         assert not shards_of(tmp_path / name, 1)
-        assert {key: value.shape for key, value in stored_tensors(tmp_path / name).items()} == {
+        assert {key: value.shape for key, value in describe_stored_tensors(tmp_path / name).items()} == {
             key: value.shape for key, value in tensors.items()
         }
     with torch.no_grad():  # a copy is not the model itself
@@ -104,10 +104,10 @@ def test_other_tensors_than_stored_are_named(tmp_path, into, said):
 
 
 def test_files_without_tensors_are_refused(tmp_path):
-    assert stored_tensors(tmp_path / "nowhere") == {}
+    assert describe_stored_tensors(tmp_path / "nowhere") == {}
     (tmp_path / "shard-00001-model-00001-of-00001.safetensors").write_bytes(b"not a header")
     with pytest.raises(FarspanError, match=r"holds no tensors that farspan wrote \(.*; restore it"):
-        stored_tensors(tmp_path)
+        describe_stored_tensors(tmp_path)
 
 
 def test_equal_tensors_are_equal_files_once_their_metadata_is_sorted(tmp_path):

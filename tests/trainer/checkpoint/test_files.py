@@ -33,7 +33,7 @@ from trainer.checkpoint.run_files import (
     write_sealed,
 )
 from trainer.checkpoint.selection import Selection, find_checkpoint
-from trainer.checkpoint.state import load_tensors, stored_tensors
+from trainer.checkpoint.state import describe_stored_tensors, load_tensors
 from trainer.checkpoint.trained_model import find_trained, vocabulary_of
 
 
@@ -44,8 +44,12 @@ def test_the_manifest_says_what_the_folder_holds(tmp_path):
     assert manifest["files"] == {
         str(file.relative_to(path)): file_facts(file) for part in ("model", "optimizer") for file in [shard(path, part)]
     }
-    assert stored_tensors(path / "model").keys() == Run(tmp_path).model.state_dict().keys()
-    assert {name.rsplit(".", 1)[1] for name in stored_tensors(path / "optimizer")} == {"step", "exp_avg", "exp_avg_sq"}
+    assert describe_stored_tensors(path / "model").keys() == Run(tmp_path).model.state_dict().keys()
+    assert {name.rsplit(".", 1)[1] for name in describe_stored_tensors(path / "optimizer")} == {
+        "step",
+        "exp_avg",
+        "exp_avg_sq",
+    }
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, os.remove])

@@ -17,7 +17,7 @@ from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import distributed
 from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
 from trainer.parallel.distributed import PATIENCE, World, _device, explain_lost_processes, on_every_rank, run_together
-from trainer.parallel.reports import is_reporter, raised_alike
+from trainer.parallel.reports import is_reporter, mark_raised_alike
 
 
 def test_one_process_needs_no_backend():
@@ -202,7 +202,7 @@ def test_memory_in_use_grows_with_what_is_held():
 def raised(alike: bool) -> FarspanError:
     try:
         if alike:
-            with raised_alike():
+            with mark_raised_alike():
                 raise FarspanError("x")
         raise FarspanError("x")
     except FarspanError as error:

@@ -80,7 +80,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     heads_first = [x.transpose(1, 2) for x in (_longer(q, wide), k, v)]
     grouped = {"enable_gqa": True} if k.shape[2] != q.shape[2] else {}
     kernel = _compiled() if q.is_cuda else cast(Kernel, flex_attention)
-    mixed = saved_result(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale, **grouped))
+    mixed = compute_once(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale, **grouped))
     mixed = mixed.transpose(1, 2)[:, :length]
     return mixed if context.padding_mask is None else mixed.masked_fill(~context.padding_mask[..., None, None], 0.0)
 
@@ -229,7 +229,7 @@ _active = _Active()
 
 
 class Results:
-    """Results of the ``saved_result`` calls in one run of a checkpointed layer, in order.
+    """Results of the ``compute_once`` calls in one run of a checkpointed layer, in order.
 
     PyTorch's selective checkpointing selects operators, but cannot see inside separately compiled kernels, which it
     would run again in the backward pass.
@@ -261,6 +261,6 @@ class Results:
         return made
 
 
-def saved_result(compute: Callable[[], Tensor]) -> Tensor:
+def compute_once(compute: Callable[[], Tensor]) -> Tensor:
     """Return ``compute()``, computed only once in layers with selective checkpointing."""
     return compute() if _active.results is None else _active.results.of(compute)

@@ -214,7 +214,7 @@ class TrainUnit(ABC):
         """
         return evaluate(model, loss, held_out, world)
 
-    def evaluated_metrics(self, held_out: Sequence[HeldOut]) -> list[str]:
+    def list_metric_names(self, held_out: Sequence[HeldOut]) -> list[str]:
         """Return the names of the metrics that ``evaluate`` computes."""
         return metric_names(held_out)
 
