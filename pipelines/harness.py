@@ -32,22 +32,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """``farspan-worker`` and ``python -m pipelines.harness``."""
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import from the current folder
     require_own_environment()
-    typed = _parser().parse_known_args(arguments)[0]
-    if typed.worker_pool:
-        serve(typed.service_port)
-    elif not (typed.id and typed.provision_endpoint):
+    options = _parser().parse_known_args(arguments)[0]
+    if options.worker_pool:
+        serve(options.service_port)
+    elif not (options.id and options.provision_endpoint):
         raise SystemExit("farspan-worker: give --worker_pool; --id and --provision_endpoint are given by an engine")
     else:
         os.dup2(2, 1)  # Beam's pool never reads a worker's output, so a full pipe would block the worker
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-        work(typed)
+        work(options)
 
 
-def work(typed: argparse.Namespace) -> None:
+def work(options: argparse.Namespace) -> None:
     """Work for an engine until it closes the connection or ends this process."""
-    info = provision(typed.provision_endpoint, typed.id)
+    info = provision(options.provision_endpoint, options.id)
     refuse_packages(info)
-    os.environ |= environment(typed, info)
+    os.environ |= environment(options, info)
     from apache_beam.runners.worker import sdk_worker_main
 
     sdk_worker_main.main(sys.argv[:1])
@@ -84,7 +84,7 @@ def provision(endpoint: str, worker: str) -> Any:
         return service.GetProvisionInfo(request, metadata=metadata, timeout=_SECONDS, wait_for_ready=True).info
 
 
-def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
+def environment(options: argparse.Namespace, info: Any) -> dict[str, str]:
     """Environment variables that Beam's worker reads; the engine's answer goes before the arguments."""
     from apache_beam.portability.api import endpoints_pb2
     from google.protobuf import json_format, text_format
@@ -93,10 +93,10 @@ def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
         return text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=endpoint.url or argument))
 
     variables = {
-        "WORKER_ID": typed.id,
+        "WORKER_ID": options.id,
         "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
-        "CONTROL_API_SERVICE_DESCRIPTOR": descriptor(info.control_endpoint, typed.control_endpoint),
-        "LOGGING_API_SERVICE_DESCRIPTOR": descriptor(info.logging_endpoint, typed.logging_endpoint),
+        "CONTROL_API_SERVICE_DESCRIPTOR": descriptor(info.control_endpoint, options.control_endpoint),
+        "LOGGING_API_SERVICE_DESCRIPTOR": descriptor(info.logging_endpoint, options.logging_endpoint),
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
     }
     if info.status_endpoint.url:

@@ -138,7 +138,7 @@ class Recipe:
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
             previous, data = stages[-1] if stages else None, config.data or self.data
             first, steps = previous.last_step if previous else 0, config.steps or 1
-            earlier = next((stage for stage in reversed(stages) if stage.data == data), None)
+            same_data = next((stage for stage in reversed(stages) if stage.data == data), None)
             try:  # the encoder checks the pattern
                 encoder = replace(self.model.encoder, attention=config.attention or self.model.encoder.attention)
             except FarspanError as error:
@@ -147,7 +147,7 @@ class Recipe:
                 Stage(
                     first_step=first,
                     last_step=first + steps,
-                    first_sample=earlier.samples(earlier.last_step).start if earlier else 0,
+                    first_sample=same_data.samples(same_data.last_step).start if same_data else 0,
                     data=data,
                     attention=encoder.attention,
                     batch_size=config.batch_size or self.run.batch_size,

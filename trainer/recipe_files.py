@@ -20,12 +20,12 @@ def list_recipes() -> dict[str, Path]:
 
 def summaries() -> dict[str, str]:
     """Return the first sentence of each packaged recipe's comment, by name."""
-    found = {}
+    summaries = {}
     for path in list_recipes().values():
         comment = path.read_text("utf-8").partition("\n#\n")[0].partition("\n\n")[0]
         text = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
-        found[path.stem] = re.split(r": |(?<!al)\. |; |\.$", text)[0]
-    return found
+        summaries[path.stem] = re.split(r": |(?<!al)\. |; |\.$", text)[0]
+    return summaries
 
 
 def read_tables(

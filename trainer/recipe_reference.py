@@ -145,10 +145,10 @@ class _Walk:
     def walk(self, kind: Any, section: str, tag: str = "") -> Iterator[Key]:
         """Yield the keys of a dataclass, which has the pattern or scheme named by the field ``tag``."""
         of = f"{tag} {getattr(kind, tag)}" if tag else ""
-        about = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0] if tag else ""
+        summary = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0] if tag else ""
         for field in fields(kind):
             hint, flag = list_fields(kind)[field.name]
-            explained = meanings(kind).get(field.name, about).replace("``", "")
+            explained = meanings(kind).get(field.name, summary).replace("``", "")
             path = f"{section}.{field.name}" if section else field.name
             inner = [part for part in _parts(hint) if is_dataclass(part)]
             if inner:

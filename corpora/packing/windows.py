@@ -189,8 +189,10 @@ def _power_parts(lengths: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     for size in sizes:
         counts, rest = np.divmod(left, size)
         pieces = np.repeat(np.arange(len(lengths)), counts)
-        earlier = np.arange(len(pieces)) - np.repeat(np.cumsum(counts) - counts, counts)  # of this size
-        parts.append(np.stack([pieces, pieces, (lengths - left)[pieces] + earlier * size, np.full(len(pieces), size)]))
+        preceding = np.arange(len(pieces)) - np.repeat(np.cumsum(counts) - counts, counts)  # of this size
+        parts.append(
+            np.stack([pieces, pieces, (lengths - left)[pieces] + preceding * size, np.full(len(pieces), size)])
+        )
         left = rest
     cut = np.concatenate(parts, axis=1)
     cut[0] = np.arange(cut.shape[1])  # each part is a row

@@ -229,13 +229,18 @@ class TextToText:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Fill source ids ``(n, S)`` int32 and, unless the rule is none, global positions ``(n, S)`` bool."""
         tokens = batch.document_tokens
-        about = batch.pair_documents.compact()
+        document_rows = batch.pair_documents.compact()
         rule = _RULES[self.global_attention]
         source = np.empty((len(batch), shown.lengths.source.max(initial=0)), np.int32)
         marks = np.zeros(source.shape if rule != NONE else (0, 0), bool)
         if not self._in_source:
             queries = (queries[0], queries[1], np.zeros(len(batch), np.int64))
-        documents = (tokens.offsets[about.values], tokens.lengths[about.values], shown.kept, about.offsets)
+        documents = (
+            tokens.offsets[document_rows.values],
+            tokens.lengths[document_rows.values],
+            shown.kept,
+            document_rows.offsets,
+        )
         fill_sources(
             read_only(tokens.values)[0],
             documents,

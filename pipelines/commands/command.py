@@ -57,8 +57,8 @@ class Command:
 
     def next_command(self, options: Any) -> str:
         """Return the command that is likely next, after one with these options."""
-        typed = {field.name: shlex.quote(str(getattr(options, field.name))) for field in fields(options)}
-        return self.next.format(**typed)
+        quoted = {field.name: shlex.quote(str(getattr(options, field.name))) for field in fields(options)}
+        return self.next.format(**quoted)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add all arguments of the command to ``parser``, with its explanation and examples."""

@@ -35,14 +35,14 @@ def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
     """Copy the tokenizer of the artefact ``parent`` into ``target``, if its files are those of the ``manifest``."""
     folder = tokenizer_folder(parent)
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
-    found = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
-    for name in sorted(listed.keys() | found.keys()):
-        if name not in found or name not in listed or file_info(io.BytesIO(found[name])) != listed[name]:
+    contents = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
+    for name in sorted(listed.keys() | contents.keys()):
+        if name not in contents or name not in listed or file_info(io.BytesIO(contents[name])) != listed[name]:
             raise FarspanError(
                 f"{os.path.join(folder, name)}: not as the manifest says; copy the artefact again, as a whole, or run "
                 "the job that made it into an empty folder"
             )
-    _write(found, target)
+    _write(contents, target)
 
 
 def save_tokenizer(tokenizer: Tokenizer, target: str) -> None:

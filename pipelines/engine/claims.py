@@ -64,12 +64,12 @@ class Claims:
 
     def generations(self) -> dict[str, int]:
         """Name -> highest generation of its claims; other files are passed over."""
-        found: dict[str, int] = {}
+        newest: dict[str, int] = {}
         for file in files.names(self.folder):
             name, _, generation = file.rpartition(".")
             if name and generation.isdecimal():
-                found[name] = max(found.get(name, 0), int(generation))
-        return found
+                newest[name] = max(newest.get(name, 0), int(generation))
+        return newest
 
     def _path(self, name: str, generation: int) -> str:
         return os.path.join(self.folder, f"{name}.{generation}")

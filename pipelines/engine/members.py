@@ -160,8 +160,8 @@ class Member:
 
     def others(self, kind: str) -> list[Identity]:
         """The other processes of a kind that are not dead; takes a request for each."""
-        found = map(Identity.parse, files.names(processes_folder(self._output)))
-        others = [other for other in found if other and other != self.identity and other.kind == kind]
+        identities = map(Identity.parse, files.names(processes_folder(self._output)))
+        others = [other for other in identities if other and other != self.identity and other.kind == kind]
         return [other for other in others if not self.dead(other.name)]
 
     def fail(self, message: bytes) -> None:

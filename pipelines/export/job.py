@@ -150,13 +150,13 @@ def _choose_frame(options: Export, format: Format, manifest: Manifest, length: i
 
 def _find_id(options: Export, owned: Mapping[str, int], role: str, name: str) -> int:
     """Return the id that the user gives for a role, else the tokenizer's."""
-    given: int | None = getattr(options, f"{role}_id")
-    if given is None and name not in owned:
+    chosen_id: int | None = getattr(options, f"{role}_id")
+    if chosen_id is None and name not in owned:
         cure = f"give --{role}-id ID"
         if role == "pad":
             cure += ", or --unit documents, which needs no padding"
         raise FarspanError(f"{options.artefact}: its tokenizer has no {name}, which files of {options.to} need; {cure}")
-    return owned[name] if given is None else given
+    return owned[name] if chosen_id is None else chosen_id
 
 
 def _check_length(options: Export, manifest: Manifest, length: int, width: int) -> None:

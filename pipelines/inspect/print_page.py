@@ -144,13 +144,13 @@ def _print_column(console: Console, column: Column, width: int) -> None:
     if column.note:
         _heading(console, f"{printable(column.heading)}: {printable(column.note)}")
     for block in column.blocks:
-        text, beginning = as_text(block.pieces), _BEGINNING if column.heading == "documents" else 0
-        if block.part is None or beginning:
-            noun = "document " if beginning else ""
+        text, shown_width = as_text(block.pieces), _BEGINNING if column.heading == "documents" else 0
+        if block.part is None or shown_width:
+            noun = "document " if shown_width else ""
             _heading(console, ", ".join(filter(None, (noun + title_and_id(block.heading, block.title), block.note))))
         else:
             console.print(Text(f"  {title_and_id(block.heading, block.title)}: {block.note}", style="bold cyan"))
-        console.print(_cut(text, width or beginning, block))
+        console.print(_cut(text, width or shown_width, block))
 
 
 def _reason(reason: Reason) -> Text:

@@ -74,11 +74,11 @@ def find_entries(folders: Sequence[str]) -> list[Entry]:
             raise FarspanError(f"{top}: holds no artefact and no run; give a folder with some")
         for folder in places:
             title = os.path.relpath(folder, top) if folder != top else base_name(top)
-            entry, about = _describe(Entry(names.new(folder), printable(title), folder, "run"))
+            entry, recorded = _describe(Entry(names.new(folder), printable(title), folder, "run"))
             entries.append(entry)
-            facts.append(about)
+            facts.append(recorded)
     known = _Known(entries)
-    return [replace(entry, parents=known.parents(entry, about)) for entry, about in zip(entries, facts, strict=True)]
+    return [replace(entry, parents=known.parents(entry, fact)) for entry, fact in zip(entries, facts, strict=True)]
 
 
 def _find_places(folder: str, depth: int) -> Iterator[str]:

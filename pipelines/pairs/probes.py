@@ -48,13 +48,13 @@ _TASK_BYTES = 16 << 20  # of a task's tokens in memory
 def jobs(raw: RawPairs, probing: Probing, options: Pairs) -> Job | Iterator[Job]:
     """Plan the job for raw files, or the two jobs for probes."""
     if not probing.probe:
-        if given := list_changed(probing):
-            raise FarspanError(f"{given[0]}: is for probes; give --probe NAME, or leave it out")
+        if changed := list_changed(probing):
+            raise FarspanError(f"{changed[0]}: is for probes; give --probe NAME, or leave it out")
         if not raw.input:
             raise FarspanError("no pairs are named; give --input FILES, or --probe NAME to make them")
         return plan_raw(raw, options)
-    if given := list_changed(raw):
-        raise FarspanError(f"{given[0]}: is for pairs that are read; leave it out, or --probe")
+    if changed := list_changed(raw):
+        raise FarspanError(f"{changed[0]}: is for pairs that are read; leave it out, or --probe")
     return _probe_jobs(probing, options)
 
 
@@ -128,9 +128,9 @@ def _check(maker: Maker, documents: Parent, options: Pairs) -> None:
             if name in asking and not len(
                 fitting_questions(maker.materials.questions, length, name.endswith("2"))  # type: ignore[arg-type]
             ):
-                about = "several documents" if name.endswith("2") else "one document"
+                subject = "several documents" if name.endswith("2") else "one document"
                 raise FarspanError(
-                    f"{probing.questions}: no question about {about} fits into three quarters of {length:,} tokens, "
+                    f"{probing.questions}: no question about {subject} fits into three quarters of {length:,} tokens, "
                     f"with its documents, for {name}; give other questions, or larger --lengths"
                 )
             maker.text(name, length, 0)

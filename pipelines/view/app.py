@@ -232,8 +232,8 @@ class Pages:
         subject, state = self._subject(request), self._state(request)
         start = _number(request.query_params.get("start", "0"), "start")
         step = -1 if request.query_params.get("step") == "-1" else 1
-        given = request.query_params.get("left")
-        left = len(subject) if given is None else max(_number(given, "left"), 0)
+        left_text = request.query_params.get("left")
+        left = len(subject) if left_text is None else max(_number(left_text, "left"), 0)
         match = search(subject, Filter.parse(state), start, step, left)
         left = max(left - match.looked_at, 0)
         if request.query_params.get("format") == "json":

@@ -187,13 +187,13 @@ def _recipe_and_tokenizer_faults(directory: Path) -> Iterator[str]:
     except DamagedError as error:
         yield f"{RECIPE} {error}"
         return
-    found = {str(path.relative_to(directory / TOKENIZER)): path for path in (directory / TOKENIZER).rglob("*")}
-    for name in sorted(stored.keys() | {name for name, path in found.items() if path.is_file()}):
+    stored_paths = {str(path.relative_to(directory / TOKENIZER)): path for path in (directory / TOKENIZER).rglob("*")}
+    for name in sorted(stored.keys() | {name for name, path in stored_paths.items() if path.is_file()}):
         if name not in stored:
             yield f"{TOKENIZER}/{name} is no file of the run"
-        elif name not in found:
+        elif name not in stored_paths:
             yield f"{TOKENIZER}/{name} is missing"
-        elif content_facts(found[name].read_bytes()) != stored[name]:
+        elif content_facts(stored_paths[name].read_bytes()) != stored[name]:
             yield f"{TOKENIZER}/{name} differs from its checksum"
 
 

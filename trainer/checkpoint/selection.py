@@ -106,21 +106,21 @@ def is_loss(metric: str) -> bool:
 def write_best(directory: Path, selection: Selection) -> None:
     """Write ``best.json`` of a folder of checkpoints, if there is a best one."""
     if selection.step is not None:
-        found = {"metric": selection.metric, "step": selection.step, "value": selection.value}
-        write_sealed(directory / BEST, found)
+        values = {"metric": selection.metric, "step": selection.step, "value": selection.value}
+        write_sealed(directory / BEST, values)
 
 
 def find_checkpoint(path: Path, which: str = _NEWEST) -> Path:
     """The folder of one checkpoint of a run, or of the checkpoint ``path`` itself."""
-    found = checkpoints_in(path)
-    if not found:
+    checkpoints = checkpoints_in(path)
+    if not checkpoints:
         raise FarspanError(f"{path}: holds no checkpoint; give a run of `farspan train`")
     if which == _NEWEST:
-        return next(filter(_readable, found), found[0])
-    steps = {step_of(one): one for one in found}
+        return next(filter(_readable, checkpoints), checkpoints[0])
+    steps = {step_of(one): one for one in checkpoints}
     known = ", ".join(map(str, sorted(steps)))
     if which == _BEST:
-        newest = next(filter(_readable, found), None)
+        newest = next(filter(_readable, checkpoints), None)
         selection = read_manifest(newest)["selection"] if newest else None
         if selection is None or selection["step"] is None:
             raise FarspanError(

@@ -116,11 +116,11 @@ def find_trained(path: Path) -> TrainedModel:
         except StructureError as error:
             faults.append(f"{checkpoint.name}: {MANIFEST}: {error}")
             continue
-        found = _describe(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
+        model = _describe(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
         if generator := vocabulary.get("generator"):
             beside = _describe(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
-            found = replace(found, generator=replace(beside, is_generator=True))
-        return found
+            model = replace(model, generator=replace(beside, is_generator=True))
+        return model
     raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
 
 

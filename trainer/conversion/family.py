@@ -145,11 +145,11 @@ def export_config(
     try:
         # T5's configuration class stores tying in another field, and always reports tied tables
         whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}
-        found = differences(config, family.read_config(whole))
+        unequal = differences(config, family.read_config(whole))
     except FarspanError as error:
         raise FarspanError(f"the model cannot be written as {architecture}: {error}") from None
-    if found:
-        lines = [f"  model.{field}: farspan {ours!r}, Hugging Face {theirs!r}" for field, ours, theirs in found]
+    if unequal:
+        lines = [f"  model.{field}: farspan {ours!r}, Hugging Face {theirs!r}" for field, ours, theirs in unequal]
         raise FarspanError(
             f"the model cannot be written as {architecture} of Hugging Face:\n"
             + "\n".join(lines)

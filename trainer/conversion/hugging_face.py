@@ -161,7 +161,7 @@ def _read_generation(path: Path) -> dict[str, Any]:
         "transformers_version",
     }  # stored with the vocabulary, or not settings
     known = {name for name in vars(GenerationConfig()).keys() - own if not name.startswith(("_", "output_"))}
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in ("config.json", "generation_config.json"):
         if not (path / name).is_file():
             continue
@@ -169,8 +169,8 @@ def _read_generation(path: Path) -> dict[str, Any]:
             values = dict(_read_json(path / name))
         except (OSError, ValueError, TypeError) as error:
             raise FarspanError(f"{name} cannot be read ({error}); download it again") from None
-        found |= {key: value for key, value in values.items() if key in known and value is not None}
-    return found
+        options |= {key: value for key, value in values.items() if key in known and value is not None}
+    return options
 
 
 def _model_config(family: Family, values: Mapping[str, Any]) -> ModelConfig:

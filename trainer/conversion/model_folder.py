@@ -182,14 +182,14 @@ def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Map
             f"{path}: its configuration has {layers} layers, its weights {len(state)} tensors; make or copy it again"
         )
     try:
-        expected, found = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
+        expected, shapes = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
     except (RuntimeError, TypeError, OverflowError) as error:
         raise FarspanError(
             f"{path}: no model can have its sizes ({first_line(error)}); make or copy it again"
         ) from None
-    wrong = [name for name in sorted(expected | found) if expected.get(name) != found.get(name)]
+    wrong = [name for name in sorted(expected | shapes) if expected.get(name) != shapes.get(name)]
     if wrong:
-        faults = [f"{name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
+        faults = [f"{name}: {_shape(shapes.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
         raise FarspanError(
             f"{path}: the weights do not fit the configuration beside them ({first_few(faults)}); make or copy it again"
         )

@@ -213,7 +213,7 @@ class MaskedCorpus(CorpusRows):
         """
         if not isinstance(self._masks, MaskSet) and not hasattr(self.objective, "longest"):
             return None
-        begin, found = 0, Longest(0, 0, 0, 0)
+        begin, longest = 0, Longest(0, 0, 0, 0)
         samples = np.arange(len(self.corpus)) if self.chosen is None else self.chosen
         # Opened again without comparing checksums, because little of the files is read.
         for block in Corpus(self.corpus.folder, cache=self.corpus.cache).batches():
@@ -223,11 +223,11 @@ class MaskedCorpus(CorpusRows):
                 return None
             first, stop = np.searchsorted(samples, [begin, begin + len(batch)]).tolist()
             own = samples[first : stop if rows is None else min(stop, rows)] - begin
-            found = found.join(first, *(lengths[own] for lengths in both))
+            longest = longest.join(first, *(lengths[own] for lengths in both))
             begin += len(batch)
             if rows is not None and stop >= rows:
                 break
-        return found
+        return longest
 
     def _lengths(self, batch: SequenceBatch, begin: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Maximum source and target lengths over epochs of the rows from ``begin`` on, ``(n,)`` each."""

@@ -123,12 +123,12 @@ class Mixture:
         """List artefact and number of each remote shard that the ``(n,)`` samples are read from, once."""
         if not self.cached:
             return []
-        places, found = sample_places(samples, self.shares, seed), []
+        places, shards = sample_places(samples, self.shares, seed), []
         for number in np.unique(places.sources).tolist():
             source, own = self.parts[number].source, places.sources == number
             if isinstance(source, ShardedSource):
-                found += list(source.shards(places.indices[own], places.epochs[own]))
-        return found
+                shards += list(source.shards(places.indices[own], places.epochs[own]))
+        return shards
 
     @property
     def cached(self) -> list[ShardedRows]:
@@ -137,12 +137,12 @@ class Mixture:
 
     def origins(self, indices: np.ndarray) -> list[str]:
         """Part, file and row of each of the ``(n,)`` sequences, for messages."""
-        found = []
+        origins = []
         for number, row in zip(*(column.tolist() for column in self._split(indices)), strict=True):
             source = self.parts[number].source
             place = source.origin(row) if hasattr(source, "origin") else f"sequence {row}"
-            found.append(f"{self.parts[number].name}: {place}")
-        return found
+            origins.append(f"{self.parts[number].name}: {place}")
+        return origins
 
     def _split(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(n,)`` numbers of parts, and ``(n,)`` rows in them."""

@@ -181,8 +181,8 @@ class PairedSource:
         if self._pairs.bounded:
             yield from ((self._pairs, shard) for shard in self._pairs.shards_of(rows))
         if documents.bounded:
-            about = self._pairs.document_rows.take(rows).values
-            yield from ((documents, shard) for shard in documents.shards_of(about))
+            document_rows = self._pairs.document_rows.take(rows).values
+            yield from ((documents, shard) for shard in documents.shards_of(document_rows))
 
     @property
     def cached(self) -> list[ShardedRows]:
@@ -205,9 +205,9 @@ class PairedSource:
                 continue
             size = self._pairs.manifest.shards[number].bytes if self._pairs.bounded else 0
             if documents.bounded:
-                about = documents.shards_of(self._pairs.document_rows.take(self._rows[begin:end]).values)
-                size += sum(documents.manifest.shards[shard].bytes for shard in about)
-                used |= {*about}
+                needed = documents.shards_of(self._pairs.document_rows.take(self._rows[begin:end]).values)
+                size += sum(documents.manifest.shards[shard].bytes for shard in needed)
+                used |= {*needed}
             sizes.append(size)
         everything = sum(shard.bytes for shard in self._pairs.manifest.shards) if self._pairs.bounded else 0
         everything += sum(documents.manifest.shards[shard].bytes for shard in used)
@@ -238,10 +238,10 @@ class PairedSource:
 
         Reads the lengths of queries, documents and targets, but none of their tokens.
         """
-        found = Longest(0, 0, 0, 0)
+        longest = Longest(0, 0, 0, 0)
         for begin, lengths, _ in self._lengths(rows):
-            found = found.join(begin, lengths.source, lengths.target)
-        return found if found.source else None
+            longest = longest.join(begin, lengths.source, lengths.target)
+        return longest if longest.source else None
 
     def lengths(self) -> np.ndarray:
         """Source and target length of every sample, ``(2, n)`` int64; the longest of targets that may be sampled.
@@ -249,22 +249,22 @@ class PairedSource:
         Raises:
             FarspanError: the task does not say.
         """
-        found = [np.stack([lengths.source, lengths.target]) for _, lengths, _ in self._lengths(None)]
-        if not found:
+        parts = [np.stack([lengths.source, lengths.target]) for _, lengths, _ in self._lengths(None)]
+        if not parts:
             raise FarspanError(
                 f"packing needs lengths before rendering, which task {self.task.name} does not say (method "
                 "`lengths`); set data.packing=false"
             )
-        return np.concatenate(found, 1)
+        return np.concatenate(parts, 1)
 
     def cuts(self, rows: int | None = None) -> Cuts:
         """Count the samples that lose tokens, from lengths alone; none if the task does not say."""
-        found = np.zeros(6, np.int64)
+        totals = np.zeros(6, np.int64)
         for _, lengths, documents in self._lengths(rows):
             cut = lengths.cut
             some = [np.count_nonzero(part) for part in (cut.query, cut.documents, cut.target)]
-            found += [len(documents), *some, documents.sum(), cut.documents.sum()]
-        return Cuts(*found.tolist())
+            totals += [len(documents), *some, documents.sum(), cut.documents.sum()]
+        return Cuts(*totals.tolist())
 
     def _places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Number of each sample's pair or group of pairs, and index of its target, ``(n,)`` int64 each."""

@@ -130,8 +130,8 @@ def _encode(
     assert ids is not None
     mask = None
     if not kind.full:
-        given = sources.source_padding_mask
-        mask = cut(torch.ones_like(sources.source_ids, dtype=torch.bool) if given is None else given, 0)
+        padding_mask = sources.source_padding_mask
+        mask = cut(torch.ones_like(sources.source_ids, dtype=torch.bool) if padding_mask is None else padding_mask, 0)
     chosen = cut(sources.global_positions, 0) if kind.globals else None
     encoded = model.encode(ids, mask, cut(sources.segment_ids, -1), chosen)
     layers = []

@@ -60,9 +60,9 @@ def best_candidates(log_probs: Tensor, live: Tensor, count: int) -> tuple[Tensor
 
 def uniforms(seeds: np.ndarray, config: GenerationConfig) -> np.ndarray:
     """Draw ``(n, max_tokens + 1)`` float64 in [0, 1), a row for each of the ``(n,)`` uint64 sample seeds."""
-    own = int.from_bytes(make_key(config.seed, "generation")[:8], "little")
+    run_seed = int.from_bytes(make_key(config.seed, "generation")[:8], "little")
     rows = [
-        np.random.Generator(np.random.Philox(key=np.array([own, seed], np.uint64))).random(config.max_tokens + 1)
+        np.random.Generator(np.random.Philox(key=np.array([run_seed, seed], np.uint64))).random(config.max_tokens + 1)
         for seed in seeds.tolist()
     ]
     return np.stack(rows)

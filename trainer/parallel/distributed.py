@@ -169,9 +169,9 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
 
 def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
     """Run ``work`` on every rank and return this rank's own result; ``work`` must not wait for other ranks."""
-    own: list[Result] = []
-    run_together(world, lambda: own.append(work()))
-    return own[0]
+    results: list[Result] = []
+    run_together(world, lambda: results.append(work()))
+    return results[0]
 
 
 @contextmanager

@@ -83,8 +83,8 @@ class Validation:
     def names(self) -> list[str]:
         """Keys of the result."""
         keys = list(self.metric.aggregate(self.metric.scores(["a"], [["a"]], [["a"]])))
-        own = [f"{key}/{part.name}" for part in self.parts for key in keys] if len(self.parts) > 1 else []
-        return [*keys, *own, LENGTH]
+        by_part = [f"{key}/{part.name}" for part in self.parts for key in keys] if len(self.parts) > 1 else []
+        return [*keys, *by_part, LENGTH]
 
     def __call__(self, model: Seq2Seq, world: World) -> dict[str, float]:
         """Generate and score; all ranks call this together, and get the same result.
@@ -112,21 +112,21 @@ class Validation:
 
     def _score(self, model: Seq2Seq, part: HeldOutPairs, rows: np.ndarray) -> dict[str, Any]:
         """Generate a chunk of texts and return their scores and lengths as JSON values."""
-        found = part.predictor(model, part.pairs.take(rows))
+        predicted = part.predictor(model, part.pairs.take(rows))
         table = part.pairs.table(rows)
         options = None
         if self.metric.needs_options:
             columns = (table.column(name).to_pylist() for name in ("options", "targets", "references"))
             decode = part.predictor.tokenizer.decode
             options = [option_texts(own, targets, texts, decode) for own, targets, texts in zip(*columns, strict=True)]
-        scores = self.metric.scores(found.texts, table.column("references").to_pylist(), options)
+        scores = self.metric.scores(predicted.texts, table.column("references").to_pylist(), options)
         count = _SHOWN if rows[0] == part.rows[0] else 0
         pairs, references = (table.column(name).slice(0, count).to_pylist() for name in ("pair_id", "references"))
         texts = [
             {
                 "source": part.name,
                 "pair": pair,
-                "text": found.texts[place],
+                "text": predicted.texts[place],
                 "references": references[place],
                 "scores": {key: float(values[place]) for key, values in scores.items()},
             }
@@ -135,7 +135,7 @@ class Validation:
         return {
             "texts": texts,
             "scores": {key: values.tolist() for key, values in scores.items()},
-            "lengths": [len(tokens) for tokens in found.tokens],
+            "lengths": [len(tokens) for tokens in predicted.tokens],
         }
 
     def _aggregate(self, scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:

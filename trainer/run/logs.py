@@ -132,13 +132,13 @@ def describe_start(step: int, steps: int, world: World, recipe: str = "") -> dic
 
 def versions() -> dict[str, str]:
     """Versions of farspan, Python and the libraries that training uses."""
-    found = {"farspan": farspan_version(), "python": platform.python_version()}
+    versions = {"farspan": farspan_version(), "python": platform.python_version()}
     for name in _LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def keep_summary(unit: TrainUnit, model: nn.Module, vocab_size: int, world: World) -> None:

@@ -143,9 +143,9 @@ class Loop:
                 write_sealed(Path(self._recipe.run.directory) / VALIDATION, kept)
         if self._metrics:
             self._metrics.write({"step": trainer.step, **record})
-        found = before.add_evaluation(trainer.step, record)
-        self._checkpoints.selection = found
-        improved = found.step == trainer.step
+        selection = before.add_evaluation(trainer.step, record)
+        self._checkpoints.selection = selection
+        improved = selection.step == trainer.step
         shown = describe(record, self._validation.metric.primary if self._validation else None)
         self._display.say(f"step {trainer.step}  {shown}{'  best so far' if improved else ''}")
         return improved

@@ -81,8 +81,8 @@ class Setting:
 def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
     """Estimate the memory of the largest step of all stages, with sequences of maximum length."""
     setting = setting or Setting()
-    found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
-    return max(found, key=lambda memory: memory.total)
+    memories = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
+    return max(memories, key=lambda memory: memory.total)
 
 
 def memory_rows(

@@ -127,11 +127,11 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
             named += [(source.pairs, "farspan.pairs"), (documents, "farspan.documents")] if documents else []
     named = [(folder, kind) for folder, kind in named if is_local(folder)]
     shards = [(rows, shard) for rows in _complete(named) for shard in range(len(rows.manifest.shards))]
-    own = shards[world.rank :: world.size]
+    assigned = shards[world.rank :: world.size]
 
     def check() -> None:
         silent = not console.is_terminal or current() != Reporting()
-        for rows, shard in track(own, "checksums", console=console, transient=True, disable=silent):
+        for rows, shard in track(assigned, "checksums", console=console, transient=True, disable=silent):
             rows.check_shard(shard)
 
     run_together(world, check)
@@ -139,13 +139,13 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
 
 def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
     """Open those artefacts, given by folder and format, that are complete; each once."""
-    found = []
+    opened = []
     for folder, kind in dict.fromkeys(named):
         with suppress(FarspanError):
             rows = ShardedRows(folder, kind)
             rows.check_files()
-            found.append(rows)
-    return found
+            opened.append(rows)
+    return opened
 
 
 def check_models(model: ModelConfig, curriculum: Sequence[Stage]) -> None:

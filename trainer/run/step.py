@@ -106,8 +106,8 @@ class Trainer:
         micro_batches = batches.step(self.step)
         waited = time.perf_counter() - begun
         stage = self.unit.stage_at(self.step)
-        own = self.unit.counts(self.model, micro_batches, stage)
-        stopping, *counts = self.world.sum(stop, *astuple(own))
+        local_counts = self.unit.counts(self.model, micro_batches, stage)
+        stopping, *counts = self.world.sum(stop, *astuple(local_counts))
         if stopping:
             return None
         totals = Counts(*map(int, counts))
@@ -117,7 +117,7 @@ class Trainer:
         norm = self._clip()
         rate = self._change_weights(stage, torch.isfinite(norm) & torch.isfinite(loss))
         self.step += 1
-        seen = [(_samples(batch), own.plain) for batch, own in zip(micro_batches, losses, strict=True)]
+        seen = [(_samples(batch), each.plain) for batch, each in zip(micro_batches, losses, strict=True)]
         timing.end(loss, norm, *([self._sum_ranks(divergences)] if divergences else []))
         return Update(self.step, timing, waited, rate, totals, self.unit.metrics(micro_batches), seen)
 

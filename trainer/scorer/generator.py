@@ -45,21 +45,21 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
         assert isinstance(drawn, MaskedLM)
         return Generator(drawn, special, config.model.encoder.positions.limit, None)
     try:
-        found = find_model(config.initial)
+        initial = find_model(config.initial)
     except FarspanError as error:
         raise FarspanError(f"generator.initial: {error}") from error
-    if found.tokenizer_fingerprint != entry["fingerprint"]:
+    if initial.tokenizer_fingerprint != entry["fingerprint"]:
         raise FarspanError(
-            f"generator.initial {config.initial} has the tokenizer with fingerprint {found.tokenizer_fingerprint}, "
+            f"generator.initial {config.initial} has the tokenizer with fingerprint {initial.tokenizer_fingerprint}, "
             f"{corpus.folder} {entry['fingerprint']}; give a generator trained on a corpus with this tokenizer"
         )
-    model = found.load()
+    model = initial.load()
     if not isinstance(model, MaskedLM):
         raise FarspanError(
             f"generator.initial {config.initial} is not a run of `farspan train`; give one with an encoder alone, or "
             "score with it as data.objective.scorer"
         )
-    return Generator(model, found.special, found.positions, found.fingerprint)
+    return Generator(model, initial.special, initial.positions, initial.fingerprint)
 
 
 def generator_config(config: GeneratorConfig) -> ModelConfig:

@@ -84,7 +84,7 @@ class MaskedLMScorer:
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Compute the losses as in ``objectives.api.protocol.Scorer``; each window has its own begin and end tokens."""
-        found = np.zeros(ids.shape, np.float32)
+        losses = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pin_threads(self._threads), torch.inference_mode():
             for chosen in batches(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
@@ -94,8 +94,8 @@ class MaskedLMScorer:
                 at = rows[:, None], np.minimum(starts[:, None] + places, ids.shape[1] - 1)
                 targets = np.where(inside, labels[at], IGNORED)
                 window, place = np.nonzero(targets != IGNORED)
-                found[rows[window], starts[window] + place] = self._score(ids[at], sizes, targets)
-        return found
+                losses[rows[window], starts[window] + place] = self._score(ids[at], sizes, targets)
+        return losses
 
     def _windows(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> _Windows:
         """Cut rows into windows of the model's input length; windows without masked tokens are left out."""

@@ -149,8 +149,8 @@ class JointUnit(Seq2SeqUnit):
     def vocabulary(self) -> dict[str, Any]:
         """Both vocabularies: the generator's is under ``generator``, with its configuration."""
         candidates = _rows(self.mixtures[0]).candidates(np.zeros(1, np.int64))
-        own = vocabulary_of(self.tokenizer_fingerprint, self.generator.special, candidates)
-        return {**super().vocabulary(), "generator": {"model": asdict(self.generator.model.config), **own}}
+        generator = vocabulary_of(self.tokenizer_fingerprint, self.generator.special, candidates)
+        return {**super().vocabulary(), "generator": {"model": asdict(self.generator.model.config), **generator}}
 
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
         batch = super().largest_batch(stage, vocab_size)
