@@ -334,7 +334,7 @@ def test_every_part_of_bart_ls_but_its_attention_is_that_of_bart(recipe, sizes):
 
 
 def test_data_fits_the_pattern():
-    """The widest batch is a whole number of blocks or within one, and every recipe writes into a folder of its own name."""
+    """The widest batch is a whole number of blocks or within one; recipes write into folders of their own names."""
     for name in list_recipes():
         recipe = load_recipe(name)
         assert recipe.run.directory == f"runs/{name}"
