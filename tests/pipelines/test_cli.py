@@ -184,7 +184,7 @@ def test_the_address_space_that_is_asked_for_suffices(tmp_path):
     (tmp_path / "raw.jsonl").write_text('{"text": "One sentence. And another."}\n' * 3000)
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     needed = (3 << 30) + (len(os.sched_getaffinity(0)) << 28)
-    words = ["documents", "--input", "raw.jsonl", "--tokenizer", "tokenizer", "--output", "documents"]
+    words = ["documents", "--quiet", "--input", "raw.jsonl", "--tokenizer", "tokenizer", "--output", "documents"]
     ended = subprocess.run(
         [sys.executable, "-m", "pipelines", *words],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (needed, needed)),
