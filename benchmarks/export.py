@@ -24,7 +24,7 @@ from text import real_documents, write_texts
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.training import train_byte_level_bpe
 
-PACKAGES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farspan" / "readers" / "megatron"
+PACKAGES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farspan" / "environments" / "megatron"
 SEQUENCE_LENGTH = 16_384
 GOALS = {"documents + export": 5.0, "export of a corpus": 20.0}
 
