@@ -187,13 +187,13 @@ def _recipe_and_tokenizer_faults(directory: Path) -> Iterator[str]:
     except DamagedError as error:
         yield f"{RECIPE} {error}"
         return
-    stored_paths = {str(path.relative_to(directory / TOKENIZER)): path for path in (directory / TOKENIZER).rglob("*")}
-    for name in sorted(stored.keys() | {name for name, path in stored_paths.items() if path.is_file()}):
+    files = {str(path.relative_to(directory / TOKENIZER)): path for path in (directory / TOKENIZER).rglob("*")}
+    for name in sorted(stored.keys() | {name for name, path in files.items() if path.is_file()}):
         if name not in stored:
             yield f"{TOKENIZER}/{name} is no file of the run"
-        elif name not in stored_paths:
+        elif name not in files:
             yield f"{TOKENIZER}/{name} is missing"
-        elif content_facts(stored_paths[name].read_bytes()) != stored[name]:
+        elif content_facts(files[name].read_bytes()) != stored[name]:
             yield f"{TOKENIZER}/{name} differs from its checksum"
 
 

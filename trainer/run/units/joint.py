@@ -85,13 +85,13 @@ class JointUnit(Seq2SeqUnit):
     def sizes(
         cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
     ) -> list[ModelSize]:
-        config, candidates = generator_config(_required(generator)), stage.data.source_length // _CANDIDATES
+        config, candidates = generator_config(_require(generator)), stage.data.source_length // _CANDIDATES
         return [*super().sizes(model, stage, loss), ModelSize(config, candidates)]
 
     @cached_property
     def generator(self) -> Generator:
         """The generator before the first update."""
-        config, corpus = _required(self.recipe.generator), Corpus(self.curriculum[0].data.corpus)
+        config, corpus = _require(self.recipe.generator), Corpus(self.curriculum[0].data.corpus)
         return open_generator(config, corpus, self.recipe.run.seed)
 
     def open_mixtures(self, loading: LoadingConfig, source: Source | None) -> list[Mixture]:
@@ -123,7 +123,7 @@ class JointUnit(Seq2SeqUnit):
     def build_model(self) -> Model:
         model = super().build_model()
         assert isinstance(model, Seq2Seq)
-        return JointModel(model, self.generator.model, _required(self.recipe.generator).weight)
+        return JointModel(model, self.generator.model, _require(self.recipe.generator).weight)
 
     def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
         assert isinstance(model, JointModel)
@@ -209,7 +209,7 @@ class JointBatches:
         return [np.nan_to_num(losses.cpu().numpy(), nan=0.0, posinf=0.0, neginf=0.0) for losses in scores]
 
 
-def _required(config: GeneratorConfig | None) -> GeneratorConfig:
+def _require(config: GeneratorConfig | None) -> GeneratorConfig:
     assert config is not None
     return config
 
