@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,10 +28,8 @@ from corpora.storage import files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
 """Record and its place -> documents and pairs; raises ``BadRecord`` to reject it, as the functions below do."""
-Contents = Callable[[bytes, Place], Iterator[tuple[str, RawTask | BadRecord]]]
-"""Bytes of a file and its place -> name and contents of each record, or the reason to reject it."""
 Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
-"""Bytes of an index file and its place -> name and contents of each entry, in order."""
+"""Bytes of a file and its place -> name and contents of each entry, in order."""
 ENTRIES_A_RANGE = 64  # few, because a book or report has tens of thousands of words
 JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\.(gz|bz2|xz|zst))"
 
@@ -83,32 +82,20 @@ def json_field(parse: Parse, field: str, records: str = "") -> Reader:
 
 def json_document(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON object each: name -> record; the place of a record is its name."""
-
-    def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
-        for key, record in json_object(data).items():
-            try:
-                yield key, parse(as_object(record), replace(place, key=key))
-            except BadRecord as bad:
-                yield key, bad
-
-    return whole_files(contents, records)
+    return whole_files(
+        lambda data, place: list(json_object(data).items()),
+        lambda record, place: parse(as_object(record), place),
+        records,
+    )
 
 
-def whole_files(contents: Contents, records: str = "") -> Reader:
-    """Declare a data set whose files are read whole, such as tables that refer to other files."""
+def whole_files(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str = "") -> Reader:
+    """Declare a data set whose files are parsed as a whole, each as one range."""
 
-    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
-        data = whole_file(piece.path)
-        with block.reject_if_bad(0, data):
-            for key, task in contents(data, block.place("0")):
-                if isinstance(task, BadRecord):
-                    block.reject(key, task.reason, b"", str(task))
-                else:
-                    block.add_task(key, task, b"")
-                yield 0
-        yield piece.bytes
+    def plan(path: str, target_bytes: int) -> list[Cut]:
+        return [Cut(0, sys.maxsize, files.size(path))]
 
-    return task_reader(plan_file, read, records)
+    return replace(index_files(entries, parse, records), plan=plan)
 
 
 def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str) -> Reader:

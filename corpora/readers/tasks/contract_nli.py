@@ -12,7 +12,6 @@ Attribute ``evidence`` holds the [start, stop) characters of the evidence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from corpora.readers.raw_fields import id_of, list_of, object_of, require_text, task_of_questions
@@ -21,21 +20,19 @@ from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_object, whole_files
 
 OPTIONS = {"Entailment": "Entailment", "Contradiction": "Contradiction", "NotMentioned": "Not mentioned"}
+Contract = tuple[dict[str, Any], dict[str, Any]]  # its document, and the labels of the file
 
 
-def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
-    """Yield the contracts of a file, each with all hypotheses."""
+def contracts(data: bytes, place: Place) -> list[tuple[str, Contract]]:
+    """List the contracts of a file, each with all hypotheses."""
     file = json_object(data)
     labels = object_of(file, "labels")
-    for number, document in enumerate(list_of(file, "documents", dict)):
-        try:
-            yield str(number), parse(document, labels)
-        except BadRecord as bad:
-            yield str(number), bad
+    return [(str(number), (document, labels)) for number, document in enumerate(list_of(file, "documents", dict))]
 
 
-def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
+def parse(contract: Contract, place: Place) -> RawTask:
     """Parse a contract and its hypotheses."""
+    document, labels = contract
     key = id_of(document, "id")
     sets = list_of(document, "annotation_sets", dict)
     if len(sets) != 1:
@@ -61,4 +58,4 @@ def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
     return task_of_questions([RawDocument(key, require_text(document, "text"))], annotations, pair)
 
 
-READER = whole_files(contents, r"(train|dev|test)\.json")
+READER = whole_files(contracts, parse, r"(train|dev|test)\.json")

@@ -76,16 +76,13 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
     """Parse the document and the pair of a record."""
     subset = subset_of(place, SUBSETS)
     query, text, options = divide_input(text_of(record, "input"), subset)
+    return _task(record, text, query=query, options=options, attributes={"subset": subset})
+
+
+def _task(record: dict[str, Any], text: str, **fields: Any) -> RawTask:
     document = RawDocument(text_key(text), text)
-    output = None if record.get("output") is None else text_of(record, "output")
-    pair = RawPair(
-        pair_id=text_of(record, "id"),
-        documents=(document.key,),
-        query=query,
-        targets=() if output is None else (output,),
-        options=options,
-        attributes={"subset": subset},
-    )
+    targets = () if record.get("output") is None else (text_of(record, "output"),)
+    pair = RawPair(pair_id=text_of(record, "id"), documents=(document.key,), targets=targets, **fields)
     return RawTask([document], [pair])
 
 
@@ -98,16 +95,8 @@ def parse_zero(record: dict[str, Any], place: Place) -> RawTask:
     )
     if not start < stop <= query:
         raise BadRecord("wrong_index", f"document at {start} to {stop}, query from {query}: not in this order")
-    document = RawDocument(text_key(prompt[start:stop]), prompt[start:stop])
-    output = None if record.get("output") is None else text_of(record, "output")
-    pair = RawPair(
-        pair_id=text_of(record, "id"),
-        documents=(document.key,),
-        query="\n\n".join(part for part in (prompt[:start].strip(), prompt[query:].strip()) if part),
-        targets=() if output is None else (output,),
-        attributes={"subset": subset},
-    )
-    return RawTask([document], [pair])
+    around = "\n\n".join(part for part in (prompt[:start].strip(), prompt[query:].strip()) if part)
+    return _task(record, prompt[start:stop], query=around, attributes={"subset": subset})
 
 
 def _index(record: dict[str, Any], name: str, text: str) -> int:

@@ -121,19 +121,6 @@ def test_records_of_an_object_have_their_names(tmp_path):
     assert read(json_document(parse), path)[:2] == ({}, [("0", "not_an_object")])
 
 
-def test_whole_files_may_reject_one_record_or_all(tmp_path):
-    def contents(data, place):
-        for number, word in enumerate(data.decode().split()):
-            if word == "END":
-                raise BadRecord("broken_table", "it ends here")
-            yield str(number), BadRecord("empty_text", "") if word == "-" else RawTask([RawDocument(word, word)], [])
-
-    path = tmp_path / "a.csv"
-    path.write_text("a - b END c")
-    found = read(whole_files(contents), path)
-    assert found == ({"a": "a", "b": "b"}, [("1", "empty_text"), ("0", "broken_table")], 1)
-
-
 def test_layouts_are_told_apart_by_name(tmp_path):
     data = by_name({r".*\.jsonl": json_lines(parse), r".*\.json": json_records(parse)})
     for name, content in (("a.jsonl", lines()), ("a.json", json.dumps(RECORDS).encode())):
@@ -191,14 +178,16 @@ INDEX = index_files(entries, parse_entry, r".*\.ids")
 
 
 @pytest.mark.parametrize("count", [0, 1, ENTRIES_A_RANGE, ENTRIES_A_RANGE + 1, 3 * ENTRIES_A_RANGE])
-def test_every_entry_is_read_once_in_order(tmp_path, count):
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_entry_is_read_once_in_order(tmp_path, count, whole):
+    index = whole_files(entries, parse_entry) if whole else INDEX
     path = tmp_path / "a.ids"
     path.write_text("".join(f"n{number}\n" for number in range(count)))
-    assert sum(cut.bytes for cut in INDEX.plan(str(path), 1)) == path.stat().st_size
-    found, rejects, ranges = read(INDEX, path, 1)
+    assert sum(cut.bytes for cut in index.plan(str(path), 1)) == path.stat().st_size
+    found, rejects, ranges = read(index, path, 1)
     assert found == {f"n{number}": f"N{number}" for number in range(count)}
     assert rejects == []
-    assert ranges == max(1, -(-count // ENTRIES_A_RANGE))
+    assert ranges == (1 if whole else max(1, -(-count // ENTRIES_A_RANGE)))
 
 
 def test_bad_entries_and_files_are_rejected(tmp_path):

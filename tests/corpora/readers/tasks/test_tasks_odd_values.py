@@ -51,10 +51,8 @@ CASES = {
 
 
 def contract(record, place):
-    found = [task for _, task in contract_nli.contents(json.dumps(record).encode(), place)] or [RawTask([], [])]
-    if isinstance(found[0], BadRecord):
-        raise found[0]
-    return found[0]
+    contracts = contract_nli.contracts(json.dumps(record).encode(), place)
+    return contract_nli.parse(contracts[0][1], place) if contracts else RawTask([], [])
 
 
 def chapter(record, place):
