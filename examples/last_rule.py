@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Print the errors of each seed and arm, and the mean differences to ``adapted`` with their intervals."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--decoder-steps", type=int, default=400)
+    parser.add_argument("--decoder-steps", type=int, default=3000)
     parser.add_argument("--stops", type=int, nargs="+", default=[100, 200, 300])
     options = parser.parse_args(arguments)
     errors = np.zeros((len(ARMS), options.seeds, len(options.stops)))
