@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,13 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class PieceTables:
-    """Tables of the text of each id.
+    """Tables of the text of each id."""
 
-    Attributes:
-        first, later: ``vocab`` strings each: the text of an id at the beginning, and elsewhere.
-        bytes: ``(vocab,)`` int16, the byte that an id stands for, else -1.
-        lengths: ``(vocab,)`` int64, characters of ``later``.
-        strip: (character, maximum number at the beginning, at the end) to remove from the whole text, in order.
-    """
-
-    first: Sequence[str]
-    later: Sequence[str]
-    bytes: np.ndarray
-    lengths: np.ndarray
+    first: Sequence[str]  # of each id at the beginning of the text
+    later: Sequence[str]  # of each id elsewhere
+    bytes: np.ndarray  # (vocab,) int16, the byte that an id stands for, else -1
+    lengths: np.ndarray  # (vocab,) int64, characters of ``later``
+    # (character, maximum number at the beginning, at the end) to remove from the whole text, in order
     strip: Sequence[tuple[str, int, int]] = ()
 
     @classmethod
@@ -153,7 +146,6 @@ def byte_of_character() -> dict[str, int]:
 
 
 _BYTE = byte_of_character()
-_TABLE = str.maketrans({character: chr(byte) for character, byte in _BYTE.items()})
 
 
 def token_bytes(token: str) -> bytes:
@@ -162,16 +154,6 @@ def token_bytes(token: str) -> bytes:
         return bytes([_BYTE[character] for character in token])
     except KeyError:
         return token.encode()
-
-
-def bytes_of_tokens(tokens: Sequence[str]) -> list[bytes]:
-    """Return ``token_bytes`` of each token."""
-    text = "".join(tokens)
-    if not set(text) <= _BYTE.keys():
-        return [token_bytes(token) for token in tokens]
-    data = text.translate(_TABLE).encode("latin-1")
-    ends = list(accumulate(map(len, tokens)))
-    return [data[start:end] for start, end in pairwise([0, *ends])]
 
 
 def prefix_space(config: Mapping[str, Any]) -> bool | None:

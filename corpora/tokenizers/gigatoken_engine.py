@@ -24,32 +24,14 @@ _PROBED = [*range(0x850), *range(0x2000, 0x2070), *range(0x3000, 0x3020), 0x1E9E
 # gigatoken's cache of words has no limit, so it is loaded again (.1 s) after this many bytes of text, which fill at
 # most .9 GB.
 _BYTES_A_CACHE = 128_000_000
-_PROBES = [
-    "",
-    " ",
-    "  ",
-    "a",
-    " a",
-    "a  b",
-    "a\n\n b",
-    "\r\n",
-    "\t\tx",
-    "x \n",
-    "-----!!!???....",
-    "<s>x</s>",
-    "a" * 25,
-]
+_PROBES = ["", " ", "  ", "a", " a", "a  b", "a\n\n b", "\r\n", "\t\tx", "x \n"]
+_PROBES += ["-----!!!???....", "<s>x</s>", "a" * 25]
 _PROBES += ["it's I'LL we'd 'tis ''s don't've", "naïve café e\u0301", "日本語 中文。", "שלום مرحبا", "１２ ²³ ½ Ⅷ x1y2"]
 _PROBES += ["👩\u200d👧 🇫🇷", "\x00\x01\x7f", "\u200d\ufeff", "a\u00a0b\u2003c\u3000d", "\u2028\u2029\x85\x1c"]
 
 
 class GigatokenEngine:
-    """Encodes on the calling thread into Hugging Face's ids.
-
-    Args:
-        load: loads the library's tables of a tokenizer.
-        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
-    """
+    """Encodes on the calling thread into the ids of ``reference``, in Hugging Face's library; ``load`` loads tables."""
 
     def __init__(self, load: Callable[[], Any], reference: tokenizers.Tokenizer) -> None:
         self._load, self._reference = load, reference
@@ -102,9 +84,7 @@ def passages(text: str) -> Iterator[str]:
 def gigatoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> GigatokenEngine | None:
     """Load gigatoken for a tokenizer.json; None if it is not installed, rejects the file, or returns different ids.
 
-    Args:
-        config: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
-        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
+    ``config`` has no normaliser, and special tokens alone are added ones, which ``reference`` treats as text.
     """
     try:
         from gigatoken.gigatoken_rs import load_hf_json

@@ -14,9 +14,9 @@ import numpy as np
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.utf8 import byte_offsets
-from corpora.tokenizers.decoding import bytes_of_tokens, decode_utf8, piece_tables, prefix_space
+from corpora.tokenizers.decoding import decode_utf8, piece_tables, prefix_space, token_bytes
 from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
-from corpora.tokenizers.tokenizer_json import decode, fingerprint_of, load, ordinary_pieces, parse, seal
+from corpora.tokenizers.tokenizer_json import fingerprint_of, load, ordinary_pieces, parse, seal
 
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -29,7 +29,6 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<mask>": ("mask_token",),
 }
 _FIRST = 1 << 17  # characters that are encoded before another engine is loaded, which takes about as long
-_FEW = 1 << 12  # ids that are decoded before the bytes of the whole vocabulary are made
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
@@ -41,26 +40,16 @@ _USUAL_NAMES = {
 
 
 class HuggingFaceTokenizer:
-    """Tokenizer from a tokenizer.json. ``corpora.tokenizers.protocol.Tokenizer`` documents the methods.
-
-    Attributes:
-        vocab_size: largest id + 1, including added tokens.
-        fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
-        owned_tokens: role -> id, and text -> id of every other special token.
-        engine: ``gigatoken`` or ``huggingface``.
-    """
+    """Tokenizer from a tokenizer.json. ``corpora.tokenizers.protocol.Tokenizer`` documents the members."""
 
     def __init__(self, data: bytes, special: Mapping[str, str] | None = None) -> None:
         """``special``: ``special_roles`` of the files beside it; None for the usual names."""
         self._data = data
-        config = parse(data)
         # Padding, truncation and post-processing are not part of text -> id; rendering adds special tokens.
-        unused = dict.fromkeys(("padding", "truncation", "post_processor"))
-        has_unused = any(config.get(name) is not None for name in unused)
-        config |= unused
+        config = parse(data) | dict.fromkeys(("padding", "truncation", "post_processor"))
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        self._tokenizer, vocab, config = load(config, None if has_unused else decode(data))
+        self._tokenizer, vocab, config = load(config)
         self.vocab_size = max(vocab.values(), default=-1) + 1
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}
@@ -76,7 +65,7 @@ class HuggingFaceTokenizer:
         decoder = config.get("decoder")
         self._pieces = None if _is_byte_level(decoder) else piece_tables(decoder, self._tokens)
         self._prefix_space = prefix_space(config)  # None: not byte-level
-        self._encoded, self._decoded = 0, 0  # characters, ids
+        self._encoded = 0  # characters
 
     @cached_property
     def fingerprint(self) -> str:
@@ -101,7 +90,7 @@ class HuggingFaceTokenizer:
 
     @cached_property
     def _token_bytes(self) -> list[bytes]:
-        return bytes_of_tokens(self._tokens)
+        return list(map(token_bytes, self._tokens))
 
     @cached_property
     def _byte_lengths(self) -> np.ndarray:
@@ -154,14 +143,8 @@ class HuggingFaceTokenizer:
         ids = check_ids(ids, self.vocab_size)
         if self._pieces:
             return self._pieces.decode(ids)
-        self._decoded += len(ids)
-        if self._decoded <= _FEW:
-            pieces = bytes_of_tokens([self._tokens[number] for number in ids.tolist()])
-            lengths = np.array([len(piece) for piece in pieces], np.int64)
-        else:
-            pieces = list(map(self._token_bytes.__getitem__, ids.tolist()))
-            lengths = self._byte_lengths[ids]
-        return decode_utf8(b"".join(pieces), np.cumsum(lengths) - lengths)
+        lengths = self._byte_lengths[ids]
+        return decode_utf8(b"".join(map(self._token_bytes.__getitem__, ids.tolist())), np.cumsum(lengths) - lengths)
 
     def serialized(self) -> dict[str, bytes]:
         names = json.dumps(self._special_names(), indent=1, sort_keys=True).encode()

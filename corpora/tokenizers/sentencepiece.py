@@ -24,16 +24,10 @@ _WORD = re.compile(rb" (?=[0-9A-Za-z])")
 
 
 class SentencePieceTokenizer:
-    """Tokenizer from a SentencePiece model. ``corpora.tokenizers.protocol.Tokenizer`` documents the methods.
+    """Tokenizer from a SentencePiece model. ``corpora.tokenizers.protocol.Tokenizer`` documents the members.
 
     Ids are those of the library, with one exception: it takes U+2581, its sign for a space, in a text for a space. If
     the model keeps every other text exactly, U+2581 becomes its three bytes, which the library decodes as such.
-
-    Attributes:
-        vocab_size: number of pieces.
-        fingerprint: hex sha256 of pieces, scores, kinds, the algorithm and the normaliser.
-        owned_tokens: role -> id, and text -> id of every other control symbol.
-        engine: ``sentencepiece``.
     """
 
     engine = "sentencepiece"

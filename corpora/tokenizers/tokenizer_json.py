@@ -35,19 +35,12 @@ def parse(data: bytes) -> dict[str, Any]:
     return config
 
 
-def decode(data: bytes) -> str:
-    """Decode a tokenizer.json that ``parse`` accepts, as ``json.loads`` does."""
-    return data.decode(json.detect_encoding(data), "surrogatepass")
-
-
-def load(
-    config: dict[str, Any], text: str | None = None
-) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
+def load(config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
     """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
 
     Returns the tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
     """
-    source = json.dumps(config, ensure_ascii=False, separators=(",", ":")) if text is None else text
+    source = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     try:
         loaded = tokenizers.Tokenizer.from_str(source)
     except Exception as error:  # the library raises bare Exception
@@ -81,18 +74,7 @@ def fingerprint_of(config: Mapping[str, Any]) -> str:
         added = []  # special tokens are never matched in text
     parts = {"model": model, "added_tokens": added}
     parts |= {name: _without_offsets(config[name]) for name in ("normalizer", "pre_tokenizer")}
-    return hashlib.sha256(json.dumps(_with_sorted_keys(parts)).encode()).hexdigest()
-
-
-def _with_sorted_keys(part: Any) -> Any:
-    """Sort the keys of all mappings; ``json.dumps`` takes twice as long to do so."""
-    if isinstance(part, dict):
-        if all(type(value) is int for value in part.values()):  # a vocabulary
-            return {key: part[key] for key in sorted(part)}
-        return {key: _with_sorted_keys(part[key]) for key in sorted(part)}
-    if isinstance(part, list) and part and isinstance(part[0], dict):  # merges hold no mappings
-        return [_with_sorted_keys(item) for item in part]
-    return part
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _without_offsets(part: Any) -> Any:

@@ -1,10 +1,12 @@
 """Small tokenizers of every supported kind, trained once on text of our own."""
 
+import io
 import json
 import random
 from typing import Any
 
 import pytest
+import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -25,6 +27,15 @@ def sample_texts(count: int = 300) -> list[str]:
         "\n".join(" ".join(rng.choices(words, k=rng.randint(3, 12))).capitalize() + "." for _ in range(3))
         for _ in range(count)
     ]
+
+
+def sentence_piece_model(texts: list[str] | None = None, **options: Any) -> bytes:
+    """A SentencePiece model of the library, with options of its own."""
+    model = io.BytesIO()
+    lines = (line for text in texts or sample_texts() for line in text.split("\n"))
+    defaults = {"vocab_size": 380, "byte_fallback": True, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, **defaults | options)
+    return model.getvalue()
 
 
 @pytest.fixture(scope="package", autouse=True)

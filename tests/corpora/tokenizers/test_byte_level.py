@@ -14,7 +14,7 @@ from tokenizers import decoders
 
 from corpora.errors import FarspanError
 from corpora.tokenizers import decoding, gigatoken_engine, huggingface
-from corpora.tokenizers.decoding import byte_of_character, bytes_of_tokens, decode_utf8, piece_tables, token_bytes
+from corpora.tokenizers.decoding import byte_of_character, decode_utf8, piece_tables, token_bytes
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
 _ALPHABET = sorted(byte_of_character(), key=byte_of_character().__getitem__)
@@ -45,9 +45,9 @@ def test_alphabet_is_the_librarys():
 
 @given(st.lists(st.one_of(st.text(_ALPHABET, max_size=5), st.text(max_size=3)), max_size=10))
 def test_bytes_of_tokens(tokens):
-    assert bytes_of_tokens(tokens) == [token_bytes(token) for token in tokens]
-    within = [token for token in tokens if set(token) <= set(_ALPHABET)]
-    assert bytes_of_tokens(within) == [bytes(_ALPHABET.index(character) for character in token) for token in within]
+    for token in tokens:
+        within = set(token) <= set(_ALPHABET)
+        assert token_bytes(token) == (bytes(map(_ALPHABET.index, token)) if within else token.encode())
 
 
 def test_engine_is_chosen_by_the_rules():
@@ -167,15 +167,8 @@ def test_other_decoders_are_refused(steps):
 
 
 # The ids of gigatoken are Hugging Face's, for every text that it is given.
-SPECIAL = [
-    "<s>",
-    "</s>",
-    "<pad>",
-    "<unk>",
-    "it's",
-    "I'LL",
-    *("  ", "\n\n", "\t", "\x00", "e\u0301", "１２", "½", "👩\u200d👧"),
-]
+SPECIAL = ["<s>", "</s>", "<pad>", "<unk>", "it's", "I'LL"]
+SPECIAL += ["  ", "\n\n", "\t", "\x00", "e\u0301", "１２", "½", "👩\u200d👧"]
 texts = st.one_of(
     st.text(max_size=60),
     st.text(st.characters(max_codepoint=0x52F), max_size=60),
@@ -227,11 +220,6 @@ def test_ids_are_hugging_faces(both, text):
     assert starts[0].tolist() == np.cumsum([0, *(tokenizer._byte_lengths[ids[0]])])[:-1].tolist()
 
 
-def test_names_of_special_tokens_stay_text(both):
-    tokenizer, _ = both
-    assert not set(tokenizer.encode(["<s>a</s><pad>"])[0].tolist()) & set(tokenizer.owned_tokens.values())
-
-
 @pytest.mark.parametrize("unit", ["a", " ", "\n", ".", "世", "ab", "a ", "é", "x9", "🙂"])
 def test_long_runs(both, unit):
     """Equal ids, and time that grows as the text does: a quadratic engine would need minutes."""
@@ -271,16 +259,8 @@ def test_characters_that_may_differ_are_left_to_hugging_face(character):
     assert engine.encode_alike("ab") is not None
 
 
-CUT = [
-    "a river",
-    "1984 was",
-    "x.",
-    " y",
-    "  ",
-    "\n",
-    "'s ",
-    *("é", "अ", "ก ข", "🙂", "한 국", "\u1ebf", "\ua000", "\u0840"),
-]
+CUT = ["a river", "1984 was", "x.", " y", "  ", "\n", "'s "]
+CUT += ["é", "अ", "ก ข", "🙂", "한 국", "\u1ebf", "\ua000", "\u0840"]
 
 
 @pytest.mark.parametrize("pre_tokenizer", ENGINES)
@@ -302,10 +282,6 @@ def _cached(pre_tokenizer):
 def test_only_passages_with_strange_characters_are_left_to_hugging_face():
     passages = list(gigatoken_engine.passages("a river runs. One mill 🙂, an old one and more. Or ก 1 is three"))
     assert passages == ["a river runs. One", " mill 🙂, an", " old one and", " more. Or ก 1", " is three"]
-
-
-def test_another_split_is_refused():
-    assert engine_and_reference(merged(_split(r"\w+")))[0] is None
 
 
 def test_other_ids_are_refused():

@@ -1,6 +1,5 @@
 """Hugging Face tokenizers and SentencePiece models against their libraries: starts, special tokens, fingerprints."""
 
-import io
 import json
 
 import numpy as np
@@ -14,7 +13,7 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 from objectives.api.special_tokens import SpecialTokens
-from tests.corpora.tokenizers.conftest import sample_texts
+from tests.corpora.tokenizers.conftest import sample_texts, sentence_piece_model
 from tests.corpora.tokenizers.test_tokenizers import some, texts
 
 
@@ -123,23 +122,15 @@ def test_fingerprint_is_of_text_to_id_alone(byte_level, sentence_pieces, metaspa
     assert len({other.fingerprint for other in [*others, byte_level, sentence_pieces]}) == 5
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"decoder": {"type": "CTC", "pad_token": "a", "word_delimiter_token": "b", "cleanup": True}}, "'CTC'"),
+def test_unusable_json(byte_level):
+    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
+    for parts, message in (
         ({"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, "'BPEDecoder'"),
         ({"model": {"type": "Nothing"}}, "cannot read"),
-    ],
-)
-def test_unusable_json(byte_level, parts, message):
-    with pytest.raises(FarspanError, match=message):
-        changed(byte_level, **parts)
-
-
-def test_dropout_is_refused(byte_level):
-    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
-    with pytest.raises(FarspanError, match="dropout"):
-        changed(byte_level, model=model | {"dropout": 0.1})
+        ({"model": model | {"dropout": 0.1}}, "dropout"),
+    ):
+        with pytest.raises(FarspanError, match=message):
+            changed(byte_level, **parts)
 
 
 def test_a_text_without_token_is_an_error(metaspace):
@@ -195,18 +186,9 @@ def test_sentencepiece_starts_are_its_own_offsets(sentence_pieces, text):
 def test_sentencepiece_starts_of_long_texts(rule, monkeypatch):
     """A long text goes through the normaliser in slices; the starts must not show it."""
     monkeypatch.setattr(our_sentencepiece, "_SLICE", 40)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(line for text in sample_texts() for line in text.split("\n")),
-        model_writer=model,
-        vocab_size=380,
-        byte_fallback=True,
-        normalization_rule_name=rule,
-        remove_extra_whitespaces=rule != "identity",
-        minloglevel=2,
-    )
-    tokenizer = SentencePieceTokenizer(model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    model = sentence_piece_model(normalization_rule_name=rule, remove_extra_whitespaces=rule != "identity")
+    tokenizer = SentencePieceTokenizer(model)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     text = "  " + "  \n ".join([*sample_texts(10), "ﬁ ① e\u0301  a\u3000 b", "世" * 60]) + "  "
     offsets = processor.EncodeAsOffsetMapping(text, return_bytes=True)["offsets"]
     assert tokenizer.encode_with_starts([text])[1][0].tolist() == [start for start, _ in offsets]
@@ -214,18 +196,10 @@ def test_sentencepiece_starts_of_long_texts(rule, monkeypatch):
 
 
 def test_sentencepiece_controls_are_special_and_user_symbols_are_text():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(line for text in sample_texts() for line in text.split("\n")),
-        model_writer=model,
-        vocab_size=380,
-        byte_fallback=True,
-        control_symbols=["[MASK]", "<doc-sep>"],
-        user_defined_symbols=["<doc-s>", "<mask>"],
-        minloglevel=2,
-    )
-    tokenizer = SentencePieceTokenizer(model.getvalue())
-    piece = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).PieceToId
+    controls, symbols = ["[MASK]", "<doc-sep>"], ["<doc-s>", "<mask>"]
+    model = sentence_piece_model(control_symbols=controls, user_defined_symbols=symbols)
+    tokenizer = SentencePieceTokenizer(model)
+    piece = sentencepiece.SentencePieceProcessor(model_proto=model).PieceToId
     roles = {"<unk>": piece("<unk>"), "<bos>": piece("<s>"), "<eos>": piece("</s>"), "<mask>": piece("[MASK]")}
     assert tokenizer.owned_tokens == {**roles, "<doc-sep>": piece("<doc-sep>")}
     ids = tokenizer.encode(["a <doc-s> b <mask> c <doc-sep> d [MASK] e </s>"])[0].tolist()
