@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,7 @@ from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neig
 from pipelines.engine.folder import check_output
 from pipelines.engine.job import Job, Report, Task
 from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
-from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.placements import (
     Placed,
     ReadPlacements,
@@ -44,7 +45,7 @@ from pipelines.shuffle.placements import (
     use_numbers,
     write_placements,
 )
-from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_stages
+from pipelines.shuffle.spill import Bucket, first_of_key
 
 
 def jobs(options: LinkedCorpus) -> Iterator[Job]:
@@ -95,10 +96,6 @@ def plan(options: LinkedCorpus) -> Job:
     starts = documents.first_rows
     work = LinkShard(output, options.packing, linking, options.leftovers, options.seed, starts)
     linking_stage, placements = placing_stage(output, "link", neighbours, work)
-    place = ReadPlacements(placements, starts, shards, split == "held-out")
-    spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    packing = PackLinked(spills, options.packing, documents.vocab_size, options.compression)
-    stages = [linking_stage, *spilling, pack_stage(output, shards, tokens, packing)]
     use = DocumentUse(
         truncated=options.packing.drop_ragged_tail,
         max_uses=linking.max_uses,
@@ -106,13 +103,17 @@ def plan(options: LinkedCorpus) -> Job:
         left_out="without a vector, in no linked sequence, or repeating another",
     )
     return corpus_job(
-        output,
+        options,
         documents,
-        stages,
+        ReadPlacements(placements, starts, shards, split == "held-out"),
+        partial(pack_linked, options.packing),
+        packing=options.packing,
+        shards=shards,
+        tokens=tokens,
         config=config,
         use=use,
-        seed=options.seed,
         work_bytes=2 * tokens,
+        before=[linking_stage],
         neighbours=neighbours,
     )
 
@@ -193,34 +194,14 @@ def _place(
     )
 
 
-@dataclass(frozen=True)
-class PackLinked:
-    """Read one bucket and write its planned sequences, then its leftovers, concatenated."""
-
-    spills: tuple[str, ...]
-    packing: Packing
-    vocab_size: int
-    compression: str | None
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        bucket = read_bucket(self.spills, task.payload["bucket"])
-        planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
-        rows = linked_rows(bucket, planned)
-        packed = concatenate(
-            bucket.document_ids.take(pa.array(left)),
-            bucket.tokens.take(left),
-            bucket.sentence_starts.take(left),
-            self.packing,
-        )
-        return write_corpus_shard(
-            task,
-            SequenceBatch.concatenate([rows, packed.sequences]),
-            bucket,
-            np.concatenate([planned, left[packed.documents]]),
-            self.packing,
-            self.vocab_size,
-            self.compression,
-        )
+def pack_linked(packing: Packing, bucket: Bucket) -> Packed:
+    """Assemble the planned sequences of a bucket, and concatenate its leftovers behind them."""
+    planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
+    packed = concatenate(
+        bucket.document_ids.take(pa.array(left)), bucket.tokens.take(left), bucket.sentence_starts.take(left), packing
+    )
+    rows = SequenceBatch.concatenate([linked_rows(bucket, planned), packed.sequences])
+    return Packed(rows, np.concatenate([planned, left[packed.documents]]))
 
 
 def linked_rows(bucket: Bucket, chosen: np.ndarray) -> SequenceBatch:

@@ -26,15 +26,14 @@ from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
-from corpora.storage.manifest import Receipt
 from pipelines.corpus.mixture_file import MixtureFile, MixtureSource, read_mixture_file
 from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
 from pipelines.engine.artefacts import Parent, absolute, tokens_of_split
-from pipelines.engine.job import Job, Report, Task
-from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
+from pipelines.engine.job import Job
+from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
+from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, refuse_repeated
 
 BUCKET_TOKENS = 4  # maximum tokens of a bucket, as a multiple of a shard's; a shard may use only a few of them
 
@@ -106,29 +105,31 @@ def plan(options: LongCorpus) -> Job:
         **record_options(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, options.split == "held-out", lengths)
-    output = absolute(options.output)
-    stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    work = PackLong(
-        spills,
-        lengths,
-        {name: share.epochs for name, share in mixture.shares.items()},
-        packing,
-        windows,
-        settings.short_documents == "across",
-        key,
-        documents.vocab_size,
-        options.compression,
-    )
-    stages.append(pack_stage(output, shards, mixture.tokens, work))
-    work_bytes = 2 * (in_documents + mixture.tokens)
     use = DocumentUse(
         truncated=True,
         overlap=windows.overlap,
         max_uses=math.ceil(max(share.epochs for share in mixture.shares.values())),
         left_out="beyond their source's share",
     )
-    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=work_bytes)
+    return corpus_job(
+        options,
+        documents,
+        PlaceSources(key, shards, options.split == "held-out", lengths),
+        PackLong(
+            lengths,
+            {name: share.epochs for name, share in mixture.shares.items()},
+            packing,
+            windows,
+            settings.short_documents == "across",
+            key,
+        ),
+        packing=packing,
+        shards=shards,
+        tokens=mixture.tokens,
+        config=config,
+        use=use,
+        work_bytes=2 * (in_documents + mixture.tokens),
+    )
 
 
 def _mixture(
@@ -318,20 +319,16 @@ class PlaceSources:
 
 @dataclass(frozen=True)
 class PackLong:
-    """Read one bucket, take its part of every source's share, write its sequences in keyed order."""
+    """Takes a bucket's part of every source's share, and puts its sequences in keyed order."""
 
-    spills: tuple[str, ...]
     lengths: Bands
     epochs: Mapping[str, Fraction]  # passes over each table's documents
     packing: Packing
     windows: Windows
     across: bool  # if short pieces are concatenated across sources
     key: bytes  # of the corpus, from which those of passes and of the order of rows derive
-    vocab_size: int
-    compression: str | None
 
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        bucket = read_bucket(self.spills, task.payload["bucket"])
+    def __call__(self, bucket: Bucket) -> Packed:
         refuse_repeated(bucket)
         ids = bucket.document_ids.to_pylist()
         sources = self.lengths.tables(bucket.sources.astype(str), bucket.lengths)  # (documents,)
@@ -345,7 +342,7 @@ class PackLong:
         cuts = arrange(taken, sources, self.packing, self.windows, self.across)
         cuts = cuts.shuffle(self._key("rows", 0), ids)
         rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
-        return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
+        return Packed(rows, cuts.documents)
 
     def _key(self, purpose: str, number: int) -> bytes:
         return make_key(number, purpose, {"mixture": self.key.hex()})

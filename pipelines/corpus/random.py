@@ -6,7 +6,7 @@ by keyed hash and fills sequences. One bucket becomes one shard, so a worker nee
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,29 +19,32 @@ from corpora.packing.options import Packing
 from corpora.packing.windows import Taken, Windows, arrange
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
-from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
-from pipelines.engine.artefacts import Parent, absolute, some_tokens
-from pipelines.engine.job import Job, Report, Task
-from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
+from pipelines.engine.artefacts import Parent, some_tokens
+from pipelines.engine.job import Job
+from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
+from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, refuse_repeated
 
 
 def plan(options: RandomCorpus) -> Job:
     """Check the options and declare the tasks."""
-    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
+    documents = Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
     shards = shard_count(options.shards, tokens)
-    config = {"builder": "random", **record_options(options, shards=shards)}
-    key = make_key(options.seed, "shuffle", {"split": options.split})
-    place = Shuffle(key, shards, options.split == "held-out", options.packing)
-    stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    row_key = make_key(options.seed, "rows", {"split": options.split})
-    work = Pack(spills, options.packing, row_key, documents.vocab_size, options.compression)
-    stages.append(pack_stage(output, shards, tokens, work))
-    use = _document_use(options.packing)
-    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
+    key, row_key = (make_key(options.seed, purpose, {"split": options.split}) for purpose in ("shuffle", "rows"))
+    return corpus_job(
+        options,
+        documents,
+        Shuffle(key, shards, options.split == "held-out", options.packing),
+        Pack(options.packing, row_key),
+        packing=options.packing,
+        shards=shards,
+        tokens=tokens,
+        config={"builder": "random", **record_options(options, shards=shards)},
+        use=_document_use(options.packing),
+        work_bytes=2 * tokens,
+    )
 
 
 def _document_use(packing: Packing) -> DocumentUse:
@@ -72,28 +75,21 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Pack:
-    """Read one bucket, pack its documents, write one shard."""
+    """Packs the documents of a bucket."""
 
-    spills: tuple[str, ...]
     packing: Packing
     row_key: bytes  # of the order of rows, where packing has sorted them by length
-    vocab_size: int
-    compression: str | None
 
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        bucket = read_bucket(self.spills, task.payload["bucket"])
+    def __call__(self, bucket: Bucket) -> Packed:
         refuse_repeated(bucket)
         if self.packing.packing in ("concatenate", "whole-documents"):
             packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
-            rows, documents = packed.sequences, packed.documents
-        else:
-            sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
-            cuts = arrange(Taken.all(bucket.lengths), sources, self.packing, Windows.of(self.packing))
-            cuts = cuts.shuffle(self.row_key, bucket.document_ids.to_pylist())
-            rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
-            documents = cuts.documents
-        receipt = write_corpus_shard(task, rows, bucket, documents, self.packing, self.vocab_size, self.compression)
-        if self.packing.packing == "powers-of-two":
-            lost = int(bucket.lengths.sum()) - receipt.totals["tokens"]
-            receipt = replace(receipt, totals={**receipt.totals, "left_out_tokens": lost})
-        return receipt
+            return Packed(packed.sequences, packed.documents)
+        sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
+        cuts = arrange(Taken.all(bucket.lengths), sources, self.packing, Windows.of(self.packing))
+        cuts = cuts.shuffle(self.row_key, bucket.document_ids.to_pylist())
+        rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
+        if self.packing.packing != "powers-of-two":
+            return Packed(rows, cuts.documents)
+        lost = int(bucket.lengths.sum()) - int(rows.tokens.lengths.sum())
+        return Packed(rows, cuts.documents, {"left_out_tokens": lost})

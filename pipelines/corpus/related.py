@@ -30,9 +30,9 @@ from corpora.storage.shards import StoredShard
 from pipelines.corpus.options import RelatedCorpus
 from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
-from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
+from pipelines.shuffle.spill import Bucket, Pieces, Placement, bucket_of, first_of_key
 
 _BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours only
 
@@ -45,35 +45,32 @@ def plan(options: RelatedCorpus) -> Job:
     split = _split(options, documents, neighbours)
     tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
-    config = {
-        "builder": "related",
-        **_record(options, output, neighbours, rows=rows, split=split, shards=shards),
-    }
+    config = {"builder": "related", **_record(options, output, neighbours, rows=rows, split=split, shards=shards)}
     starts, held_out = documents.first_rows, split == "held-out"
-    stages: list[Stage] = []
+    before: list[Stage] = []
     place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, held_out, starts)
     if neighbours is not None:
         # grouping uses only the rules for near-duplicates and the minimum similarity
         rules = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
         grouping = GroupShard(rows, rules, make_key(options.seed, "groups"), starts)
         stage, placements = placing_stage(output, "group", neighbours, grouping)
-        stages, place = [stage], ReadPlacements(placements, starts, shards, held_out)
-    spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    order = make_key(options.seed, "order in clusters")
-    work = PackClusters(spills, options.packing, rows, order, documents.vocab_size, options.compression)
-    stages += [*spilling, pack_stage(output, shards, tokens, work)]
+        before, place = [stage], ReadPlacements(placements, starts, shards, held_out)
     use = DocumentUse(
         truncated=True,
         left_out="in no cluster, in a small one, or with a first sentence longer than their share of the row",
     )
     return corpus_job(
-        output,
+        options,
         documents,
-        stages,
+        place,
+        PackClusters(options.packing, rows, make_key(options.seed, "order in clusters")),
+        packing=options.packing,
+        shards=shards,
+        tokens=tokens,
         config=config,
         use=use,
-        seed=options.seed,
         work_bytes=2 * tokens,
+        before=before,
         neighbours=neighbours,
     )
 
@@ -189,21 +186,16 @@ class GroupShard:
 
 @dataclass(frozen=True)
 class PackClusters:
-    """Read one bucket, in which a cluster is a run of equal keys, and write the rows of its clusters."""
+    """Makes the rows of a bucket's clusters, each a run of equal keys."""
 
-    spills: tuple[str, ...]
     packing: Packing
     rows: RelatedRows
     key: bytes
-    vocab_size: int
-    compression: str | None
 
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        bucket = read_bucket(self.spills, task.payload["bucket"])
+    def __call__(self, bucket: Bucket) -> Packed:
         first = np.flatnonzero(first_of_key(bucket.keys))
-        clusters = Ragged(np.arange(len(bucket)), np.append(first, len(bucket)))
         cuts, cluster_of_row = arrange(
-            clusters,
+            Ragged(np.arange(len(bucket)), np.append(first, len(bucket))),
             bucket.tokens.lengths,
             bucket.sentence_starts,
             id_keys(self.key, bucket.document_ids.to_pylist()),
@@ -213,10 +205,5 @@ class PackClusters:
         rows = assemble_cuts(
             bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts, bucket.clusters[first[cluster_of_row]]
         )
-        receipt = write_corpus_shard(
-            task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression
-        )
         used = len(np.unique(cluster_of_row))
-        return replace(
-            receipt, totals={**receipt.totals, "clusters_used": used, "clusters_left_out": len(first) - used}
-        )
+        return Packed(rows, cuts.documents, {"clusters_used": used, "clusters_left_out": len(first) - used})

@@ -1,10 +1,10 @@
-"""Parts of a job that all builders of corpora share: number of shards, pack stage, one shard, declaration."""
+"""What all kinds of corpus share: the number of shards, the declaration of the job, and its last stage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from corpora.schemas.corpus import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
-from pipelines.engine.artefacts import Parent, declare_derived_job
+from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
-from pipelines.shuffle.spill import Bucket
+from pipelines.shuffle.spill import Bucket, Placement, read_bucket, spill_stages
 
 ROWS_PER_BATCH = 64
 SHARD_TOKENS = 16 << 20
@@ -26,56 +26,75 @@ def shard_count(requested: int, tokens: int) -> int:
     return requested or max(1, -(-tokens // SHARD_TOKENS))
 
 
-def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
-    """Declare the last stage: one task per bucket, which becomes the shard of the same number."""
-    payloads = [
-        ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
-    ]
-    return make_sharded_stage("pack", payloads, work, "tokens")
+class Packed(NamedTuple):
+    """Rows made of a bucket."""
+
+    rows: SequenceBatch
+    pieces: np.ndarray  # (parts,), index in the bucket of the piece that each part of the rows comes from
+    totals: Mapping[str, int] = {}  # beside those of every corpus
+
+
+@dataclass(frozen=True)
+class PackBucket:
+    """Reads a bucket, has ``arrange`` make rows of it, and writes them as the shard of the same number."""
+
+    spills: tuple[str, ...]
+    arrange: Callable[[Bucket], Packed]
+    packing: Packing
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        packed = self.arrange(bucket)
+        schema = corpus_schema(self.vocab_size)
+        with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, self.compression) as (writer, info):
+            writer.write(packed.rows.to_arrow(schema))
+        totals, counts = count_rows(packed, bucket, self.packing)
+        return Receipt(task.name, tuple(info), totals, counts)
 
 
 def corpus_job(
-    output: str,
+    options: Any,
     documents: Parent,
-    stages: Sequence[Stage],
+    place: Placement,
+    arrange: Callable[[Bucket], Packed],
     *,
+    packing: Packing,
+    shards: int,
+    tokens: int,
     config: Mapping[str, Any],
     use: DocumentUse,
-    seed: int,
     work_bytes: int,
+    before: Sequence[Stage] = (),
     neighbours: Parent | None = None,
 ) -> Job:
-    """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any."""
+    """Declare the job that makes a corpus of about ``tokens`` tokens: stages ``before``, spill, merge and pack.
+
+    ``options`` are those of its kind, all of which have ``output``, ``seed``, ``fan_in`` and ``compression``.
+    """
+    output = absolute(options.output)
+    spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
+    payloads = [
+        ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
+    ]
+    pack = PackBucket(spills, arrange, packing, documents.vocab_size, options.compression)
     return declare_derived_job(
         output,
         documents,
-        stages,
+        [*before, *spilling, make_sharded_stage("pack", payloads, pack, "tokens")],
         format="farspan.corpus",
         config={**config, "document_use": asdict(use)},
-        seed=seed,
+        seed=options.seed,
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=work_bytes,
         others={"neighbours": neighbours.folder} if neighbours else {},
     )
 
 
-def write_corpus_shard(
-    task: Task,
-    rows: SequenceBatch,
-    bucket: Bucket,
-    pieces: np.ndarray,
-    packing: Packing,
-    vocab_size: int,
-    compression: str | None,
-) -> Receipt:
-    """Write ``rows`` to the task's ``shard`` and return the receipt.
-
-    ``pieces``, ``(parts,)``, is the index in the bucket of the piece that each part of the rows comes from.
-    """
-    path = task.payload["shard"]
-    schema = corpus_schema(vocab_size)
-    with write_shard(path, schema, ROWS_PER_BATCH, compression) as (writer, info):
-        writer.write(rows.to_arrow(schema))
+def count_rows(packed: Packed, bucket: Bucket, packing: Packing) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Return the totals of a shard's rows, and the counts of each source."""
+    rows, pieces = packed.rows, packed.pieces
     lengths, parts = rows.tokens.lengths, rows.document_starts.lengths
     used = np.zeros(len(bucket), bool)
     used[pieces] = True
@@ -102,4 +121,4 @@ def write_corpus_shard(
         "max_tokens": int(lengths.max(initial=0)),
         "max_documents": int(parts.max(initial=0)),
     }
-    return Receipt(task.name, tuple(info), totals, counts)
+    return {**totals, **packed.totals}, counts

@@ -32,25 +32,16 @@ _KEY = make_key(0, "placement")  # key of the hash by which a row is recognised 
 
 @dataclass(frozen=True)
 class Placed:
-    """p pieces of documents and their placements; every array is ``(p,)``.
+    """p pieces of documents and their placements; every array is ``(p,)`` unless stated."""
 
-    Attributes:
-        document_rows: int64, row in the documents artefact.
-        document_ids: strings.
-        keys: ``(p, 2)`` uint64, key of the sequence, or of the document if no sequence of its cluster takes it.
-        positions: int32, position in the sequence; -1 if there is none.
-        offsets, sizes, uses: int32.
-        clusters: int64.
-    """
-
-    document_rows: np.ndarray
+    document_rows: np.ndarray  # int64, row in the documents artefact
     document_ids: Sequence[str]
-    keys: np.ndarray
-    positions: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    uses: np.ndarray
-    clusters: np.ndarray
+    keys: np.ndarray  # (p, 2) uint64, of the sequence, or of the document if no sequence of its cluster takes it
+    positions: np.ndarray  # int32, in the sequence; -1 if there is none
+    offsets: np.ndarray  # int32
+    sizes: np.ndarray  # int32
+    uses: np.ndarray  # int32
+    clusters: np.ndarray  # int64
 
 
 def join_placed(placed: Sequence[Placed]) -> Placed:
@@ -95,19 +86,12 @@ def placing_stage(
 
 @dataclass(frozen=True)
 class ReadPlacements:
-    """Reads the placements of one documents shard, for ``pipelines.shuffle.spill``.
+    """Reads the placements of one documents shard, for ``pipelines.shuffle.spill``."""
 
-    Attributes:
-        files: written by ``write_placements``.
-        starts: the first row of each documents shard.
-        buckets: number of buckets, into which sequences are partitioned by key.
-        held_out: True if the held-out documents count as read, False for the others.
-    """
-
-    files: tuple[str, ...]
-    starts: tuple[int, ...]
-    buckets: int
-    held_out: bool
+    files: tuple[str, ...]  # of ``write_placements``
+    starts: tuple[int, ...]  # the first row of each documents shard
+    buckets: int  # into which sequences are partitioned by key
+    held_out: bool  # if the held-out documents count as read, and not the others
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
         parts = [read_batch(path, index) for path in self.files]

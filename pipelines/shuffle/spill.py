@@ -30,30 +30,18 @@ from pipelines.shuffle.intermediate import partition, read_batch, read_checked_b
 
 @dataclass(frozen=True)
 class Pieces:
-    """Placements of m pieces of a block's n documents; every array is ``(m,)`` unless stated.
+    """Placements of m pieces of a block's n documents; every array is ``(m,)`` unless stated."""
 
-    Attributes:
-        rows: int64, document in the block.
-        buckets: int64.
-        keys: ``(m, 2)`` uint64; a bucket is sorted by key, then by position.
-        positions: int32.
-        offsets, sizes: int32, of the piece in its document; None for whole documents.
-        uses: int32, number of earlier uses of the document; None for 0.
-        clusters: int64; None for ``NO_CLUSTER``.
-        read: ``(n,)`` bool, documents that count as read; the others belong to another split.
-        kept: ``(n,)`` bool, documents with a piece; those read and not kept count as filtered.
-    """
-
-    rows: np.ndarray
-    buckets: np.ndarray
-    keys: np.ndarray
-    positions: np.ndarray
-    read: np.ndarray
-    kept: np.ndarray
-    offsets: np.ndarray | None = None
-    sizes: np.ndarray | None = None
-    uses: np.ndarray | None = None
-    clusters: np.ndarray | None = None
+    rows: np.ndarray  # int64, document in the block
+    buckets: np.ndarray  # int64
+    keys: np.ndarray  # (m, 2) uint64; a bucket is sorted by key, then by position
+    positions: np.ndarray  # int32
+    read: np.ndarray  # (n,) bool, documents that count as read; the others belong to another split
+    kept: np.ndarray  # (n,) bool, documents with a piece; those read and not kept count as filtered
+    offsets: np.ndarray | None = None  # int32, of the piece in its document; None for whole documents
+    sizes: np.ndarray | None = None  # int32; None for whole documents
+    uses: np.ndarray | None = None  # int32, number of earlier uses of the document; None for 0
+    clusters: np.ndarray | None = None  # int64; None for ``NO_CLUSTER``
 
 
 # (number of a documents shard, its rows as one batch) -> their placements
@@ -62,27 +50,18 @@ Placement = Callable[[int, pa.RecordBatch], Pieces]
 
 @dataclass(frozen=True)
 class Bucket:
-    """p pieces, sorted; every array is ``(p,)``, every ``Ragged`` has p rows.
+    """p pieces, sorted; every array is ``(p,)`` unless stated, every ``Ragged`` has p rows."""
 
-    Attributes:
-        keys: ``(p, 2)`` uint64.
-        positions, offsets, lengths, uses: int32; ``lengths`` are those of the whole documents.
-        document_ids, sources: strings.
-        clusters: int64.
-        tokens: uint16 or int32.
-        sentence_starts: int32, in the piece.
-    """
-
-    keys: np.ndarray
-    positions: np.ndarray
-    offsets: np.ndarray
-    lengths: np.ndarray
-    uses: np.ndarray
-    clusters: np.ndarray
+    keys: np.ndarray  # (p, 2) uint64
+    positions: np.ndarray  # int32
+    offsets: np.ndarray  # int32
+    lengths: np.ndarray  # int32, of the whole documents
+    uses: np.ndarray  # int32
+    clusters: np.ndarray  # int64
     document_ids: pa.Array
-    sources: np.ndarray
-    tokens: Ragged
-    sentence_starts: Ragged
+    sources: np.ndarray  # strings
+    tokens: Ragged  # uint16 or int32
+    sentence_starts: Ragged  # int32, in the piece
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -21,7 +21,7 @@ from pipelines.documents.inputs import Input
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
-from pipelines.shuffle.corpus_shard import write_corpus_shard
+from pipelines.shuffle.corpus_shard import PackBucket
 from tests.artefacts import make_documents
 from tests.pipelines.integration.stores import SHARDS, chain, files_of, same_artefact
 from tests.vectors import copy, make_vectors
@@ -66,13 +66,13 @@ def test_a_file_a_folder_and_a_glob_name_inputs_as_on_local_disk(raw, local):
 
 SLOW_PACK = """
 import time
-import pipelines.corpus.random as job
-pack = job.Pack.__call__
+from pipelines.shuffle.corpus_shard import PackBucket
+pack = PackBucket.__call__
 def slowly(self, task, report):
     if int(task.payload["bucket"]) >= 2:
         time.sleep(60)
     return pack(self, task, report)
-job.Pack.__call__ = slowly
+PackBucket.__call__ = slowly
 from pipelines.cli import main; main()
 """
 
@@ -209,17 +209,17 @@ def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_p
 def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write = write_corpus_shard
+    pack = PackBucket.__call__
 
-    def fail(task, rows, *rest):
+    def fail(self, task, report):
         if task.payload["bucket"] != 1:
-            return write(task, rows, *rest)
+            return pack(self, task, report)
         with files.create(task.payload["shard"]) as file:
             file.write(bytes(1000))
             raise FarspanError("the disk of dreams is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(random_corpus, "write_corpus_shard", fail)
+        patch.setattr(PackBucket, "__call__", fail)
         status, _, err = run(*command, *store.flags)
     assert status == 1
     assert err.splitlines() == [
@@ -238,14 +238,14 @@ def test_a_store_that_is_busy_for_seconds_ends_no_job(run, store, bucket, local,
     monkeypatch.setenv("FARSPAN_STORE_PATIENCE", "60")
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, busy = write_corpus_shard, []
+    pack, busy = PackBucket.__call__, []
 
     def be_busy(*arguments):
         store.unavailable = 6
         busy.append(True)
-        return write(*arguments)
+        return pack(*arguments)
 
-    monkeypatch.setattr(random_corpus, "write_corpus_shard", be_busy)
+    monkeypatch.setattr(PackBucket, "__call__", be_busy)
     status, _, err = run(*command, *store.flags)
     assert (status, store.unavailable, len(busy)) == (0, 0, int(SHARDS)), err
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
@@ -254,7 +254,7 @@ def test_a_store_that_is_busy_for_seconds_ends_no_job(run, store, bucket, local,
 def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, refused = write_corpus_shard, []
+    pack, refused = PackBucket.__call__, []
 
     def meet(*arguments):
         if not refused:
@@ -271,9 +271,9 @@ def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, 
                 pytest.raises(FarspanError, match=rf"another farspan job works here \(process {os.getpid()} on "),
             ):
                 another.submit(run_job, random_corpus.plan(options), engine).result()
-        return write(*arguments)
+        return pack(*arguments)
 
-    monkeypatch.setattr(random_corpus, "write_corpus_shard", meet)
+    monkeypatch.setattr(PackBucket, "__call__", meet)
     assert run(*command, *store.flags)[0] == 0
     assert len(refused) == 1
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
-from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import map_shard
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Task
-from pipelines.shuffle.corpus_shard import SHARD_TOKENS, shard_count, write_corpus_shard
+from pipelines.shuffle.corpus_shard import SHARD_TOKENS, Packed, count_rows, shard_count
 from pipelines.shuffle.intermediate import checksum, partition, read_array, read_batch, write_array, write_batches
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
 from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, read_bucket, spill_stages
@@ -269,21 +266,17 @@ def bucket(lengths: list[int]) -> Bucket:
     )
 
 
-def test_a_receipt_counts_documents_by_source(tmp_path):
+def test_rows_are_counted_by_source():
     packing = Packing(sequence_length=12, room_per_sequence=2, room_per_document=1)
     held = bucket([5, 20, 3, 4])
     chosen = np.array([0, 1, 2])  # the last one is left out
     made = concatenate(
         held.document_ids.take(pa.array(chosen)), held.tokens.take(chosen), held.sentence_starts.take(chosen), packing
     )
-    path = str(tmp_path / "shard.arrow")
-    task = Task("pack-00000", {"bucket": 0, "shard": path}, 1)
-    receipt = write_corpus_shard(task, made.sequences, held, chosen[made.documents], packing, 300, None)
-    assert receipt.counts == {
+    totals, counts = count_rows(Packed(made.sequences, chosen[made.documents]), held, packing)
+    assert counts == {
         "a": {"written": 2, "filtered": 0, "uses": 2, "tokens": 8},
         "b": {"written": 1, "filtered": 1, "uses": 1, "tokens": 20},
     }
-    assert (receipt.totals["documents"], receipt.totals["tokens"]) == (3, 28)
-    rows = SequenceBatch.from_arrow(map_shard(path)[1].get_batch(0))
-    assert len(rows) == receipt.totals["sequences"] == 4
-    assert receipt.totals["padding"] == 4 * 10 - 28 - receipt.totals["parts"]
+    assert (totals["documents"], totals["tokens"], totals["sequences"]) == (3, 28, 4)
+    assert totals["padding"] == 4 * 10 - 28 - totals["parts"]
