@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 
@@ -86,3 +87,25 @@ def from_extra(name: str, need: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         library = str(error.name).partition(".")[0]
         raise FarspanError(f"{need} needs {library}: pip install 'farspan[{name}]'") from error
+
+
+_ALIKE = "raised alike by all processes of the run"
+
+
+@contextmanager
+def mark_raised_alike() -> Iterator[None]:
+    """Mark errors raised inside the ``with`` block as raised by all processes of a distributed run."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(_ALIKE)
+        raise
+
+
+def is_reporter(error: BaseException, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return True if this process reports ``error``.
+
+    An error that all processes raise is reported by the first process of each machine; any other error by the process
+    that raises it.
+    """
+    return environment.get("LOCAL_RANK", "0") == "0" or _ALIKE not in getattr(error, "__notes__", ())

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corpora.address_space import check_address_space
-from corpora.errors import FarspanError, one_line, out_of_memory
+from corpora.errors import FarspanError, is_reporter, one_line, out_of_memory
 from corpora.options import add_flags
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, suggest, tell_error
@@ -22,7 +22,6 @@ from pipelines.commands.command import Command
 from pipelines.environment import leave_pandas_out
 from pipelines.execute import run
 from pipelines.interrupts import Terminated
-from trainer.parallel.reports import is_reporter
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from corpora.errors import FarspanError, nearest
+from corpora.errors import FarspanError, mark_raised_alike, nearest
 from corpora.reporting import Reporting, Silence, note, reporting, result
 from corpora.settings import make
 from pipelines.commands.command import Command, Parser, load
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.interrupts import raise_on_interrupt
-from trainer.parallel.reports import mark_raised_alike
 
 if TYPE_CHECKING:
     from pipelines.engine.job import Job

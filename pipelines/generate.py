@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from corpora.errors import FarspanError, out_of_memory
+from corpora.errors import FarspanError, mark_raised_alike, out_of_memory
 from corpora.options import record_options
 from corpora.reporting import Reporting, reporting, result
 from corpora.schemas.pairs import PairSet
@@ -36,7 +36,6 @@ from pipelines.engine.run import run_job
 from pipelines.options import Generating
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explain_lost_processes, is_first, on_every_rank
-from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.setup import OpenedModel, check_prompts, choose_config, choose_task, make_predictor, open_model
 from trainer.scorer.inference import pin_threads

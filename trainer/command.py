@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, mark_raised_alike
 from corpora.printing import compare_estimate
 from corpora.reporting import Silence, note, print_table, suggest
 from corpora.settings import format_assignment, parse_assignment
 from trainer.options import Recipes, Training
-from trainer.parallel.reports import mark_raised_alike
 from trainer.recipe_files import find_recipe, read_tables
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from corpora.errors import FarspanError, first_line
-from trainer.parallel.reports import mark_raised_alike
+from corpora.errors import FarspanError, first_line, mark_raised_alike
 
 Result = TypeVar("Result")
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, mark_raised_alike
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.run_files import VALIDATION, write_sealed
 from trainer.data.batch import Batches
 from trainer.data.loader import Loader
 from trainer.optim.optimizer import calmer
-from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.validation import Validation
 from trainer.run.display import Display
 from trainer.run.evaluation import HeldOut, describe

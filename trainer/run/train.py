@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from corpora.errors import mark_raised_alike
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
@@ -22,7 +23,6 @@ from trainer.data.config import Source
 from trainer.data.loader import Loader, prefetch
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explain_lost_processes, on_every_rank
-from trainer.parallel.reports import mark_raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe

@@ -11,13 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, is_reporter, mark_raised_alike
 from pipelines import cli
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import distributed
 from trainer.parallel.device import measure_tflops, memory_capacity, memory_in_use, peak_tflops
 from trainer.parallel.distributed import PATIENCE, World, _device, explain_lost_processes, on_every_rank, run_together
-from trainer.parallel.reports import is_reporter, mark_raised_alike
 
 
 def test_one_process_needs_no_backend():
