@@ -22,7 +22,7 @@ from trainer.parallel.device import measure_tflops
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.train import train
-from trainer.run.units.choose import open_unit
+from trainer.run.units import open_unit
 
 SECONDS = 10.0
 """Seconds of updates that an estimate of this machine rests on, after the first one, which compiles."""

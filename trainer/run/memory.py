@@ -30,7 +30,7 @@ from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, layers_of
 from trainer.recipe import Recipe
 from trainer.run.activations import Numbers, activations
-from trainer.run.units.choose import unit_type
+from trainer.run.units import unit_type
 from trainer.run.units.unit import TrainUnit
 
 _LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")

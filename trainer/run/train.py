@@ -33,7 +33,7 @@ from trainer.run.loop import Loop
 from trainer.run.memory import dry_run
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
 from trainer.run.step import Trainer
-from trainer.run.units.choose import open_unit
+from trainer.run.units import open_unit
 from trainer.run.units.unit import TrainUnit
 
 ECHO = 3.0

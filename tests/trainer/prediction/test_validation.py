@@ -29,7 +29,7 @@ from trainer.parallel.wrapping import ParallelConfig
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.run.step import Trainer
-from trainer.run.units.choose import open_unit
+from trainer.run.units import open_unit
 from trainer.run_config import EvaluationConfig, ValidationConfig
 
 

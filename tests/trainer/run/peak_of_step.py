@@ -18,7 +18,7 @@ from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.memory import Setting, step_memory
-from trainer.run.units.choose import unit_type
+from trainer.run.units import unit_type
 
 
 def status(field: str) -> int:

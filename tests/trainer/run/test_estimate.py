@@ -17,7 +17,7 @@ from trainer.options import Training
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.estimate import PEAKS, UTILISATION, Measured, Work, _gpu_lines, count_work, estimate_lines
 from trainer.run.memory import count_parameters
-from trainer.run.units.choose import open_unit
+from trainer.run.units import open_unit
 
 
 def count(recipe: Recipe, vocab_size: int) -> Work:

@@ -33,7 +33,7 @@ from trainer.run import train as training
 from trainer.run.display import Display
 from trainer.run.logs import MetricsLog, model_summary
 from trainer.run.startup import check_shards, consequences
-from trainer.run.units.choose import open_unit
+from trainer.run.units import open_unit
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 

@@ -1,7 +1,7 @@
 """The unit of training: data, model, and the contribution of a micro-batch to a step.
 
 Training loop, start-up, dry run and memory estimate use a unit only through ``TrainUnit``. A new kind of training is a
-subclass in a file of this folder, and a line in ``choose.py``.
+subclass in a file of this folder, and a line in ``__init__.py``.
 
 ``model`` is always the model of ``build_model`` on its device, sharded under FSDP. All its encoder and decoder layers,
 also in further modules, are checkpointed, compiled and sharded one by one.

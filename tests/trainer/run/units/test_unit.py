@@ -18,7 +18,7 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq
 from trainer.run import train as training
-from trainer.run.units.choose import open_unit, unit_type
+from trainer.run.units import open_unit, unit_type
 from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
