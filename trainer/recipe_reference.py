@@ -72,25 +72,15 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a recipe.
+    """A key of a recipe."""
 
-    Attributes:
-        name: dotted; ``[]`` stands for the number of a table in a list.
-        kind: its type in words.
-        unit: unit of its number; empty for none.
-        default: as a recipe spells it; empty if the key is required.
-        meaning: entry of the field in the docstring of its section.
-        of: pattern or scheme that has the key; empty if all have it.
-        values: each value that packaged recipes set -> these recipes.
-    """
-
-    name: str
-    kind: str
-    unit: str
-    default: str
-    meaning: str
-    of: str
-    values: Mapping[str, tuple[str, ...]]
+    name: str  # dotted; [] stands for the number of a table in a list
+    kind: str  # its type in words
+    unit: str  # of its number; empty for none
+    default: str  # as a recipe spells it; empty if the key is required
+    meaning: str  # entry of the field in the docstring of its section
+    of: str  # pattern or scheme that has the key; empty if all have it
+    values: Mapping[str, tuple[str, ...]]  # each value that packaged recipes set -> these recipes
 
     def describe(self) -> str:
         """Describe the key in lines of text."""
@@ -132,13 +122,12 @@ def describe_keys(name: str | None) -> str:
 
 
 class _Walk:
-    """The way through the sections; one that occurs twice is described where it occurs first."""
+    """The way through the sections; one that occurs twice is described where it occurs first.
+
+    ``tables`` maps a recipe to the tables of its file, and those merged over the ones that it extends.
+    """
 
     def __init__(self, tables: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-        """
-        Args:
-            tables: recipe -> the tables of its file, and those merged over the ones that it extends.
-        """
         self._tables = tables
         self._places: dict[Any, str] = {}
 

@@ -44,25 +44,15 @@ class _CheckpointVocabulary(_Vocabulary, total=False):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A checkpoint's description of its model; the weights are not read yet.
+    """A checkpoint's description of its model; the weights are not read yet."""
 
-    Attributes:
-        path: folder of the checkpoint.
-        config: configuration of the model.
-        tokenizer_fingerprint: fingerprint of the tokenizer that the model was trained with.
-        special: special tokens of the model; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
-        weights_files: name -> bytes and sha256 of the files with the weights.
-        generator: the generator that was trained beside it; None without joint training.
-        is_generator: True for such a generator, whose weights are stored with those of the other model.
-    """
-
-    path: Path
+    path: Path  # of the checkpoint
     config: ModelConfig
     tokenizer_fingerprint: str
-    special: SpecialTokens
-    weights_files: Mapping[str, Mapping[str, Any]]
-    generator: TrainedModel | None = None
-    is_generator: bool = False
+    special: SpecialTokens  # with <bos> and <eos> only if they framed the texts in training
+    weights_files: Mapping[str, Mapping[str, Any]]  # name -> bytes and sha256
+    generator: TrainedModel | None = None  # trained beside it, in joint training
+    is_generator: bool = False  # True for such a generator, whose weights are stored with those of the other model
 
     @property
     def weights_sha256(self) -> str:

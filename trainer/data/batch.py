@@ -22,34 +22,21 @@ from trainer.model.context import send
 class Batch:
     """One micro-batch of ``B`` samples, the model's input.
 
-    Attributes:
-        samples: ``(B,)`` int64, numbers of the samples in the run.
-        sequence_ids: ``(B, 16)`` uint8.
-        source_ids: ``(B, S)`` int32.
-        source_padding_mask: ``(B, S)`` bool, False at padding; None without padding.
-        decoder_ids: ``(B, T)`` int32, the target shifted right; None for a masked language model.
-        labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` at
-            positions without loss.
-        source_tokens, target_tokens: number of positions that are not padding, and of those with loss.
-        segment_ids: ``(B, S)`` int32, the document of each position, -1 at padding; None if positions attend across
-            documents, or no row has more than one.
-        global_positions: ``(B, S)`` bool, True at positions with global attention, which some patterns ignore; None if
-            there are none.
-        target_segment_ids: ``(B, T)`` int32, the example of each target position of packed rows, -1 at padding;
-            ``segment_ids`` are then the examples of the source. None without packing.
+    ``segment_ids`` are the document of each position, or with packing its example, as ``target_segment_ids`` are for
+    the target; both are -1 at padding. They are None if positions attend across documents, or no row has more than one.
     """
 
-    samples: np.ndarray
-    sequence_ids: np.ndarray
-    source_ids: Tensor
-    source_padding_mask: Tensor | None
-    decoder_ids: Tensor | None
-    labels: Tensor
-    source_tokens: int
-    target_tokens: int
-    segment_ids: Tensor | None = None
-    global_positions: Tensor | None = None
-    target_segment_ids: Tensor | None = None
+    samples: np.ndarray  # (B,) int64, numbers of the samples in the run
+    sequence_ids: np.ndarray  # (B, 16) uint8
+    source_ids: Tensor  # (B, S) int32
+    source_padding_mask: Tensor | None  # (B, S) bool, False at padding; None without padding
+    decoder_ids: Tensor | None  # (B, T) int32, the target shifted right; None for a masked language model
+    labels: Tensor  # (B, T) int32, or (B, S) for a masked language model; IGNORED at positions without loss
+    source_tokens: int  # positions that are not padding
+    target_tokens: int  # positions with loss
+    segment_ids: Tensor | None = None  # (B, S) int32
+    global_positions: Tensor | None = None  # (B, S) bool, True at those with global attention; None without any
+    target_segment_ids: Tensor | None = None  # (B, T) int32; None without packing
 
     @classmethod
     def full(cls, source_ids: Tensor, labels: Tensor, decoder_ids: Tensor | None, global_first: bool = True) -> Batch:

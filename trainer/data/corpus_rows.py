@@ -16,9 +16,7 @@ from objectives.rendering.stream import StreamLayout, Streams
 class CorpusRows:
     """The rows of a corpus, whose shards may lie in a remote store.
 
-    Attributes:
-        corpus: the corpus.
-        chosen: ``(n,)`` int64, the rows that are samples, ascending; None for all.
+    ``chosen``, ``(n,)`` int64 ascending, are the rows that are samples; None for all.
     """
 
     def __init__(self, corpus: Corpus, chosen: np.ndarray | None = None) -> None:
@@ -79,11 +77,7 @@ def rows_of_positions(corpus: Corpus, least: int, most: int) -> np.ndarray:
 
 
 class TextCorpus(CorpusRows):
-    """A corpus without masks, for causal language models.
-
-    Attributes:
-        special: ids of padding and of the tokens around documents.
-    """
+    """A corpus without masks, for causal language models; ``special`` are padding and the tokens around documents."""
 
     def __init__(self, corpus: Corpus, layout: StreamLayout) -> None:
         super().__init__(corpus)

@@ -26,12 +26,7 @@ from trainer.data.corpus_rows import CorpusRows
 
 @dataclass(frozen=True)
 class Drawing:
-    """Masks drawn on the fly.
-
-    Attributes:
-        key: key made by ``mask_key``.
-        redraw: draw new masks in every epoch; if false, every epoch has the first draw.
-    """
+    """Masks drawn on the fly, in every epoch anew if ``redraw``; ``key`` is made by ``mask_key``."""
 
     key: bytes
     redraw: bool = True
@@ -52,12 +47,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Longest:
-    """The maximum lengths of examples, and the rows that may reach them.
-
-    Attributes:
-        source, target: lengths in positions.
-        source_row, target_row: indices of the rows.
-    """
+    """The maximum lengths of examples in positions, and the indices of the rows that may reach them."""
 
     source: int
     target: int
@@ -75,14 +65,7 @@ class Longest:
 
 
 class MaskedCorpus(CorpusRows):
-    """A corpus and its masks, rendered when a batch is made.
-
-    Attributes:
-        fingerprint: sha256 of everything that determines the examples.
-        special: special tokens that rendering emits.
-        corpus, objective: those of the examples.
-        tokenizer_fingerprint, tokenizer_size: fingerprint of the corpus's tokenizer, and its largest id plus 1.
-    """
+    """A corpus and its masks, rendered when a batch is made; attributes as in ``Source``."""
 
     def __init__(
         self,

@@ -22,19 +22,12 @@ from trainer.data.order import Share, sample_places
 
 @dataclass(frozen=True)
 class Part:
-    """A source in a mixture.
+    """A source in a mixture."""
 
-    Attributes:
-        name: name in metrics and errors.
-        source: source of its examples.
-        weight: proportion of the samples, relative to the weights of the other parts.
-        shuffle_shards: number of shards whose sequences are shuffled together; 0 for all of the source.
-    """
-
-    name: str
+    name: str  # in metrics and errors
     source: Source
-    weight: float = 1.0
-    shuffle_shards: int = 0
+    weight: float = 1.0  # proportion of the samples, relative to the weights of the other parts
+    shuffle_shards: int = 0  # shards whose sequences are shuffled together; 0 for all of the source
 
     @property
     def share(self) -> Share:
@@ -58,12 +51,7 @@ class Sequences(NamedTuple):
 class Mixture:
     """A source whose sequences are those of its parts, concatenated.
 
-    Attributes:
-        parts: the sources; each renders with the special tokens of all.
-        shares: names, sizes and weights, which determine the order.
-        special: special tokens of all parts.
-        tokenizer_fingerprint, tokenizer_size: as in ``Source``; all parts have the same tokenizer.
-        fingerprint: hash of the names, weights and fingerprints of the parts.
+    All parts have the same tokenizer, and render with the special tokens of all. The order depends on ``shares`` alone.
     """
 
     def __init__(self, parts: Sequence[Part], special: SpecialTokens | None = None) -> None:

@@ -23,21 +23,13 @@ _UNIT = 1 << 30  # weights are whole multiples of 1 / _UNIT, so that counts are 
 
 
 class Share(NamedTuple):
-    """The properties of a source that the order depends on.
+    """The properties of a source that the order depends on."""
 
-    Attributes:
-        name: key of its permutations, so that sources of equal size differ.
-        size: number of sequences, at least 1.
-        weight: proportion of the samples relative to the other sources' weights, above 0.
-        shards: number of sequences of each shard, if they are permuted by groups of shards.
-        together: number of shards in a group; 0 permutes all sequences.
-    """
-
-    name: str
-    size: int
-    weight: float = 1.0
-    shards: tuple[int, ...] = ()
-    together: int = 0
+    name: str  # key of its permutations, so that sources of equal size differ
+    size: int  # number of sequences, at least 1
+    weight: float = 1.0  # proportion of the samples relative to the other sources' weights, above 0
+    shards: tuple[int, ...] = ()  # sequences of each shard, if they are permuted by groups of shards
+    together: int = 0  # shards in a group; 0 permutes all sequences
 
 
 class Places(NamedTuple):
@@ -163,11 +155,9 @@ def partition(batch_size: int, micro_batch_size: int, rank: int, world_size: int
     """Divide the samples of a step into the micro-batches of one rank.
 
     Micro-batches are cut from the global batch, so their contents depend on neither the rank nor the number of ranks;
-    each rank gets consecutive ones. All ranks run the same number of passes: the last slice of a rank is None if the
-    micro-batches cannot be divided evenly.
-
-    Returns:
-        ``ceil(ceil(batch_size / micro_batch_size) / world_size)`` slices for every rank.
+    each rank gets consecutive ones. All ranks run the same number of passes,
+    ``ceil(ceil(batch_size / micro_batch_size) / world_size)``: the last slice of a rank is None if the micro-batches
+    cannot be divided evenly.
     """
     count = -(-batch_size // micro_batch_size)
     first, last = (count * share // world_size for share in (rank, rank + 1))

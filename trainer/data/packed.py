@@ -26,13 +26,7 @@ _BUCKET = 1 << 13
 
 
 class PackedPairs:
-    """Rows of pairs, as a source.
-
-    Attributes:
-        pairs: the pairs, one example each.
-        members: examples of each row, n rows of int64.
-        fingerprint, special, tokenizer_fingerprint, tokenizer_size: as in ``Source``.
-    """
+    """Rows of ``pairs`` as a source; ``members``, n rows of int64, are the examples of each row."""
 
     def __init__(self, pairs: PairedSource, data: DataConfig, members: Ragged | None = None) -> None:
         self.pairs, self._data = pairs, data

@@ -45,19 +45,13 @@ def equip_task(config: TaskConfig, pairs: str) -> Task:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Number of samples, and of samples whose query, documents or target a task cuts.
-
-    Attributes:
-        samples: number of samples considered.
-        query, documents, target: samples whose query, documents or target is cut.
-        tokens, lost: document tokens of all samples, and those that are cut.
-    """
+    """Number of samples, and of samples whose query, documents or target a task cuts."""
 
     samples: int = 0
     query: int = 0
     documents: int = 0
     target: int = 0
-    tokens: int = 0
+    tokens: int = 0  # document tokens of all samples, and those that are cut
     lost: int = 0
 
     def __str__(self) -> str:
@@ -71,12 +65,7 @@ class Cuts:
 
 
 class FewExamples(NamedTuple):
-    """A draw of few pairs, as for PRIMERA's runs with 10 and 100 examples.
-
-    Attributes:
-        number: number of pairs to draw.
-        seed: seed of the draw.
-    """
+    """A draw of few pairs, as for PRIMERA's runs with 10 and 100 examples."""
 
     number: int
     seed: int
@@ -98,13 +87,7 @@ class PairedSource:
 
     Sample n is a target of a pair of the split, in stored order: with ``task.samples = "each"`` one sample for each
     target, else one for each pair, or for each group of pairs that the task renders as one example. Pairs without
-    targets are left out, and so are pairs that ``few`` does not draw.
-
-    Attributes:
-        fingerprint: sha256 of everything that determines the examples.
-        special: special tokens that the task may insert.
-        tokenizer_fingerprint, tokenizer_size: fingerprint of the pairs' tokenizer, and its largest id plus 1.
-        task: the task.
+    targets are left out, and so are pairs that ``few`` does not draw. Attributes are those of ``Source``.
     """
 
     def __init__(
@@ -244,11 +227,7 @@ class PairedSource:
         return longest if longest.source else None
 
     def lengths(self) -> np.ndarray:
-        """Source and target length of every sample, ``(2, n)`` int64; the longest of targets that may be sampled.
-
-        Raises:
-            FarspanError: the task does not say.
-        """
+        """Source and target length of every sample, ``(2, n)`` int64; the longest of targets that may be sampled."""
         parts = [np.stack([lengths.source, lengths.target]) for _, lengths, _ in self._lengths(None)]
         if not parts:
             raise FarspanError(

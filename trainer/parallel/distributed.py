@@ -31,23 +31,14 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class World:
-    """All processes of a run, as seen by one of them; a single process needs no backend.
+    """All processes of a run, as seen by one of them; a single process needs no backend."""
 
-    Attributes:
-        rank: rank of this process, 0 to ``size - 1``.
-        size: number of processes.
-        local_rank: rank among the processes of this machine.
-        local_size: number of processes on this machine.
-        device: device of this process.
-        control: gloo group for control messages; None for a single process.
-    """
-
-    rank: int
-    size: int
-    local_rank: int
+    rank: int  # of this process, 0 to size - 1
+    size: int  # number of processes
+    local_rank: int  # among the processes of this machine
     local_size: int
-    device: torch.device
-    control: dist.ProcessGroup | None = None
+    device: torch.device  # of this process
+    control: dist.ProcessGroup | None = None  # gloo group for control messages; None for a single process
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> World:

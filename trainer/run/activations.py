@@ -33,13 +33,9 @@ from trainer.parallel.wrapping import EXPENSIVE, layers_of
 
 
 class Numbers(NamedTuple):
-    """Number formats of a training step.
+    """Number formats of a training step: ``precision`` is that of matrix products, ``device`` a type of device.
 
-    Attributes:
-        precision: precision of matrix products.
-        device: type of the device.
-        sharded: True with FSDP, which computes everything in ``precision``, while autocast keeps norms and sums in
-            float32.
+    FSDP (``sharded``) computes everything in ``precision``, while autocast keeps norms and sums in float32.
     """
 
     precision: Precision
@@ -59,19 +55,12 @@ class Numbers(NamedTuple):
 
 @dataclass
 class Layer:
-    """Bytes of a layer for one sequence.
+    """Bytes of a layer for one sequence."""
 
-    Attributes:
-        whole: activations saved without activation checkpointing.
-        products: results of matrix products and of fused attention.
-        entry: input of the layer.
-        working: peak of the gradients in its backward pass.
-    """
-
-    whole: float = 0.0
-    products: float = 0.0
-    entry: float = 0.0
-    working: float = 0.0
+    whole: float = 0.0  # activations saved without activation checkpointing
+    products: float = 0.0  # results of matrix products and of fused attention
+    entry: float = 0.0  # input of the layer
+    working: float = 0.0  # peak of the gradients in its backward pass
 
     def saved_bytes(self, mode: Checkpointing) -> float:
         """Bytes saved for the backward pass."""
@@ -82,15 +71,12 @@ class Layer:
 class Activations:
     """Bytes of a model's activations for one sequence.
 
-    Attributes:
-        layers: layers of the encoder, then of the decoder.
-        ends: activations saved before and after the layers.
-        encoder_output: output of the encoder, used by all layers of the decoder.
-        shared: True if the output itself is saved; if not, layers save copies, unless they are checkpointed.
+    All layers of the decoder use the encoder's output: it is saved itself if ``shared``; if not, layers save copies,
+    unless they are checkpointed.
     """
 
-    layers: list[Layer] = field(default_factory=list)
-    ends: float = 0.0
+    layers: list[Layer] = field(default_factory=list)  # of the encoder, then of the decoder
+    ends: float = 0.0  # saved before and after the layers
     encoder_output: float = 0.0
     shared: bool = False
 
@@ -158,9 +144,8 @@ class _Meter(TorchDispatchMode):
         self.result, self.positions = Activations(), list[int]()
         self._batch = batch
         self._layer: Layer | None = None
-        self._owners: dict[
-            int, tuple[Layer | None, Tensor]
-        ] = {}  # keeps tensors alive, so that storage addresses stay unique
+        # Keeps tensors alive, so that storage addresses stay unique.
+        self._owners: dict[int, tuple[Layer | None, Tensor]] = {}
         self._weights = {_storage(parameter): parameter for parameter in model.parameters()}
         for layer in layers_of(model):
             layer.register_forward_pre_hook(self._enter)
