@@ -61,68 +61,53 @@ def stacks(width: int, feed_forward: int, layers: int, heads: int) -> dict[str, 
 BASE, LARGE = stacks(768, 3072, 6, 12), stacks(1024, 4096, 12, 16)
 
 
-@pytest.mark.parametrize(("size", "sizes"), [("base", BASE), ("large", LARGE)])
-def test_led(size, sizes):
-    assert ours(f"led_{size}", BART) == released(
-        "LEDForConditionalGeneration", vocab_size=BART, attention_window=1024, **sizes
-    )
+LED, LONG = "LEDForConditionalGeneration", {"max_position_embeddings": 514, "type_vocab_size": 1}
+PEGASUS_BASE, PEGASUS_LARGE = stacks(768, 3072, 12, 12), stacks(1024, 4096, 16, 16)
+GLOBAL = {"num_global_tokens": 128, "block_size": 512}
+RELEASED: list[tuple[str, int, str, dict[str, Any], int]] = [
+    # recipe, rows of tokens, released model and its configuration, parameters that ours has more
+    ("led_base", BART, LED, {"attention_window": 1024, **BASE}, 0),
+    ("led_large", BART, LED, {"attention_window": 1024, **LARGE}, 0),
+    # LED's tables have no unused rows; the vocabulary has one row more, for <doc-sep>.
+    ("primera", BART + 1, LED, {"attention_window": 512, "max_encoder_position_embeddings": 4096, **LARGE}, 0),
+    # Two rows for <doc-s> and </doc-s>. Longformer has rows that no real position reads, positions 0 and 1, and one
+    # token type, whose row is added to every position; ours has neither.
+    (
+        "cdlm", BART + 2, "LongformerForMaskedLM",
+        {"max_position_embeddings": 4098, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "attention_window": 512},
+        -3 * 768,
+    ),
+    # RoBERTa with six layers. Ours has longer positions, none of the two rows that no real position reads, and no token
+    # type; <doc-s>, </doc-s> and <mask> are rows of the vocabulary in both.
+    ("bart_ls_generator", BART, "RobertaForMaskedLM", {"num_hidden_layers": 6, **LONG}, (16_384 - 514 - 1) * 768),
+    ("pegasus_x_base", 96_103, "PegasusXForConditionalGeneration", {**GLOBAL, **PEGASUS_BASE}, 0),
+    ("pegasus_x_large", 96_103, "PegasusXForConditionalGeneration", {**GLOBAL, **PEGASUS_LARGE}, 0),
+    ("bigbird_pegasus_large", 96_103, "BigBirdPegasusForConditionalGeneration", PEGASUS_LARGE, 0),
+    # The released model has an output layer of its own.
+    (
+        "umt5_base", 256_384, "UMT5ForConditionalGeneration",
+        {"d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12, "num_heads": 12}, 256_384 * 768,
+    ),
+    # mBART-25 and mBART-50; two rows of each position table are read by no real position.
+    ("mbart_large", 250_027, "MBartForConditionalGeneration", LARGE, -2 * 2 * 1024),
+    ("mbart_large", 250_054, "MBartForConditionalGeneration", LARGE, -2 * 2 * 1024),
+    # BART-LS without pooling is BART with longer positions: BART's two tables have 1,024 rows and 2 that no real
+    # position reads; ours have 16,384 and 1,024.
+    *(
+        (f"bart_ls_{pattern}", BART, "BartForConditionalGeneration", BASE, (16_384 + 1024 - 2 * 1026) * 768)
+        for pattern in ("block", "overlap", "global")
+    ),
+]  # fmt: skip
 
 
-def test_primera():
-    """LED's tables have no unused rows; the vocabulary has one row more, for <doc-sep>."""
-    released_count = released(
-        "LEDForConditionalGeneration",
-        vocab_size=BART + 1,
-        attention_window=512,
-        max_encoder_position_embeddings=4096,
-        **LARGE,
-    )
-    assert ours("primera", BART + 1) == released_count
+@pytest.mark.parametrize(("recipe", "rows", "name", "config", "more"), RELEASED)
+def test_sizes_are_the_released_ones(recipe, rows, name, config, more):
+    assert ours(recipe, rows) == released(name, vocab_size=rows, **config) + more
 
 
-def test_cdlm():
-    """Two rows for <doc-s> and </doc-s>. Longformer has rows that no real position reads, positions 0 and 1, and one
-    token type, whose row is added to every position; ours has neither."""
-    unread, token_types = 2 * 768, 768
-    released_count = released(
-        "LongformerForMaskedLM",
-        vocab_size=BART + 2,
-        max_position_embeddings=4098,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        attention_window=512,
-    )
-    assert ours("cdlm", BART + 2) == released_count - unread - token_types
-
-
-def test_generator_of_bart_ls():
-    """RoBERTa with six layers. Ours has longer positions, none of the two rows that no real position reads, and no
-    token type; <doc-s>, </doc-s> and <mask> are rows of the vocabulary in both."""
-    released_count = released(
-        "RobertaForMaskedLM", vocab_size=BART, num_hidden_layers=6, max_position_embeddings=514, type_vocab_size=1
-    )
-    assert ours("bart_ls_generator", BART) == released_count + (16_384 - 514 - 1) * 768
-
-
-@pytest.mark.parametrize(
-    ("size", "sizes", "published"),
-    [("base", stacks(768, 3072, 12, 12), 272e6), ("large", stacks(1024, 4096, 16, 16), 568e6)],
-)
-def test_pegasus_x(size, sizes, published):
-    released_count = released(
-        "PegasusXForConditionalGeneration", vocab_size=96_103, num_global_tokens=128, block_size=512, **sizes
-    )
-    assert ours(f"pegasus_x_{size}", 96_103) == released_count
-    assert released_count == pytest.approx(published, rel=0.005)  # table 5
-
-
-def test_bigbird_pegasus():
-    """The size of the released models, of arXiv, PubMed and BigPatent, is that of their configuration."""
-    config: dict[str, Any] = {"vocab_size": 96_103, **stacks(1024, 4096, 16, 16)}
-    assert ours("bigbird_pegasus_large", 96_103) == released("BigBirdPegasusForConditionalGeneration", **config)
-    values = transformers.BigBirdPegasusConfig(**config).to_dict()
-    found = family_of("bigbird_pegasus").read_config(values)
-    assert differences(load_recipe("bigbird_pegasus_large").model, found) == []
+@pytest.mark.parametrize(("recipe", "published"), [("pegasus_x_base", 272e6), ("pegasus_x_large", 568e6)])
+def test_pegasus_x_is_as_large_as_table_5_says(recipe, published):
+    assert ours(recipe, 96_103) == pytest.approx(published, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -214,26 +199,6 @@ def test_modernbert_and_ettin(recipe, sizes, published):
     assert differences(load_recipe(recipe).model, family_of("modernbert").read_config(values)) == []
 
 
-def test_umt5():
-    """The released model has an output layer of its own."""
-    values = {"d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12, "num_heads": 12, "vocab_size": 256_384}
-    assert ours("umt5_base", 256_384) == released("UMT5ForConditionalGeneration", **values) + 256_384 * 768
-
-
-@pytest.mark.parametrize("vocab_size", [250_027, 250_054])
-def test_mbart(vocab_size):
-    """Of mBART-25 and mBART-50; two rows of each position table are read by no real position."""
-    theirs = released("MBartForConditionalGeneration", vocab_size=vocab_size, **LARGE)
-    assert ours("mbart_large", vocab_size) == theirs - 2 * 2 * 1024
-
-
-@pytest.mark.parametrize("pattern", ["block", "overlap", "global"])
-def test_bart_ls_without_pooling_is_bart_with_longer_positions(pattern):
-    """BART's two tables have 1,024 rows and 2 that no real position reads; ours have 16,384 and 1,024."""
-    bart = released("BartForConditionalGeneration", vocab_size=BART, **BASE)
-    assert ours(f"bart_ls_{pattern}", BART) == bart + (16_384 + 1024 - 2 * 1026) * 768
-
-
 def test_bart_ls_and_its_generator_trained_together():
     joint = load_recipe("bart_ls_joint", ["data.corpus=c"])
     assert joint.model == load_recipe("bart_ls_base").model
@@ -306,8 +271,9 @@ LONGT5 = {"feed_forward_proj": "gated-gelu", "d_kv": 64, "tie_word_embeddings": 
         ("led_large", "LEDConfig", {"attention_window": 1024, **LARGE}),
         ("primera", "LEDConfig", {"attention_window": 512, "max_encoder_position_embeddings": 4096, **LARGE}),
         ("cdlm", "LongformerConfig", {"max_position_embeddings": 4098, "layer_norm_eps": 1e-5, "pad_token_id": 1}),
-        ("pegasus_x_base", "PegasusXConfig", {**PEGASUS_X, **stacks(768, 3072, 12, 12)}),
-        ("pegasus_x_large", "PegasusXConfig", {**PEGASUS_X, **stacks(1024, 4096, 16, 16)}),
+        ("pegasus_x_base", "PegasusXConfig", {**PEGASUS_X, **PEGASUS_BASE}),
+        ("pegasus_x_large", "PegasusXConfig", {**PEGASUS_X, **PEGASUS_LARGE}),
+        ("bigbird_pegasus_large", "BigBirdPegasusConfig", {"vocab_size": 96_103, **PEGASUS_LARGE}),
         (
             "longt5_local_base",
             "LongT5Config",
@@ -358,18 +324,11 @@ def test_bart_ls_large_is_the_published_one():
 
 def test_base_is_large_but_for_its_sizes_dropout_and_batch():
     base, large = (load_recipe(f"bart_ls_{size}") for size in ("base", "large"))
-    assert (replace(base, model=large.model), base.run.directory) == (
-        replace(large, run=replace(large.run, directory="runs/bart_ls_base", batch_size=256)),
-        "runs/bart_ls_base",
-    )
+    run = replace(large.run, directory="runs/bart_ls_base", batch_size=256)
+    assert replace(base, model=large.model) == replace(large, run=run)
     model = base.model
-    assert (model.width, model.heads.count, model.feed_forward.width, model.encoder.layers, model.decoder.layers) == (
-        768,
-        12,
-        3072,
-        6,
-        6,
-    )
+    assert (model.width, model.heads.count, model.feed_forward.width) == (768, 12, 3072)
+    assert (model.encoder.layers, model.decoder.layers) == (6, 6)
     same = replace(
         large.model, dropout=0.0, attention_dropout=0.0,
         width=768, heads=model.heads, feed_forward=model.feed_forward,

@@ -15,7 +15,7 @@ from torch.optim import Adafactor, Adam, AdamW
 import trainer.checkpoint.checkpoints
 from corpora.errors import FarspanError
 from tests.trainer.small_run import Run, load, save, steps
-from trainer.checkpoint.state import load_tensors, write_tensors
+from trainer.checkpoint.state import write_tensors
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -168,16 +168,6 @@ def test_values_that_are_not_finite_are_never_written(tmp_path, part, value, asy
     assert steps(tmp_path) == ["step-00000001"]
 
 
-def test_two_at_once_are_refused(tmp_path):
-    run = Run(tmp_path)
-    with run.checkpoints:
-        run.restore()
-        with pytest.raises(FarspanError, match=rf"in use by process {os.getpid()} on .+; stop it first"):
-            load(tmp_path)
-        run.save(1)
-    assert load(tmp_path)[0] == 1
-
-
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_without_locks_the_older_one_stops(tmp_path, monkeypatch, asynchronous):
     def no_locks(*_):
@@ -223,13 +213,3 @@ def test_a_model_that_is_built_otherwise_is_refused(tmp_path):
         pytest.raises(FarspanError, match=r"3.bias, 3.weight, 0.bias of shape \[4\], not \[3\] \.\.\."),
     ):
         run.restore()
-
-
-def test_weights_are_read_without_the_run(tmp_path):
-    run = Run(tmp_path)
-    with run.checkpoints:
-        run.restore()
-        path = Path(run.save(4))
-    found = load_tensors(path / "model")
-    assert found.keys() == run.model.state_dict().keys()
-    assert all(torch.equal(found[name], value) for name, value in run.model.state_dict().items())

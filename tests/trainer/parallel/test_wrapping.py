@@ -27,7 +27,7 @@ from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, Learned, Rotary
-from trainer.parallel.wrapping import ParallelConfig, apply_activation_checkpointing, apply_compile
+from trainer.parallel.wrapping import apply_activation_checkpointing, apply_compile
 from trainer.run.train import train
 
 BLOCK = 8
@@ -169,12 +169,6 @@ def test_a_pattern_that_does_not_compile_is_refused():
 
 @needs_compiler
 @pytest.mark.slow
-def test_full_attention_is_compiled():
-    assert_compiled_is_plain(Full(), "inductor")
-
-
-@needs_compiler
-@pytest.mark.slow
 @pytest.mark.parametrize("padding", [False, True], ids=["whole", "padded"])
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 def test_every_pattern_is_compiled(pattern, padding):
@@ -206,8 +200,3 @@ def test_compiling_needs_a_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(FarspanError, match=r"run.compile is true, but there is no no-such-compiler; install it"):
         apply_compile(make(Full()))
-
-
-def test_a_group_of_no_process_is_refused():
-    with pytest.raises(FarspanError, match=r"parallel.shard_size is 0; it must be at least 1"):
-        ParallelConfig(mode="hybrid", shard_size=0)
