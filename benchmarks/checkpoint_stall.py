@@ -111,7 +111,8 @@ def make_trainer(recipe: Recipe, options: argparse.Namespace) -> tuple[Trainer, 
     rows = InMemory(random_batches(count, micro, *widths, options.vocab))
     run = replace(recipe.run, device="cpu", precision="fp32")
     model = build_model(recipe.model, options.vocab, run.seed)
-    trainer = Trainer(Seq2SeqUnit(replace(recipe, run=run)), model, World.alone())
+    unit = Seq2SeqUnit(replace(recipe, run=run))
+    trainer = Trainer(unit, model, World.alone(), run, recipe.parallel, recipe.optimizer, recipe.loss)
     for _ in range(2):
         update(trainer, rows)
     return trainer, rows

@@ -154,7 +154,9 @@ class Parts:
             if self.estimate(recipe) < room:
                 break
         model = build_model(recipe.model, self.scale.vocab, seed=0)
-        return Trainer(Seq2SeqUnit(recipe), model, World.alone(self.device), self.ceiling or None), recipe
+        sections = recipe.run, recipe.parallel, recipe.optimizer, recipe.loss
+        world, unit = World.alone(self.device), Seq2SeqUnit(recipe)
+        return Trainer(unit, model, world, *sections, self.ceiling or None), recipe
 
     def estimate(self, recipe: Recipe) -> int:
         return step_memory(recipe, self.scale.vocab, Setting(device=self.device.type)).total

@@ -125,7 +125,8 @@ def our_run(model: Seq2Seq, batches: list[Batch], length: int, target: int) -> R
         optimizer=OPTIMIZER,
         schedule=ScheduleConfig(shape="constant", warmup_steps=0),
     )
-    trainer = Trainer(Seq2SeqUnit(recipe), model, World.alone())
+    sections = recipe.run, recipe.parallel, recipe.optimizer, recipe.loss
+    trainer = Trainer(Seq2SeqUnit(recipe), model, World.alone(), *sections)
     data = InMemory([trainer_batch.Batch.full(source, labels, decoder) for source, decoder, labels, _ in batches])
 
     def run(steps: int) -> float:

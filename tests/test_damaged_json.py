@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +255,7 @@ def _make_run(at: Path) -> None:
         "samples": 70,
         "identity": {"model": manifest["config"], "data": {"decoder_start": "<eos>"}},
         "vocabulary": vocabulary,
-        "selection": Selection().to_json(),
+        "selection": asdict(Selection()),
         "files": {"model/model.safetensors": file_facts(step / "model" / "model.safetensors")},
     }
     write_sealed(step / "checkpoint.json", checkpoint)

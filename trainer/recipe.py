@@ -149,7 +149,7 @@ class Recipe:
                     last_step=first + steps,
                     first_sample=same_data.samples(same_data.last_step).start if same_data else 0,
                     data=data,
-                    attention=encoder.attention,
+                    model=replace(self.model, encoder=encoder),
                     batch_size=config.batch_size or self.run.batch_size,
                     micro_batch_size=config.micro_batch_size or self.run.micro_batch_size,
                     learning_rate=config.learning_rate or self.optimizer.learning_rate,
@@ -170,11 +170,6 @@ class Recipe:
             return self
         steps = math.ceil(run.epochs * samples / run.batch_size)
         return replace(self, run=replace(run, steps=steps, epochs=None))
-
-    @property
-    def patience(self) -> int | None:
-        """``evaluation.patience``; None without evaluations."""
-        return self.evaluation.patience if self.evaluation else None
 
     @cached_property
     def held_out_data(self) -> DataConfig | None:

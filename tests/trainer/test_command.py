@@ -12,7 +12,7 @@ from corpora.settings import make
 from trainer.command import run_command, train
 from trainer.options import Recipes, Training
 from trainer.recipe import load_recipe
-from trainer.run.memory import Memory, Setting
+from trainer.run.memory import Memory
 
 
 def test_flags_of_training():
@@ -75,14 +75,13 @@ def test_an_estimate_says_what_it_does_before_anything_slow():
 def test_rows_of_an_estimate_are_printed_as_they_come(capsys, monkeypatch):
     lines = []
 
-    def rows(*_, **__):
-        for number in range(3):
-            lines.append(capsys.readouterr().out.count("\n"))
-            yield Setting(world_size=number, mode="ddp", checkpointing="none"), Memory(1, 1, 1, 1, 1)
+    def measured(*_):
+        lines.append(capsys.readouterr().out.count("\n"))
+        return Memory(1, 1, 1, 1, 1)
 
-    monkeypatch.setattr("trainer.run.memory.memory_rows", rows)
+    monkeypatch.setattr("trainer.run.memory.step_memory", measured)
     run_command(Training(recipe="tiny", estimate=8000))
-    assert lines == [2, 1, 1]  # the two lines of the head, then one each
+    assert lines == [2, *[1] * 8]  # the two lines of the head, then one each
 
 
 def test_keywords_of_the_function_are_keys_of_the_recipe(monkeypatch, tmp_path):

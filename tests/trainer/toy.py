@@ -15,7 +15,9 @@ from trainer.checkpoint.files import newest_first
 from trainer.checkpoint.selection import CheckpointConfig
 from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.data.config import DataConfig
+from trainer.data.mixture import Mixture
 from trainer.metrics import MetricsConfig
+from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
@@ -24,8 +26,11 @@ from trainer.model.patterns.block import Block
 from trainer.model.positions import Learned
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
+from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run.step import Trainer
 from trainer.run.train import Outcome, train
+from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import RunConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
@@ -88,6 +93,14 @@ def toy_recipe(
         checkpoint=CheckpointConfig(every=checkpoint_every),
         metrics=MetricsConfig(log_every=log_every, peak_tflops=None),
     )  # fmt: skip
+
+
+def make_trainer(recipe: Recipe, world: World | None = None, **parts: Any) -> Trainer:
+    """A trainer of the recipe on a toy source; ``parts`` replace its ``unit`` and ``model``."""
+    unit = parts.get("unit") or Seq2SeqUnit(recipe, [Mixture.of(ToySource())] * len(recipe.curriculum))
+    model = parts.get("model") or build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
+    sections = recipe.run, recipe.parallel, recipe.optimizer, recipe.loss
+    return Trainer(unit, model, world or World.alone(), *sections)
 
 
 def train_quietly(recipe: Recipe, **options: Any) -> Outcome:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -129,6 +129,10 @@ class Checkpoints:
             write_best(self._directory, self.selection)
         return manifest["step"]
 
+    def due(self, step: int) -> bool:
+        """Tell whether ``checkpoint.every`` asks for a checkpoint of ``step``."""
+        return step % self._config.every == 0
+
     def save(self, step: int, samples: int, model: nn.Module, optimizer: Optimizer) -> Path:
         """Write the checkpoint of ``step``, then delete those that the configuration does not keep.
 
@@ -226,7 +230,7 @@ class Checkpoints:
                 "samples": samples,
                 "identity": self._identity,
                 "vocabulary": self._vocabulary,
-                "selection": selection.to_json(),
+                "selection": asdict(selection),
                 "files": {name: facts for share in shares for name, facts in share.items()},
             }
             run_together(self._world, lambda: self._publish(temporary, path, step, manifest, selection))
@@ -240,7 +244,7 @@ class Checkpoints:
         if not self._lock:
             return
         self._lock.require_newest()
-        manifest = {**read_manifest(path), "selection": self.selection.to_json()}
+        manifest = {**read_manifest(path), "selection": asdict(self.selection)}
         write_sealed(path / MANIFEST, manifest)
         write_best(self._directory, self.selection)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +51,13 @@ _NEWEST, _BEST = "newest", "best"
 
 @dataclass(frozen=True)
 class Selection:
-    """The evaluations of a run up to some step.
+    """The evaluations of a run up to some step. Of equal values the earlier is best."""
 
-    Attributes:
-        metric: name of the metric that chooses the best checkpoint; None if none does.
-        evaluated: step of the last evaluation; 0 before the first.
-        step, value: step and value of the best evaluation; None before the first. Of equal values the earlier is best.
-        since: values of the metric measured since the best one.
-    """
-
-    metric: str | None = None
-    evaluated: int = 0
-    step: int | None = None
+    metric: str | None = None  # chooses the best checkpoint; None if none does
+    evaluated: int = 0  # step of the last evaluation; 0 before the first
+    step: int | None = None  # of the best evaluation, as value; None before the first
     value: float | None = None
-    since: int = 0
+    since: int = 0  # values of the metric measured since the best one
 
     @classmethod
     def of_manifest(cls, manifest: Mapping[str, Any], metric: str | None) -> Selection:
@@ -92,10 +85,6 @@ class Selection:
         if self.value is None:
             return True
         return value < self.value if is_loss(str(self.metric)) else value > self.value
-
-    def to_json(self) -> dict[str, Any]:
-        """Values of a manifest's ``selection``."""
-        return asdict(self)
 
 
 def is_loss(metric: str) -> bool:

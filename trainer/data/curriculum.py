@@ -63,29 +63,28 @@ class StageConfig:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with every value filled in.
+    """A stage with every value filled in: updates ``first_step .. last_step - 1``, counted from 0 over the run.
 
-    Attributes:
-        first_step, last_step: its updates are ``first_step .. last_step - 1``, counted from 0 over the run.
-        first_sample: number of its first sample in the order of its sources; a stage continues where the last
-            stage with the same data stopped, else it starts at 0.
-        data, attention, batch_size, micro_batch_size, learning_rate: values in this stage.
-        schedule, schedule_start, schedule_steps: the schedule, the update at which it starts, and its length.
-        section: section of the recipe that holds ``data``.
+    It continues with the samples where the last stage with the same data stopped, else at sample 0 of its sources.
     """
 
     first_step: int
     last_step: int
     first_sample: int
     data: DataConfig
-    attention: AnyPattern
+    model: ModelConfig  # with the encoder attention of this stage
     batch_size: int
     micro_batch_size: int
     learning_rate: float
     schedule: ScheduleConfig
-    schedule_start: int
-    schedule_steps: int
-    section: str
+    schedule_start: int  # update at which the schedule starts
+    schedule_steps: int  # its length
+    section: str  # of the recipe, which holds data
+
+    @property
+    def attention(self) -> AnyPattern:
+        """The encoder's pattern in this stage."""
+        return self.model.encoder.attention
 
     def samples(self, step: int) -> range:
         """Numbers of the samples of update ``step`` in the order of the stage's sources."""
@@ -105,10 +104,6 @@ class Stage:
             first_sample=self.samples(self.last_step).start,
             schedule_steps=self.schedule_steps + steps,
         )
-
-    def model(self, config: ModelConfig) -> ModelConfig:
-        """``config`` with the encoder attention of this stage."""
-        return replace(config, encoder=replace(config.encoder, attention=self.attention))
 
 
 def stage_number(curriculum: Sequence[Stage], step: int) -> int:

@@ -29,22 +29,14 @@ from trainer.data.remote_shards import ShardsAhead
 
 @dataclass(frozen=True)
 class Loader:
-    """The batches of one rank. It has no state: the number of finished steps determines the next batch.
-
-    Attributes:
-        curriculum: stages of the run.
-        mixtures: training data of each stage.
-        seed: seed of the order.
-        rank, world_size: select this rank's micro-batches; the global batches do not depend on them.
-        ahead: fetches the shards of the coming steps from a remote store; None if all data is on local disk.
-    """
+    """The batches of one rank. It has no state: the number of finished steps determines the next batch."""
 
     curriculum: Sequence[Stage]
-    mixtures: Sequence[Mixture]
-    seed: int
-    rank: int = 0
+    mixtures: Sequence[Mixture]  # training data of each stage
+    seed: int  # of the order
+    rank: int = 0  # selects micro-batches, as world_size does; the global batches do not depend on them
     world_size: int = 1
-    ahead: ShardsAhead | None = None
+    ahead: ShardsAhead | None = None  # fetches shards of the coming steps; None if all data is on local disk
 
     def step(self, step: int) -> list[Batch]:
         """Make this rank's micro-batches of ``step``, counted from 0; every rank has the same number of them.
@@ -65,11 +57,6 @@ class Loader:
         batches = [make(cut) for cut in cuts if cut is not None]
         first = batches[0] if batches else make(slice(0, stage.micro_batch_size))
         return batches + [first.without_targets()] * (len(cuts) - len(batches))
-
-    def origins(self, step: int, samples: np.ndarray) -> list[str]:
-        """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for messages."""
-        _, mixture = self.at(step)
-        return mixture.origins(mixture.sequences(samples, self.seed).indices)
 
     def at(self, step: int) -> tuple[Stage, Mixture]:
         """The stage of ``step`` and its training data."""

@@ -6,7 +6,6 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -61,10 +60,8 @@ class Display:
         self.bar.update(self.task, total=steps)
         self.bar.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.silence.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self.silence.__exit__(*error)
         self.bar.stop()
 
     def update(self, record: Mapping[str, Any]) -> None:
@@ -103,6 +100,10 @@ class Display:
     def say(self, message: str, event: str = "note", **values: Any) -> None:
         """Print a separate line, subject to ``--quiet`` and ``--log-format``."""
         say(self.console, message, event, **values)
+
+    def warn(self, message: str) -> None:
+        """Print a warning, as ``say`` prints a line."""
+        self.say(f"warning: {message}", "warning")
 
     def _left(self, step: int) -> str:
         left = (self.steps - step) * sum(self._seconds) / len(self._seconds)

@@ -14,9 +14,9 @@ from corpora.errors import FarspanError
 from corpora.printing import format_interval, keep_estimate
 from trainer.checkpoint.run_files import METRICS, read_lines
 from trainer.conversion.convert import settle_model
+from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
 from trainer.metrics import batch_flops
-from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
 from trainer.parallel.device import measure_tflops
 from trainer.parallel.distributed import World
@@ -38,23 +38,17 @@ _DOUBT = 0.1  # share by which an interval is wider than what was measured
 
 @dataclass(frozen=True)
 class Work:
-    """Work of a whole run, with every row as long as its stage allows.
+    """Work of a whole run, with every row as long as its stage allows."""
 
-    Attributes:
-        flops: operations of forward and backward passes (``Counts.flops``), without recomputation.
-        updates, positions: updates, and source positions of all of them.
-        largest: operations of the largest micro-batch.
-    """
-
-    flops: float
+    flops: float  # of forward and backward passes (``Counts.flops``), without recomputation
     updates: int
-    positions: int
-    largest: float
+    positions: int  # source positions of all updates
+    largest: float  # operations of the largest micro-batch
 
 
 def count_token_rows(recipe: Recipe) -> int:
     """Return the rows of the token table that a recipe's data need: the vocabulary and the special tokens."""
-    if not _names_data(recipe):
+    if not _names_sources(recipe.data):
         raise FarspanError(
             "--estimate: the recipe names no data, whose tokenizer would tell the number of rows of the token table; "
             "give the number, as in --estimate 50265"
@@ -62,28 +56,28 @@ def count_token_rows(recipe: Recipe) -> int:
     return open_unit(replace(recipe, model=settle_model(recipe.model, recipe.run))).special.vocab_size
 
 
-def _names_data(recipe: Recipe) -> bool:
-    return any(source.corpus or source.pairs for source in recipe.data.sources)
+def _names_sources(data: DataConfig) -> bool:
+    return any(source.folder for source in data.sources)
 
 
 def estimate_lines(recipe: Recipe, vocab_size: int) -> Iterator[str]:
     """Yield the lines of a run's estimate: its operations, GPUs, and this machine if the recipe names data."""
     recipe = replace(recipe, model=settle_model(recipe.model, recipe.run))
-    data = _names_data(recipe)
+    data = _names_sources(recipe.data)
     if recipe.run.steps is None and data:
         recipe = open_unit(recipe).recipe
     if recipe.run.steps is None:
         yield "of one update, as the number of updates depends on the data, which the recipe does not name:"
-    work = count_work(recipe.curriculum, recipe.model, recipe.loss, vocab_size)
+    work = count_work(recipe.curriculum, recipe.loss, vocab_size)
     yield from _gpu_lines(work)
     yield from _machine_lines(recipe, work) if data else ["this machine: not measured, as the recipe names no data"]
 
 
-def count_work(stages: Iterable[Stage], model: ModelConfig, loss: LossConfig, vocab_size: int) -> Work:
-    """Count the operations of all ``stages`` of a run of ``model``."""
+def count_work(stages: Iterable[Stage], loss: LossConfig, vocab_size: int) -> Work:
+    """Count the operations of all ``stages`` of a run."""
     flops = positions = largest = updates = 0
     for stage in stages:
-        config, data = stage.model(model), stage.data
+        config, data = stage.model, stage.data
         targets = data.target_length if config.decoder else data.source_length // 8
         one = 3 * batch_flops(config, vocab_size, 1, data.source_length, targets, 0) * (2 if loss.r3f else 1)
         steps = stage.last_step - stage.first_step

@@ -1,39 +1,41 @@
-"""Evaluation of the loss on held-out sequences, for each source and for all together."""
+"""Evaluations of a run: the loss on held-out sequences, and texts generated for held-out pairs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from corpora.errors import FarspanError, nearest
+from trainer.checkpoint.run_files import VALIDATION, write_sealed
 from trainer.data.batch import Batch, collate
 from trainer.data.config import DataConfig, Source
+from trainer.data.mixture import Mixture
 from trainer.metrics import perplexity
 from trainer.parallel.distributed import World
+from trainer.prediction.setup import open_validation
+from trainer.prediction.validation import Validation
+from trainer.run.sources import check_sample, open_source
+from trainer.run.step import Trainer
+from trainer.run.units.unit import TrainUnit
+from trainer.run_config import EvaluationConfig
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The first sequences of a source, in stored order.
+    """The first sequences of a source, in stored order."""
 
-    Attributes:
-        name: name of the source in the metrics.
-        source: source of the examples, with the special tokens that the model knows.
-        data: widths of batches.
-        sequences: number of sequences; all if there are fewer.
-        micro_batch_size: sequences per forward pass.
-    """
-
-    name: str
-    source: Source
-    data: DataConfig
-    sequences: int
-    micro_batch_size: int
+    name: str  # in the metrics
+    source: Source  # with the special tokens that the model knows
+    data: DataConfig  # widths of batches
+    sequences: int  # all if there are fewer
+    micro_batch_size: int  # sequences per forward pass
 
     def batches(self, world: World) -> Iterator[Batch]:
         """Yield the batches of one rank.
@@ -49,6 +51,89 @@ class HeldOut:
             rows = np.arange(first, min(first + size, count))
             batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
             yield batch if number in numbers else batch.without_targets()
+
+
+def open_held_out(unit: TrainUnit, source: Source | None = None) -> list[HeldOut]:
+    """Open the data to measure the loss on: ``source``, or those of the recipe's evaluation section, if any."""
+    recipe, evaluation, data = unit.recipe, unit.recipe.evaluation, unit.recipe.held_out_data
+    if evaluation is None or data is None:
+        return []
+    if recipe.generator and not evaluation.mixture and not evaluation.masks:
+        raise FarspanError(
+            "evaluation.corpus has no masks, and the spans that joint training hides change as the generator learns; "
+            "give evaluation.masks, or evaluation.mixture with an objective that has a scorer or needs none"
+        )
+    if source is None:
+        verify, cache = recipe.loading.verify == "lazily", recipe.loading.cache
+        opened = open_source(data, verify=verify, section="evaluation", cache=cache)
+    else:
+        opened = Mixture.of(source)
+    unit.check_examples(opened, data, "evaluation")
+    if opened.tokenizer_fingerprint != unit.tokenizer_fingerprint:
+        raise FarspanError(
+            f"the held-out data has the tokenizer with fingerprint {opened.tokenizer_fingerprint}, the training data "
+            f"{unit.tokenizer_fingerprint}; make both with one tokenizer"
+        )
+    known = opened.with_special(unit.special)
+    if known.special != opened.special:  # the model may know fewer sentinels
+        check_sample(known, data, "evaluation")
+    rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # at most the size of the dry run's batches
+    return [HeldOut(part.name, part.source, data, evaluation.sequences, rows) for part in known.parts]
+
+
+class Evaluations:
+    """The evaluations between the updates of a run, by the recipe's evaluation section; none without one.
+
+    Attributes:
+        held_out: data to measure the loss on.
+        patience: evaluations without improvement that end the run; None to run all steps.
+    """
+
+    def __init__(
+        self, config: EvaluationConfig | None, held_out: Sequence[HeldOut], validation: Validation | None = None
+    ) -> None:
+        self._config, self.held_out, self._validation = config, held_out, validation
+        self.patience = config.patience if config else None
+
+    @classmethod
+    def open(cls, unit: TrainUnit, source: Source | None = None) -> Evaluations:
+        """Open the held-out data, or ``source``, and check that evaluations measure ``checkpoint.best``."""
+        recipe, config, data = unit.recipe, unit.recipe.evaluation, unit.recipe.held_out_data
+        held_out, validation = open_held_out(unit, source), None
+        if config and config.generation and data:
+            validation = open_validation(config.generation, data, recipe.model, recipe.loading, unit.mixtures[0])
+        best, measured = recipe.checkpoint.best, [*metric_names(held_out), *(validation.names if validation else ())]
+        if best is not None and best not in measured:
+            raise FarspanError(
+                f"checkpoint.best is {best!r}{nearest(best, measured)}; evaluations measure {', '.join(measured)}"
+            )
+        return cls(config, held_out, validation)
+
+    def due(self, step: int, ends: frozenset[int]) -> tuple[bool, bool]:
+        """Tell whether the loss and texts are due after ``step``; both are after the last steps, ``ends``."""
+        if self._config is None:
+            return False, False
+        every, generation = self._config.every, self._config.generation
+        texts_every = (generation and generation.every) or every
+        last = step in ends
+        return last or step % every == 0, bool(generation) and (last or step % texts_every == 0)
+
+    def measure(self, trainer: Trainer, loss: bool, texts: bool, directory: str) -> dict[str, Any]:
+        """Measure what is due; all ranks call this together. Texts are kept in the run's ``directory``."""
+        trainer.enter(trainer.unit.stage_at(trainer.step - 1))
+        record: dict[str, Any] = {}
+        if loss:
+            record |= evaluate(trainer.model, trainer.loss, self.held_out, trainer.world)
+        if texts and self._validation:
+            with trainer.generating() as model:
+                record |= self._validation(model, trainer.world)
+            if trainer.world.first:
+                write_sealed(Path(directory) / VALIDATION, {"step": trainer.step, "texts": self._validation.texts})
+        return record
+
+    def describe(self, record: Mapping[str, Any]) -> str:
+        """Format the results of an evaluation as a line of text."""
+        return describe(record, self._validation.metric.primary if self._validation else None)
 
 
 def evaluate(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -24,8 +23,8 @@ from trainer.data.config import DataConfig
 from trainer.metrics import forward_flops
 from trainer.model.config import ModelConfig
 from trainer.parallel.distributed import World
+from trainer.recipe import Recipe
 from trainer.run.memory import Setting, step_memory
-from trainer.run.units.unit import TrainUnit
 
 
 class MetricsLog:
@@ -84,24 +83,16 @@ class Profile:
         self._place, self._rank, self._cuda = directory / FOLDER, rank, device.type == "cuda"
         self._running: profile | None = None
 
-    def __enter__(self) -> Profile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._finish()
-
     def before(self, update: int) -> None:
         """Begin or end the recording as needed before update number ``update``."""
         if update > self._last:
-            self._finish()
+            self.close()
         elif update >= self._first and self._running is None:
             activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._cuda else [])]
             self._running = profile(activities=activities)
             self._running.start()
 
-    def _finish(self) -> None:
+    def close(self) -> None:
         """Write the recording, if there is one."""
         recorded, self._running = self._running, None
         if recorded is None:
@@ -141,9 +132,9 @@ def versions() -> dict[str, str]:
     return versions
 
 
-def keep_summary(unit: TrainUnit, model: nn.Module, vocab_size: int, world: World) -> None:
+def keep_summary(recipe: Recipe, model: nn.Module, vocab_size: int, world: World) -> None:
     """Write ``summary.json`` of a finished run."""
-    recipe, directory = unit.recipe, Path(unit.recipe.run.directory)
+    directory = Path(recipe.run.directory)
     measured = max((line.get("memory_gib") or 0 for line in read_lines(directory / METRICS)), default=0.0)
     setting = Setting(world_size=world.size, local_size=world.local_size, device=world.device.type)
     try:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import numpy as np
 
 from corpora.errors import FarspanError, mark_raised_alike
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.run_files import VALIDATION, write_sealed
 from trainer.data.batch import Batches
-from trainer.data.loader import Loader
 from trainer.optim.optimizer import calmer
-from trainer.prediction.validation import Validation
 from trainer.run.display import Display
-from trainer.run.evaluation import HeldOut, describe
+from trainer.run.evaluation import Evaluations
 from trainer.run.logs import MetricsLog, Profile
 from trainer.run.step import Trainer, Update
 from trainer.run_config import RunConfig
@@ -59,20 +53,18 @@ class Loop:
         self,
         trainer: Trainer,
         batches: Batches,
-        loader: Loader,
         checkpoints: Checkpoints,
-        held_out: Sequence[HeldOut],
-        validation: Validation | None,
+        evaluations: Evaluations,
         metrics: MetricsLog | None,
         display: Display,
         profile: Profile,
+        run: RunConfig,
     ) -> None:
         """Continue from the step of ``trainer``; ``checkpoints`` hold the evaluations so far."""
-        self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
-        self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
-        self._validation, self._profile = validation, profile
+        self._trainer, self._batches, self._checkpoints, self._evaluations = trainer, batches, checkpoints, evaluations
+        self._metrics, self._display, self._profile, self._run = metrics, display, profile, run
         self._unlogged: Update | None = None
-        self._skipped = SkippedUpdates(trainer.recipe.run)
+        self._skipped = SkippedUpdates(run)
         self._saved, self._selected = trainer.step, checkpoints.selection
 
     def run(self, last: int, stop_requested: Callable[[], bool]) -> bool:
@@ -88,25 +80,20 @@ class Loop:
                 return True
             self._unlogged = update
             improved = self._evaluate(stop_requested)
-            due = trainer.step % self._recipe.checkpoint.every == 0
-            if improved or due or trainer.step == last or self._early():
+            if improved or self._checkpoints.due(trainer.step) or trainer.step == last or self._early():
                 self._log()
                 self._save()
         self._save()
         return False
 
     def _early(self) -> bool:
-        return self._checkpoints.selection.ends_run(self._recipe.patience)
+        return self._checkpoints.selection.ends_run(self._evaluations.patience)
 
     def _log(self) -> None:
         """Log the last update if it is still unlogged."""
         update, self._unlogged = self._unlogged, None
         if update is not None:
             record = self._trainer.record(update)
-            if skipped := record.get("skipped"):
-                numbers = np.array([sample["number"] for sample in skipped])
-                for sample, origin in zip(skipped, self._loader.origins(update.step - 1, numbers), strict=True):
-                    sample["origin"] = origin
             if self._metrics:
                 self._metrics.write(record)
             self._display.update(record)
@@ -115,37 +102,18 @@ class Loop:
 
     def _evaluate(self, stop_requested: Callable[[], bool]) -> bool:
         """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""
-        trainer, evaluation, before = self._trainer, self._recipe.evaluation, self._checkpoints.selection
-        if evaluation is None:
-            return False
-        generation = evaluation.generation
-        loss_due, texts_due = (
-            trainer.step % every == 0 or trainer.step in trainer.unit.ends
-            for every in (evaluation.every, (generation and generation.every) or evaluation.every)
-        )
-        if (
-            not (loss_due or (texts_due and generation))
-            or before.evaluated >= trainer.step
-            or trainer.world.any(stop_requested())
-        ):
+        trainer, before = self._trainer, self._checkpoints.selection
+        due = self._evaluations.due(trainer.step, trainer.unit.ends)
+        if not any(due) or before.evaluated >= trainer.step or trainer.world.any(stop_requested()):
             return False
         self._log()
-        trainer.enter(trainer.unit.stage_at(trainer.step - 1))
-        record: dict[str, Any] = {}
-        if loss_due:
-            record |= trainer.unit.evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
-        if texts_due and self._validation:
-            with trainer.generating() as model:
-                record |= self._validation(model, trainer.world)
-            if trainer.world.first:
-                kept = {"step": trainer.step, "texts": self._validation.texts}
-                write_sealed(Path(self._recipe.run.directory) / VALIDATION, kept)
+        record = self._evaluations.measure(trainer, *due, self._run.directory)
         if self._metrics:
             self._metrics.write({"step": trainer.step, **record})
         selection = before.add_evaluation(trainer.step, record)
         self._checkpoints.selection = selection
         improved = selection.step == trainer.step
-        shown = describe(record, self._validation.metric.primary if self._validation else None)
+        shown = self._evaluations.describe(record)
         self._display.say(f"step {trainer.step}  {shown}{'  best so far' if improved else ''}")
         return improved
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -38,21 +39,13 @@ _LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one process.
+    """Bytes of one process."""
 
-    Attributes:
-        weights: float32 weights, and gathered or cast copies of them.
-        gradients: gradients kept between micro-batches.
-        optimizer: optimiser state.
-        activations: activations saved for one micro-batch, without logits, which the loss recomputes.
-        working: temporary memory at the peak.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-    working: int
+    weights: int  # in float32, and gathered or cast copies of them
+    gradients: int  # kept between micro-batches
+    optimizer: int  # its state
+    activations: int  # saved for one micro-batch, without logits, which the loss recomputes
+    working: int  # temporary, at the peak
 
     @property
     def total(self) -> int:
@@ -61,21 +54,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings that affect the memory of a recipe's step and nothing else.
-
-    Attributes:
-        checkpointing: activation checkpointing; None for the recipe's.
-        mode: parallel mode; None for the recipe's.
-        world_size: number of processes, one per device.
-        local_size: number of processes on each machine.
-        device: ``cuda`` or ``cpu``.
-    """
+    """Settings that affect the memory of a recipe's step and nothing else; None stands for the recipe's value."""
 
     checkpointing: Checkpointing | None = None
     mode: ParallelMode | None = None
-    world_size: int = 1
-    local_size: int = 8
-    device: str = "cuda"
+    world_size: int = 1  # processes, one per device
+    local_size: int = 8  # processes on each machine
+    device: str = "cuda"  # or cpu
 
 
 def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
@@ -85,42 +70,32 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
     return max(memories, key=lambda memory: memory.total)
 
 
-def memory_rows(
-    recipe: Recipe, vocab_size: int, *, world_sizes: tuple[int, ...] = (1, 8), device: str = "cuda"
-) -> Iterator[tuple[Setting, Memory]]:
-    """Estimate the recipe's step for each parallel mode and each kind of activation checkpointing."""
-    for size in world_sizes:
-        for mode in ("ddp", "fsdp") if size > 1 else ("ddp",):
-            for checkpointing in _LEVELS:
-                setting = Setting(checkpointing=checkpointing, mode=mode, world_size=size, device=device)
-                yield setting, step_memory(recipe, vocab_size, setting)
+_MODES: tuple[tuple[int, ParallelMode], ...] = ((1, "ddp"), (8, "ddp"), (8, "fsdp"))
+"""Processes and parallel mode of each part of the table."""
 
 
-def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> Iterator[str]:
-    """Yield the lines of a table of ``memory_rows``, in GiB per process, each as soon as it is known."""
+def memory_table(recipe: Recipe, vocab_size: int) -> Iterator[str]:
+    """Yield the lines of a table of the recipe's step on CUDA devices, in GiB per process, each as soon as it is known.
+
+    It has a row for each parallel mode and each kind of activation checkpointing.
+    """
     yield f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe"
     parts = "".join(f"{name:>13}" for name in (*(part.name for part in fields(Memory)), "total"))
     yield f"{'processes':>9}  {'mode':6}{'checkpointing':>14}{parts}"
-    for setting, memory in memory_rows(recipe, vocab_size, device=device):
+    for (size, mode), checkpointing in product(_MODES, _LEVELS):
+        memory = step_memory(recipe, vocab_size, Setting(checkpointing, mode, size))
         numbers = "".join(f"{part / 2**30:13.2f}" for part in (*astuple(memory), memory.total))
-        yield f"{setting.world_size:9}  {setting.mode:6}{setting.checkpointing:>14}{numbers}"
+        yield f"{size:9}  {mode:6}{checkpointing:>14}{numbers}"
 
 
 @dataclass(frozen=True)
 class _Parameters:
-    """Parameter counts of a model.
-
-    Attributes:
-        all: all parameters.
-        layer: parameters of the largest layer.
-        ends: parameters outside the layers.
-        optimizer: numbers in the optimiser's state.
-    """
+    """Parameter counts of a model."""
 
     all: int
-    layer: int
-    ends: int
-    optimizer: int
+    layer: int  # of the largest layer
+    ends: int  # outside the layers
+    optimizer: int  # numbers in the optimiser's state
 
 
 @cache
@@ -151,7 +126,7 @@ def _numbers(module: nn.Module) -> int:
 
 def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
     run, kind = recipe.run, unit_type(recipe.model, recipe.generator)
-    models = kind.sizes(recipe.model, stage, recipe.loss, recipe.generator)
+    models = kind.sizes(stage, recipe.loss, recipe.generator)
     counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, *_ in models]
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)

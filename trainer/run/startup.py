@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from corpora.errors import FarspanError, nearest
+from corpora.errors import FarspanError
 from corpora.printing import format_count
 from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
@@ -41,28 +41,33 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
         mixture = Mixture([Part(part.name, part.source)])
         attention = unit.recipe.model.encoder.attention
         warnings += check_examples(mixture, part.data, attention, "evaluation", part.sequences)
-    return [f"warning: {warning}" for warning in warnings]
+    return warnings
+
+
+def find_doubts(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
+    """Yield warnings of settings that are allowed but seldom meant: repeated data, noise that rounding removes."""
+    recipe = unit.recipe
+    if epochs is None:
+        yield from _repetitions(unit)
+    if recipe.loss.r3f and recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
+        yield (
+            f"parallel.mode {recipe.parallel.mode} with run.precision bf16 rounds away most of noise as small as "
+            f"loss.r3f.eps, {recipe.loss.r3f.eps:g}; ddp and fp32 keep it up to the first layer"
+        )
 
 
 def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
-    """Yield consequences of a recipe as messages: steps of epochs, repeated data, extensions, costs of R3F."""
+    """Yield consequences of a recipe as messages: steps of epochs, packed rows, costs of R3F, extensions."""
     recipe = unit.recipe
     if epochs is not None:
         passes = f"{format_count(epochs, 'epoch')} of {format_count(len(unit.mixtures[0]), 'sequence')}"
         yield f"{passes}: {format_count(recipe.run.steps or 0, 'update')} of {recipe.run.batch_size}"
-    else:
-        yield from _repetitions(unit)
     for stage, mixture in zip(unit.curriculum, unit.mixtures, strict=True):
         for part in mixture.parts:
             if isinstance(part.source, PackedPairs):
                 yield _describe_packing(part.name, part.source, stage.micro_batch_size)
     if recipe.loss.r3f:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
-        if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
-            yield (
-                f"warning: parallel.mode {recipe.parallel.mode} with run.precision bf16 rounds away most of noise as "
-                f"small as loss.r3f.eps, {recipe.loss.r3f.eps:g}; ddp and fp32 keep it up to the first layer"
-            )
     base = len(unit.curriculum) - len(recipe.run.extend)
     for before, stage in pairwise(unit.curriculum[base - 1 :]):
         schedule = stage.schedule
@@ -100,17 +105,9 @@ def _repetitions(unit: TrainUnit) -> Iterator[str]:
             passes = stage.samples(stage.last_step).start * share.weight / total / share.size
             if passes > 1 and share.name not in paired:
                 yield (
-                    f"warning: the run reads the {format_count(share.size, 'sequence')} of {share.name!r} {passes:.1f} "
+                    f"the run reads the {format_count(share.size, 'sequence')} of {share.name!r} {passes:.1f} "
                     "times; a larger corpus or fewer updates avoid repetitions"
                 )
-
-
-def check_best(best: str | None, measured: Sequence[str]) -> None:
-    """Check that evaluations measure the metric that chooses the best checkpoint."""
-    if best is not None and best not in measured:
-        raise FarspanError(
-            f"checkpoint.best is {best!r}{nearest(best, measured)}; evaluations measure {', '.join(measured)}"
-        )
 
 
 def check_shards(sources: Sequence[SourceConfig], world: World, console: Console) -> None:
@@ -148,19 +145,13 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
     return opened
 
 
-def check_models(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
-    """Check that the model suits the attention and the packing of every stage, without reading data."""
-    check_attention(model, curriculum)
-    check_packing(model, curriculum)
-
-
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
     """Check that the attention of every stage has the weights of the model's."""
     known = _weights(model)
     for number, stage in enumerate(curriculum):
         if stage.attention == model.encoder.attention:
             continue
-        needed = _weights(stage.model(model))
+        needed = _weights(stage.model)
         if needed != known:
             name = min(needed.symmetric_difference(known))[0]
             raise FarspanError(
@@ -170,12 +161,12 @@ def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
             )
 
 
-def check_packing(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
+def check_packing(curriculum: Sequence[Stage]) -> None:
     """Check that the encoder can give each pair of a packed row the result that it has alone."""
     for stage in curriculum:
         if not stage.data.packing:
             continue
-        if model.encoder.pooling:
+        if stage.model.encoder.pooling:
             raise FarspanError(
                 f"{stage.section}.packing is true, but model.encoder.pooling averages windows of the whole row; set it "
                 "to false"

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, dataclass
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -20,9 +21,11 @@ from trainer.data.curriculum import Stage
 from trainer.metrics import Counts, derive
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, R3FConfig
 from trainer.model.seq2seq import Seq2Seq
+from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 from trainer.parallel.device import Timing, memory_in_use
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import (
+    ParallelConfig,
     apply_activation_checkpointing,
     apply_attention,
     apply_compile,
@@ -31,42 +34,32 @@ from trainer.parallel.wrapping import (
     whole_copy,
 )
 from trainer.run.units.unit import Model, TrainUnit
+from trainer.run_config import RunConfig
 
 
 class Sample(TypedDict):
-    """A sample as identified in metrics.
+    """A sample as identified in metrics."""
 
-    Attributes:
-        number: number of the sample in the order of its stage.
-        sequence_id: id of its sequence, 32 hexadecimal digits.
-    """
-
-    number: int
-    sequence_id: str
+    number: int  # in the order of its stage
+    sequence_id: str  # 32 hexadecimal digits
+    origin: NotRequired[str]  # source, file and row; only of samples of a skipped update
 
 
 @dataclass(frozen=True)
 class Update:
     """An update that is queued on the device; ``Trainer.record`` waits for its results.
 
-    Attributes:
-        step: number of finished updates, this one included.
-        timing: timer of the update; its results are the loss, summed over all ranks, the gradient norm before clipping,
-            and with R3F the divergence, summed over all ranks.
-        waited: seconds of waiting for its batches.
-        learning_rate: learning rate of the update.
-        counts: counts of all ranks.
-        metrics: further metrics of the unit.
-        batches: samples and loss of each micro-batch of this rank.
+    The results of ``timing`` are the loss, summed over all ranks, the gradient norm before clipping, and with R3F the
+    divergence, summed over all ranks.
     """
 
-    step: int
+    step: int  # finished updates, this one included
     timing: Timing
-    waited: float
+    waited: float  # seconds of waiting for its batches
     learning_rate: float
-    counts: Counts
-    metrics: Mapping[str, float]
-    batches: Sequence[tuple[list[Sample], Tensor]]
+    counts: Counts  # of all ranks
+    metrics: Mapping[str, float]  # further ones of the unit
+    batches: Sequence[tuple[list[Sample], Tensor]]  # samples and loss of each micro-batch of this rank
 
 
 class Trainer:
@@ -78,21 +71,30 @@ class Trainer:
         step: number of finished updates.
     """
 
-    def __init__(self, unit: TrainUnit, model: Model, world: World, peak_tflops: float | None = None) -> None:
-        """Move ``model`` of the unit to this rank's device and wrap it as the run and parallel sections say.
+    def __init__(
+        self,
+        unit: TrainUnit,
+        model: Model,
+        world: World,
+        run: RunConfig,
+        parallel: ParallelConfig,
+        optimizer: OptimizerConfig,
+        loss: LossConfig,
+        peak_tflops: float | None = None,
+    ) -> None:
+        """Move ``model`` of the unit to this rank's device and wrap it as the sections of the recipe say.
 
         ``peak_tflops`` is the peak of one device, if known.
         """
-        recipe = unit.recipe
-        self.unit, self.recipe, self.world, self.peak_tflops = unit, recipe, world, peak_tflops
+        self.unit, self.world, self.peak_tflops = unit, world, peak_tflops
+        self._run, self._parallel, self._loss, self._clip_norm = run, parallel, loss, optimizer.clip_norm
         self.model = model.to(world.device)
-        apply_activation_checkpointing(self.model, recipe.run.activation_checkpointing)
-        if recipe.run.compile:
+        apply_activation_checkpointing(self.model, run.activation_checkpointing)
+        if run.compile:
             apply_compile(self.model)
-        self._wrapped = apply_parallel(self.model, recipe.parallel, world, recipe.run.precision)
-        self.optimizer = unit.build_optimizer(self.model)
+        self._wrapped = apply_parallel(self.model, parallel, world, run.precision)
+        self.optimizer = build_optimizer(self.model, optimizer)
         self.step = 0
-        self._attention = recipe.model.encoder.attention
 
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
         """Queue the next update.
@@ -123,9 +125,8 @@ class Trainer:
 
     def enter(self, stage: Stage) -> None:
         """Give the encoder the attention of ``stage``."""
-        if stage.attention != self._attention:
+        if stage.attention != self.model.encoder.pattern:
             apply_attention(self.model.encoder, stage.attention)
-            self._attention = stage.attention
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Losses]:
         """Pass micro-batches forward and backward; the gradients are those of the sum over all ranks, by ``targets``.
@@ -134,12 +135,12 @@ class Trainer:
         """
         self.enter(stage)
         self.model.train()
-        losses, r3f = [], self.recipe.loss.r3f
+        losses, r3f = [], self._loss.r3f
         for number, batch in enumerate(batches):
             # The seed of dropout follows from the sample, so no random state has to be saved.
             torch.manual_seed(self._dropout_seed(stage, batch))
-            with reduction_context(self._wrapped, self.recipe.parallel, last=number == len(batches) - 1):
-                loss = self._pass(self._wrapped, batch, self.recipe.loss)
+            with reduction_context(self._wrapped, self._parallel, last=number == len(batches) - 1):
+                loss = self._pass(self._wrapped, batch, self._loss)
                 # Gradients are averaged over ranks; multiplied by the number of ranks, they are summed.
                 minimised = loss.minimised * (self.world.size / max(targets, 1))
                 divergence = loss.divergence
@@ -174,7 +175,7 @@ class Trainer:
             "memory_gib": memory_in_use(self.world.device) / 2**30,  # of this rank
             **update.metrics,
         }
-        if (r3f := self.recipe.loss.r3f) and finite:
+        if (r3f := self._loss.r3f) and finite:
             counted = _count(r3f, self.unit.stage_at(update.step - 1), update.counts.target_tokens)
             record["r3f_divergence"] = divergence[0] / counted
         return record if finite else {**record, "skipped": self._suspects(update)}
@@ -192,7 +193,7 @@ class Trainer:
         model: nn.Module = self.model
         try:
             if self._sharded:
-                config = self.unit.stage_at(max(self.step - 1, 0)).model(self.recipe.model)
+                config = self.unit.stage_at(max(self.step - 1, 0)).model
                 model = whole_copy(self.model, config).to(self.world.device)
         except RuntimeError as error:
             if not out_of_memory(error):
@@ -202,31 +203,31 @@ class Trainer:
                 "remove the section, and run farspan generate on checkpoints of the run"
             ) from error
         assert isinstance(model, Seq2Seq)
-        bf16 = self.recipe.run.precision == "bf16"
+        bf16 = self._run.precision == "bf16"
         with torch.autocast(self.world.device.type, torch.bfloat16) if bf16 else nullcontext():
             yield model
 
     def _pass(self, model: nn.Module, batch: Batch, loss: LossConfig = CROSS_ENTROPY) -> Losses:
+        """Sum the losses of a micro-batch over its target tokens; ``model`` may be wrapped by DDP."""
         with self._precision():
-            return self.unit.losses(model, batch.to(self.world.device), loss)
+            return model(**batch.to(self.world.device).inputs, loss=loss)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        if self.recipe.run.precision == "fp32" or self._sharded:  # FSDP computes in bfloat16 by its own policy
+        if self._run.precision == "fp32" or self._sharded:  # FSDP computes in bfloat16 by its own policy
             return nullcontext()
         return torch.autocast(self.world.device.type, torch.bfloat16)
 
     @property
     def _sharded(self) -> bool:
         """True if each rank holds only a part of the weights."""
-        return self.world.size > 1 and self.recipe.parallel.mode != "ddp"
+        return self.world.size > 1 and self._parallel.mode != "ddp"
 
     def _clip(self) -> Tensor:
-        """Clip the gradients to the recipe's norm and return their norm before clipping."""
+        """Clip the gradients to ``optimizer.clip_norm`` and return their norm before clipping."""
         for parameter in self.model.parameters():
             if parameter.grad is None:  # unused on this rank, but perhaps not on others
                 parameter.grad = torch.zeros_like(parameter)
-        clip = self.recipe.optimizer.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._clip_norm or math.inf)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _change_weights(self, stage: Stage, finite: Tensor) -> float:
@@ -245,16 +246,23 @@ class Trainer:
 
     def _dropout_seed(self, stage: Stage, batch: Batch) -> int:
         names = {"stage": stage.first_step, "sample": int(batch.samples[0])}
-        key = make_key(self.recipe.run.seed, "dropout", names)
+        key = make_key(self._run.seed, "dropout", names)
         return int.from_bytes(key[:8], "little", signed=True)
 
     def _suspects(self, update: Update) -> list[Sample]:
-        """Samples of the micro-batches of all ranks whose loss is not finite; all samples if only gradients are not."""
+        """Samples of the micro-batches of all ranks whose loss is not finite; all samples if only gradients are not.
+
+        All ranks call this together.
+        """
         own = [[bool(loss.isfinite()), samples] for samples, loss in update.batches]
         everyone = [batch for rank in self.world.gather(own) for batch in rank]
         bad = [samples for finite, samples in everyone if not finite] or [samples for _, samples in everyone]
         # A batch without targets repeats the samples of another.
-        return list({sample["number"]: sample for samples in bad for sample in samples}.values())
+        suspects = {sample["number"]: sample for samples in bad for sample in samples}
+        origins = self.unit.origins(update.step - 1, np.array(list(suspects)))
+        for sample, origin in zip(suspects.values(), origins, strict=True):
+            sample["origin"] = origin
+        return list(suspects.values())
 
 
 def _count(r3f: R3FConfig, stage: Stage, targets: int) -> int:

@@ -7,9 +7,8 @@ import threading
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -20,18 +19,22 @@ from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_cont
 from trainer.checkpoint.selection import Selection
 from trainer.conversion.convert import settle_model
 from trainer.data.config import Source
-from trainer.data.loader import Loader, prefetch
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explain_lost_processes, on_every_rank
-from trainer.prediction.setup import open_validation
-from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
 from trainer.run.display import Display
-from trainer.run.evaluation import HeldOut
+from trainer.run.evaluation import Evaluations
 from trainer.run.logs import MetricsLog, Profile, describe_start, keep_summary
 from trainer.run.loop import Loop
 from trainer.run.memory import dry_run
-from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences
+from trainer.run.startup import (
+    check_attention,
+    check_data,
+    check_packing,
+    check_shards,
+    consequences,
+    find_doubts,
+)
 from trainer.run.step import Trainer
 from trainer.run.units import open_unit
 from trainer.run.units.unit import TrainUnit
@@ -61,9 +64,7 @@ class Interruption:
             self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -131,99 +132,93 @@ def _train(
     stop: Interruption,
     name: str,
 ) -> Outcome:
-    unit, measured, validation = _open_data(recipe, world, source, held_out, display)
+    unit, evaluations = _open_data(recipe, world, source, held_out, display)
     run, directory = recipe.run, Path(recipe.run.directory)
     loader = unit.loader(world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
-    kept = source is None and world.first
-    tokenizer = tokenizer_contents(unit.curriculum[0].data.sources[0].folder) if kept else {}
+    tokenizer = tokenizer_contents(unit.curriculum[0].data.sources[0].folder) if unit.named and world.first else {}
     peak = peak_tflops(recipe.metrics.peak_tflops, world.device, run.precision)
-    trainer = Trainer(unit, on_every_rank(world, unit.build_model), world, peak)
+    model = on_every_rank(world, unit.build_model)
+    trainer = Trainer(unit, model, world, run, recipe.parallel, recipe.optimizer, recipe.loss, peak)
+    vocab_size = model.tokens.num_embeddings
     with ExitStack() as stack:
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
-        restored = _restore(trainer, unit, directory, checkpoints, display)
-        if run.dry_run and trainer.step < unit.steps and not checkpoints.selection.ends_run(recipe.patience):
-            dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
-        reopen = None if source is not None else partial(_reopen, recipe, world.rank, world.size)
-        if loader.ahead:
-            stack.enter_context(closing(loader.ahead))
-        pinned = world.device.type == "cuda"
-        ahead = stack.enter_context(prefetch(loader, recipe.loading, unit.steps, reopen=reopen, pinned=pinned))
-        batches = unit.batches(loader, ahead, trainer.model, world)
+        restored = _restore(trainer, checkpoints, evaluations, directory, display)
+        if run.dry_run and trainer.step < unit.steps and not checkpoints.selection.ends_run(evaluations.patience):
+            dry_run(trainer.gradients, trainer.optimizer, unit, vocab_size, world)
+        batches = stack.enter_context(unit.batches(loader, model, world))
+        metrics = None  # all ranks have the same
         if world.first:
             keep_start(describe_start(trainer.step, unit.steps, world, name), directory)
             keep_recipe(asdict(recipe), tokenizer, directory)
-        metrics = None  # all ranks have the same
-        if world.first:
-            metrics = MetricsLog(directory, trainer.step, recipe.metrics.tensorboard)
-            stack.enter_context(closing(metrics))
+            metrics = stack.enter_context(closing(MetricsLog(directory, trainer.step, recipe.metrics.tensorboard)))
         display.begin(unit.steps)
-        profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
-        loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
+        profile = stack.enter_context(closing(Profile(run.profile, directory, world.rank, world.device)))
+        loop = Loop(trainer, batches, checkpoints, evaluations, metrics, display, profile, run)
         stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.received))
         checkpoints.finish()
-        early = checkpoints.selection.ends_run(recipe.patience)
+        early = checkpoints.selection.ends_run(evaluations.patience)
         if stopped:
             display.say(_describe_stop(trainer.step, stop.received))
         if early and restored != trainer.step:
             display.say(_describe_early_end(trainer.step, checkpoints.selection))
         finished = trainer.step == unit.steps or early
         if finished and world.first:
-            keep_summary(unit, trainer.model, trainer.model.tokens.num_embeddings, world)
+            keep_summary(unit.recipe, model, vocab_size, world)
     return Outcome(trainer.step, finished)
-
-
-def _restore(
-    trainer: Trainer, unit: TrainUnit, directory: Path, checkpoints: Checkpoints, display: Display
-) -> int | None:
-    """Continue from the newest checkpoint and return its step; None if there is none."""
-    with mark_raised_alike():
-        restored = checkpoints.restore(trainer.model, trainer.optimizer)
-    if restored is not None:
-        trainer.step = restored
-        display.say(_describe_resume(unit, restored, directory, checkpoints.selection))
-    return restored
 
 
 def _open_data(
     recipe: Recipe, world: World, source: Source | None, held_out: Source | None, display: Display
-) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
+) -> tuple[TrainUnit, Evaluations]:
     """Check the recipe's model, open the training data and the held-out data, check both, and show all warnings.
 
     An error on one rank is raised on all.
     """
-    on_every_rank(world, lambda: check_models(recipe.model, recipe.curriculum))
-    if source is None and recipe.loading.verify == "start":
-        evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
-        trained = [source for stage in recipe.curriculum for source in stage.data.sources]
-        check_shards([*trained, *evaluated], world, display.console)
+    curriculum, evaluated = recipe.curriculum, recipe.held_out_data
 
-    def open_here() -> tuple[TrainUnit, list[HeldOut], Validation | None]:
-        unit, evaluation, data = open_unit(recipe, source), recipe.evaluation, recipe.held_out_data
-        measured, validation = unit.open_held_out(held_out), None
-        if evaluation and evaluation.generation and data:
-            validation = open_validation(evaluation.generation, data, recipe.model, recipe.loading, unit.mixtures[0])
-        names = [*unit.list_metric_names(measured), *(validation.names if validation else ())]
-        check_best(recipe.checkpoint.best, names)
-        for message in [*check_data(unit, measured), *consequences(unit, recipe.run.epochs)]:
-            display.say(message, "warning" if message.startswith("warning: ") else "note")
-        return unit, measured, validation
+    def check_model() -> None:
+        check_attention(recipe.model, curriculum)
+        check_packing(curriculum)
+
+    on_every_rank(world, check_model)
+    if source is None and recipe.loading.verify == "start":
+        trained = [source for stage in curriculum for source in stage.data.sources]
+        check_shards([*trained, *(evaluated.sources if evaluated else ())], world, display.console)
+
+    def open_here() -> tuple[TrainUnit, Evaluations]:
+        unit = open_unit(recipe, source)
+        evaluations = Evaluations.open(unit, held_out)
+        for warning in [*check_data(unit, evaluations.held_out), *find_doubts(unit, recipe.run.epochs)]:
+            display.warn(warning)
+        for message in consequences(unit, recipe.run.epochs):
+            display.say(message)
+        return unit, evaluations
 
     return on_every_rank(world, open_here)
 
 
-def _describe_resume(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
-    """Message about a continued run with ``step`` finished updates."""
-    if selection.ends_run(unit.recipe.patience):
-        return (
+def _restore(
+    trainer: Trainer, checkpoints: Checkpoints, evaluations: Evaluations, directory: Path, display: Display
+) -> int | None:
+    """Continue from the newest checkpoint and return its step; None if there is none."""
+    with mark_raised_alike():
+        step = checkpoints.restore(trainer.model, trainer.optimizer)
+    if step is None:
+        return None
+    trainer.step, steps = step, trainer.unit.steps
+    if checkpoints.selection.ends_run(evaluations.patience):
+        display.say(
             f"the run in {directory} ended early after step {step}: nothing is left to do; a larger "
             "evaluation.patience continues it"
         )
-    if step >= unit.steps:
-        return f"all {unit.steps} steps of the run in {directory} are done: nothing is left to do"
-    return f"continuing after step {step}"
+    elif step >= steps:
+        display.say(f"all {steps} steps of the run in {directory} are done: nothing is left to do")
+    else:
+        display.say(f"continuing after step {step}")
+    return step
 
 
 def _describe_stop(step: int, signal: str | None) -> str:
@@ -239,8 +234,3 @@ def _describe_early_end(step: int, selection: Selection) -> str:
         f"ended early after step {step}: {selection.since} evaluations in a row brought no better {selection.metric}"
         f"{best}; the run is finished"
     )
-
-
-def _reopen(recipe: Recipe, rank: int, world_size: int) -> Loader:
-    """Open the loader of a rank again, in another process."""
-    return open_unit(recipe).loader(rank, world_size)

@@ -102,8 +102,8 @@ def test_samples_are_counted_through_stages_with_the_same_data(stages):
 
 
 def test_a_stage_changes_the_attention_and_nothing_else_of_a_model():
-    stage = replace(RECIPE.curriculum[0], attention=Block(4))
-    changed = stage.model(RECIPE.model)
+    stages = (StageConfig(steps=RECIPE.run.steps, attention=Block(4)),)
+    (changed,) = (stage.model for stage in replace(RECIPE, stages=stages).curriculum)
     assert changed.encoder.attention == Block(4)
     assert replace(changed, encoder=RECIPE.model.encoder) == RECIPE.model
 

@@ -8,17 +8,14 @@ import torch.nn.functional as F
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
+from tests.trainer.toy import ToySource, make_trainer, toy_recipe
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
-from trainer.model.build import build_model
 from trainer.model.context import make_context
 from trainer.model.decoder import EncoderOutput
 from trainer.model.loss import LossConfig, R3FConfig, sum_cross_entropy, with_noise
-from trainer.parallel.distributed import World
 from trainer.recipe import load_recipe
 from trainer.run.step import Trainer
-from trainer.run.units.single import Seq2SeqUnit
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 10, 99])
@@ -120,22 +117,24 @@ def test_smoothing_in_the_form_of_fairseq(share):
     assert abs(szegedy - expected) > 0.01
 
 
-def make_trainer(r3f: R3FConfig | None, *, dropout: float = 0.0, smoothing: float = 0.0, **run) -> Trainer:
+def trainer_with(r3f: R3FConfig | None, *, dropout: float = 0.0, smoothing: float = 0.0, **run) -> Trainer:
     recipe = toy_recipe("unused", dropout=dropout, micro_batch_size=6, **run)
     loss = LossConfig(label_smoothing=smoothing, label_smoothing_form="fairseq", r3f=r3f)
     recipe = replace(recipe, loss=loss, model=replace(recipe.model, init_std=0.3))
-    return Trainer(Seq2SeqUnit(recipe), build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed), World.alone())
+    return make_trainer(recipe)
 
 
 def batch_of(trainer: Trainer):
     """The first micro-batch, whose targets are padded."""
-    (batch, *_) = Loader(trainer.recipe.curriculum, [Mixture.of(ToySource())], trainer.recipe.run.seed).step(0)
+    (batch, *_) = Loader(trainer.unit.recipe.curriculum, [Mixture.of(ToySource())], trainer.unit.recipe.run.seed).step(
+        0
+    )
     assert (batch.labels == IGNORED).any()
     return batch
 
 
 def gradients(trainer: Trainer, batch, targets: int = 1) -> tuple[list[torch.Tensor], torch.Tensor]:
-    (stage,) = trainer.recipe.curriculum
+    (stage,) = trainer.unit.recipe.curriculum
     (losses,) = trainer.gradients(stage, [batch], targets)
     return [p.grad for p in trainer.model.parameters() if p.grad is not None], losses.divergence
 
@@ -180,11 +179,11 @@ def published(model, batch, seed: int, r3f: R3FConfig, smoothing: float) -> tupl
 @pytest.mark.parametrize(("noise", "smoothing"), [("uniform", 0.1), ("normal", 0.0)])
 def test_loss_and_gradients_are_those_of_a_direct_restatement(per, noise, smoothing):
     r3f = R3FConfig(weight=0.7, eps=0.4, noise=noise, per=per)
-    trainer = make_trainer(r3f, smoothing=smoothing)
+    trainer = trainer_with(r3f, smoothing=smoothing)
     batch = batch_of(trainer)
     found, divergence = gradients(trainer, batch, batch.target_tokens)
-    (stage,) = trainer.recipe.curriculum
-    twin = make_trainer(r3f).model
+    (stage,) = trainer.unit.recipe.curriculum
+    twin = trainer_with(r3f).model
     loss, expected = published(twin, batch, trainer._dropout_seed(stage, batch), r3f, smoothing)
     loss.backward()
     torch.testing.assert_close(divergence, expected.detach(), rtol=1e-12, atol=0)
@@ -211,7 +210,7 @@ def test_the_two_passes_have_dropout_of_their_own():
     """Most of the divergence is that of two dropout masks; without dropout there is that of the noise alone."""
     found = []
     for dropout, eps in ((0.2, 1e-5), (0.0, 1e-5), (0.0, 0.3)):
-        trainer = make_trainer(R3FConfig(eps=eps), dropout=dropout)
+        trainer = trainer_with(R3FConfig(eps=eps), dropout=dropout)
         found.append(float(gradients(trainer, batch_of(trainer))[1]))
     assert found[0] > 0.1
     assert abs(found[1]) < 1e-4
@@ -221,14 +220,14 @@ def test_the_two_passes_have_dropout_of_their_own():
 @pytest.mark.parametrize("checkpointing", ["selective", "layer"])
 def test_checkpointing_changes_no_gradient(checkpointing):
     r3f = R3FConfig(weight=1.0, eps=0.1)
-    plain, other = (make_trainer(r3f, dropout=0.2, activation_checkpointing=mode) for mode in ("none", checkpointing))
+    plain, other = (trainer_with(r3f, dropout=0.2, activation_checkpointing=mode) for mode in ("none", checkpointing))
     batch = batch_of(plain)
     for one, two in zip(gradients(plain, batch)[0], gradients(other, batch)[0], strict=True):
         torch.testing.assert_close(one, two)
 
 
 def test_noise_is_added_in_float32_though_the_model_computes_in_bf16():
-    trainer = make_trainer(R3FConfig(eps=1e-5), precision="bf16")
+    trainer = trainer_with(R3FConfig(eps=1e-5), precision="bf16")
     seen = []
     trainer.model.encoder.embedded.register_forward_hook(
         lambda module, inputs, output: seen.append((inputs[0], output))
@@ -244,18 +243,18 @@ def test_noise_is_added_in_float32_though_the_model_computes_in_bf16():
 
 @pytest.mark.parametrize("per", ["sentence", "token"])
 def test_a_batch_without_targets_adds_nothing(per):
-    trainer = make_trainer(R3FConfig(eps=0.3, per=per), dropout=0.2)
+    trainer = trainer_with(R3FConfig(eps=0.3, per=per), dropout=0.2)
     found, divergence = gradients(trainer, batch_of(trainer).without_targets())
     assert divergence == 0
     assert not any(gradient.any() for gradient in found)
 
 
 def test_an_update_records_the_divergence_and_counts_both_passes():
-    with_r3f, without = make_trainer(R3FConfig(eps=0.3)), make_trainer(None)
+    with_r3f, without = trainer_with(R3FConfig(eps=0.3)), trainer_with(None)
     records = []
     for trainer in (with_r3f, without):
-        loader = Loader(trainer.recipe.curriculum, [Mixture.of(ToySource())], trainer.recipe.run.seed)
-        counts = trainer.unit.counts(trainer.model, loader.step(0), trainer.recipe.curriculum[0])
+        loader = Loader(trainer.unit.recipe.curriculum, [Mixture.of(ToySource())], trainer.unit.recipe.run.seed)
+        counts = trainer.unit.counts(trainer.model, loader.step(0), trainer.unit.recipe.curriculum[0])
         records.append((trainer.record(trainer.update(loader)), counts.flops))
     (record, flops), (plain, other) = records
     assert flops == 2 * other
@@ -266,7 +265,7 @@ def test_an_update_records_the_divergence_and_counts_both_passes():
 
 
 def test_evaluation_has_no_second_pass():
-    trainer = make_trainer(R3FConfig())
+    trainer = trainer_with(R3FConfig())
     calls = []
     trainer.model.decoder.register_forward_hook(lambda *_: calls.append(1))
     trainer.model.eval()

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
+from tests.trainer.toy import SPECIAL, ToySource, make_trainer, toy_recipe
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
@@ -31,8 +31,6 @@ from trainer.parallel.wrapping import (
     apply_parallel,
     reduction_context,
 )
-from trainer.run.step import Trainer
-from trainer.run.units.single import Seq2SeqUnit
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),
@@ -48,9 +46,8 @@ def trained(world: World, recipe, source, steps: int = 3):
     torch.set_default_dtype(torch.float64)
     try:
         run = recipe.run
-        model = build_model(recipe.model, SPECIAL.vocab_size, run.seed)
         loader = Loader(recipe.curriculum, [Mixture.of(source)], run.seed, world.rank, world.size)
-        trainer = Trainer(Seq2SeqUnit(recipe), model, world)
+        trainer = make_trainer(recipe, world)
         records = [trainer.record(trainer.update(loader)) for _ in range(steps)]
         weights = [x.full_tensor() if isinstance(x, DTensor) else x for x in trainer.model.parameters()]
         shared = sum(isinstance(x, DTensor) for x in trainer.model.parameters())
@@ -182,9 +179,8 @@ def test_gradients_are_shared_out_when_the_recipe_says():
 
 
 def in_bf16(world: World, recipe):
-    model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
     loader = Loader(recipe.curriculum, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
-    trainer = Trainer(Seq2SeqUnit(recipe), model, world)
+    trainer = make_trainer(recipe, world)
     losses = [trainer.record(trainer.update(loader))["loss"] for _ in range(3)]
     return losses, {parameter.dtype for parameter in trainer.model.parameters()}
 

@@ -20,7 +20,7 @@ from pipelines.options import Generating
 from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.toy import metrics_of
+from tests.trainer.toy import make_trainer, metrics_of
 from trainer.checkpoint.run_files import VALIDATION, read_sealed
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.data.config import SourceConfig
@@ -28,7 +28,6 @@ from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
-from trainer.run.step import Trainer
 from trainer.run.units import open_unit
 from trainer.run_config import EvaluationConfig, ValidationConfig
 
@@ -146,7 +145,7 @@ def test_a_run_killed_while_it_generates_measures_the_same(pairs, tmp_path):
 def validation_of(recipe, world):
     torch.set_num_threads(1)
     unit = open_unit(recipe)
-    trainer = Trainer(unit, unit.build_model(), world)
+    trainer = make_trainer(recipe, world, unit=unit, model=unit.build_model())
     validation = opened(recipe, unit)
     with trainer.generating() as model:
         return validation(model, world)

@@ -21,7 +21,7 @@ from trainer.run.units import open_unit
 
 
 def count(recipe: Recipe, vocab_size: int) -> Work:
-    return count_work(recipe.curriculum, recipe.model, recipe.loss, vocab_size)
+    return count_work(recipe.curriculum, recipe.loss, vocab_size)
 
 
 def test_operations_are_about_six_for_each_parameter_and_token():

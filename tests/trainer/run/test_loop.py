@@ -25,10 +25,9 @@ from trainer.metrics import perplexity
 from trainer.model.build import build_model
 from trainer.parallel.distributed import World
 from trainer.run import train as training
-from trainer.run.evaluation import HeldOut, describe, evaluate
+from trainer.run.evaluation import Evaluations, HeldOut, describe, evaluate
 from trainer.run.loop import SkippedUpdates
 from trainer.run.step import Trainer
-from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
 
 DATA = DataConfig(source_length=24, target_length=12)
@@ -131,24 +130,15 @@ def test_what_is_found_is_said():
 LOSSES = [4.0, 2.0, 3.0, 2.0, 2.5, 1.0, 1.0]  # of the evaluations after updates 2, 4, ..., 14
 
 
-class Valued(Seq2SeqUnit):
-    """A unit whose held-out loss depends on nothing but the number of updates; the recipe's seed is its first step."""
+class Valued(Evaluations):
+    """A held-out loss that depends on the number of updates alone; its process is killed in one evaluation."""
 
     death = 0
-    signalled = 0
 
-    def evaluate(self, model, loss, held_out, world):
-        step = int(next(iter(self.steps_made(model))))
-        if step == self.death:
+    def measure(self, trainer, *_):
+        if trainer.step == self.death:
             os.kill(os.getpid(), signal.SIGKILL)
-        return {"held_out_loss": LOSSES[step // 2 - 1]}
-
-    def steps_made(self, model):
-        return (state["step"] for state in self.optimizer.state.values())
-
-    def build_optimizer(self, model):
-        self.optimizer = super().build_optimizer(model)
-        return self.optimizer
+        return {"held_out_loss": LOSSES[trainer.step // 2 - 1]}
 
 
 def recipe_of(directory, steps=14, patience=None, **config):
@@ -179,7 +169,7 @@ def kept(recipe):
 
 @pytest.fixture(autouse=True)
 def valued(monkeypatch):
-    monkeypatch.setattr(training, "open_unit", Valued.open)
+    monkeypatch.setattr(training, "Evaluations", Valued)
 
 
 def test_the_best_is_kept_and_named(tmp_path):

@@ -14,7 +14,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError, out_of_memory
-from objectives.api.examples import IGNORED
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import StageConfig
@@ -28,9 +27,9 @@ from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
 from trainer.run.activations import Numbers, activations
-from trainer.run.memory import Setting, dry_run, memory_rows, step_memory
+from trainer.run.memory import Setting, dry_run, step_memory
 from trainer.run.train import train
-from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
+from trainer.run.units.single import Seq2SeqUnit
 
 VOCAB = 50_265 + 256
 
@@ -124,17 +123,6 @@ def test_the_generator_of_a_run_has_its_sizes(tmp_path):
     missing = GeneratorConfig(initial=str(tmp_path / "none"))
     with pytest.raises(FarspanError, match="no readable checkpoint"):
         step_memory(replace(recipe, generator=missing), VOCAB)
-
-
-def test_rows_of_a_table():
-    rows = list(memory_rows(load_recipe("bart_ls_base"), VOCAB, world_sizes=(1, 4)))
-    assert [(setting.world_size, setting.mode, setting.checkpointing) for setting, _ in rows] == [
-        (size, mode, checkpointing)
-        for size, mode in ((1, "ddp"), (4, "ddp"), (4, "fsdp"))
-        for checkpointing in ("none", "selective", "layer")
-    ]
-    for none, selective, layer in zip(*(rows[start::3] for start in range(3)), strict=True):
-        assert none[1].activations > selective[1].activations > layer[1].activations
 
 
 def measured(*arguments: str) -> dict[str, tuple[int, int]]:
@@ -246,15 +234,6 @@ def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
     for parameter, before in zip(passes.model.parameters(), weights, strict=True):
         assert parameter.grad is None
         assert torch.equal(parameter, before)
-
-
-def test_an_encoder_alone_is_asked_about_a_part_of_its_source():
-    recipe = toy_recipe("unused")
-    batch = MaskedLMUnit(recipe).largest_batch(recipe.curriculum[0], DRY_RUN_VOCAB)
-    assert batch.decoder_ids is None
-    assert batch.target_tokens == int((batch.labels != IGNORED).sum()) == 2 * 6
-    model = build_model(replace(recipe.model, decoder=None), DRY_RUN_VOCAB, seed=0)
-    assert model(**batch.inputs).minimised.isfinite()
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,10 @@ def test_a_mixture_is_the_same_with_masks_read_and_drawn(artefacts):
             for one, other in zip(batches[0], others, strict=True):
                 for name, tensor in one.inputs.items():
                     assert tensor is None or torch.equal(tensor, other.inputs[name])
-    names = {origin.split(": ")[0] for origin in loaders[0].origins(0, np.arange(4))}
-    assert names == {"spans", "sentences"}
-    assert loaders[0].origins(0, np.arange(4))[0].endswith(tuple(f"row {row}" for row in range(40)))
+    mixture = loaders[0].mixtures[0]
+    origins = mixture.origins(mixture.sequences(np.arange(4), SEED).indices)
+    assert {origin.split(": ")[0] for origin in origins} == {"spans", "sentences"}
+    assert origins[0].endswith(tuple(f"row {row}" for row in range(40)))
     table = loaders[0].mixtures[0].special.ids
     assert {"<sentinel-0>", "<sent-mask>"} <= table.keys()
     assert len(set(table.values())) == len(table)

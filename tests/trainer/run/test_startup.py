@@ -31,8 +31,9 @@ from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run import train as training
 from trainer.run.display import Display
+from trainer.run.evaluation import open_held_out
 from trainer.run.logs import MetricsLog, model_summary
-from trainer.run.startup import check_shards, consequences
+from trainer.run.startup import check_shards, find_doubts
 from trainer.run.units import open_unit
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
@@ -75,9 +76,12 @@ def damaged_copy(corpus: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("verify", ["start", "lazily"])
-def test_a_shard_that_is_not_what_was_written_ends_the_run_before_it_begins(tmp_path, corpus, verify, held_out):
+def test_a_damaged_shard_ends_the_run_before_it_begins(tmp_path, corpus, verify, held_out, monkeypatch):
+    """With ``start`` before a row is read."""
     damaged = damaged_copy(corpus, tmp_path / "damaged")
     recipe = recipe_on(tmp_path / "run", corpus if held_out else damaged, damaged if held_out else corpus, verify)
+    if verify == "start":
+        monkeypatch.setattr(Corpus, "take", lambda *_: pytest.fail("a row is read"))
     with pytest.raises(FarspanError, match=rf"{damaged}/shards/\S+: .*sha256"):
         train_quietly(recipe)
     assert not (tmp_path / "run").exists()
@@ -111,34 +115,29 @@ def test_what_one_rank_finds_damaged_all_ranks_report(tmp_path, corpus, held_out
     assert str(damaged) in first
 
 
-def test_checksums_are_compared_before_a_row_is_read(tmp_path, corpus, monkeypatch):
-    damaged = damaged_copy(corpus, tmp_path / "damaged")
-    monkeypatch.setattr(Corpus, "take", lambda *_: pytest.fail("a row is read"))
-    with pytest.raises(FarspanError, match="sha256"):
-        train_quietly(recipe_on(tmp_path / "run", damaged, corpus, "start"))
-
-
-def test_sources_of_equal_weight_in_another_order_are_another_run(tmp_path):
-    first, second = Part("a", ToySource(20)), Part("b", ToySource(20))
-    recipe = toy_recipe(tmp_path, steps=5)
-    train_quietly(recipe, source=Mixture([first, second]), until=1)
-    with pytest.raises(FarspanError, match=r"sources: checkpoint \[\['a', 'b'\]\], now \[\['b', 'a'\]\]"):
-        train_quietly(recipe, source=Mixture([second, first]))
-    assert train_quietly(recipe, source=Mixture([first, second])).finished
+A, B, ONE = Part("a", ToySource(20)), Part("b", ToySource(20)), Part("data", ToySource(20))
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("parts", "others", "seed", "said"),
     [
-        (ToySource(21), "corpus.data.sequences: checkpoint 20, now 21"),
-        (Mixture([Part("data", ToySource(20), 2.0)]), "corpus.data.weight: checkpoint 1.0, now 2.0"),
+        ([A, B], [B, A], 42, r"sources: checkpoint \[\['a', 'b'\]\], now \[\['b', 'a'\]\]"),
+        ([ONE], [Part("data", ToySource(21))], 42, "corpus.data.sequences: checkpoint 20, now 21"),
+        ([ONE], [replace(ONE, weight=2.0)], 42, "corpus.data.weight: checkpoint 1.0, now 2.0"),
+        (
+            [ONE],
+            [Part("data", ToySource(20, fingerprint="other"))],
+            *(42, "corpus.data.fingerprint: checkpoint 'toy', now 'other'"),
+        ),
+        ([ONE], [ONE], 1, "run.seed: checkpoint 42, now 1"),
     ],
 )
-def test_another_size_or_weight_is_another_run(tmp_path, changed, said):
+def test_other_data_or_another_recipe_is_another_run(tmp_path, parts, others, seed, said):
     recipe = toy_recipe(tmp_path, steps=5)
-    train_quietly(recipe, source=ToySource(20), until=1)
+    train_quietly(recipe, source=Mixture(parts), until=1)
     with pytest.raises(FarspanError, match=said):
-        train_quietly(recipe, source=changed)
+        train_quietly(replace(recipe, run=replace(recipe.run, seed=seed)), source=Mixture(others))
+    assert train_quietly(recipe, source=Mixture(parts), until=2).step == 2
 
 
 def staged(recipe, data: DataConfig):
@@ -178,7 +177,7 @@ def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes
 def test_bad_held_out_data_is_told_as_such(tmp_path, corpus, section, said):
     recipe = replace(recipe_on(tmp_path, corpus, corpus, "never"), evaluation=EvaluationConfig(**section))
     with pytest.raises(FarspanError, match=f"^{said}"):
-        open_unit(recipe).open_held_out()
+        open_held_out(open_unit(recipe))
 
 
 def test_held_out_masks_that_need_more_sentinels_than_the_model_has_are_found_before_the_first_step(tmp_path, corpus):
@@ -187,7 +186,7 @@ def test_held_out_masks_that_need_more_sentinels_than_the_model_has_are_found_be
     without = {name: number for name, number in spans.special.ids.items() if not is_sentinel(name)}
     unit = Seq2SeqUnit(recipe, [spans.with_special(SpecialTokens(without, spans.special.vocab_size))])
     with pytest.raises(FarspanError, match=r"^evaluation: sequence \w+ needs \d+ sentinels"):
-        unit.open_held_out()
+        open_held_out(unit)
 
 
 def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, corpus):
@@ -202,7 +201,7 @@ def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, cor
 def test_a_run_that_repeats_its_corpus_says_so(steps, passes):
     recipe = toy_recipe("none", steps=steps, batch_size=5)
     unit = Seq2SeqUnit(recipe, [Mixture([Part("a", ToySource(size=15)), Part("b", ToySource(size=45), weight=3.0)])])
-    said = list(consequences(unit, None))
+    said = list(find_doubts(unit, None))
     assert len(said) == (2 if passes else 0)
     assert all(f"{passes} times" in line for line in said)
     assert not said or "'a'" in said[0]

@@ -21,7 +21,6 @@ from tests.trainer.toy import ToySource, metrics_of, toy_recipe, train_quietly, 
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.files import checkpoints_in, step_of
 from trainer.checkpoint.run_files import find_faults
-from trainer.model.config import ModelConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.run.step import Trainer
 from trainer.run.train import ECHO, Interruption, train
@@ -103,17 +102,6 @@ def test_metrics_after_a_kill_are_whole_and_without_repetition(tmp_path):
     assert [record["step"] for record in run(recipe, until=6)[2]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_metrics_count_real_and_padded(tmp_path):
-    first, record = run(toy_recipe(tmp_path), until=2)[2]
-    assert first["learning_rate"] == 0
-    assert 0 < record["source_tokens"] < record["source_positions"]
-    assert record["source_positions"] % 8 == 0
-    assert 0 < record["target_tokens"] < record["target_positions"]
-    assert record["learning_rate"] == pytest.approx(1e-2 / 5)
-    assert record["model_tflops_per_second"] > 0
-    assert record["source_tokens_per_second"] == pytest.approx(record["source_tokens"] / record["seconds"])
-
-
 def test_held_out_loss_is_measured_and_changes_no_training(tmp_path):
     plain = toy_recipe(tmp_path / "plain", steps=6)
     evaluated = replace(toy_recipe(tmp_path / "evaluated", steps=6), evaluation=EvaluationConfig(every=4, sequences=5))
@@ -125,48 +113,10 @@ def test_held_out_loss_is_measured_and_changes_no_training(tmp_path):
     assert losses([record for record in metrics if "loss" in record]) == losses(alone)
 
 
-def test_an_encoder_alone_trains(tmp_path):
-    recipe = toy_recipe(tmp_path, steps=40)
-    recipe = replace(recipe, model=replace(recipe.model, decoder=None))
-    found = losses(run(recipe, source=ToySource(encoder_only=True))[2])
-    assert found[-1] < found[0]
-
-
-def test_another_recipe_or_corpus_in_the_same_directory_is_refused(tmp_path):
-    run(toy_recipe(tmp_path), until=1)
-    with pytest.raises(FarspanError, match=r"run.seed: checkpoint 42, now 1"):
-        run(toy_recipe(tmp_path, seed=1))
-    with pytest.raises(FarspanError, match=r"corpus.data.fingerprint: checkpoint 'toy', now 'other'"):
-        run(toy_recipe(tmp_path), source=ToySource(fingerprint="other"))
-
-
-@pytest.mark.parametrize(
-    ("source", "changes", "said"),
-    [
-        (ToySource(0), {}, "holds no sequence"),
-        (ToySource(encoder_only=True), {}, "remove the recipe's model.decoder"),
-        (ToySource(), {"model": {"decoder": None}}, "add a model.decoder section"),
-        (
-            ToySource(),
-            {"data": {"decoder_start": "<start>"}},
-            "data.decoder_start is '<start>', but the special tokens are <pad>",
-        ),
-    ],
-)
-def test_data_that_does_not_suit_the_model_is_refused_at_once(tmp_path, source, changes, said):
-    recipe = toy_recipe(tmp_path)
-    for section, values in changes.items():
-        recipe = replace(recipe, **{section: replace(getattr(recipe, section), **values)})
-    assert isinstance(recipe.model, ModelConfig)
-    with pytest.raises(FarspanError, match=said):
-        run(recipe, source=source)
+def test_data_that_does_not_suit_the_model_leaves_no_folder(tmp_path):
+    with pytest.raises(FarspanError, match=r"remove the recipe's model.decoder"):
+        run(toy_recipe(tmp_path), source=ToySource(encoder_only=True))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
-def test_a_device_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(FarspanError, match="finds no CUDA device"):
-        run(toy_recipe(tmp_path, device="cuda"))
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ from trainer.model.patterns.bigbird import BigBird
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.run.sources import open_source, open_stages
-from trainer.run.startup import check_models
+from trainer.run.startup import check_packing
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run_config import EvaluationConfig
@@ -311,13 +311,14 @@ def test_packed_pairs_give_the_same_run_on_any_number_of_ranks(tmp_path, folders
 def test_what_cannot_be_packed_is_refused(tmp_path, folders):
     recipe = tuning(tmp_path, data={"pairs": folders[0], "task": TASK, "packing": True, "source_multiple": 4})
     with pytest.raises(FarspanError, match=r"packing is true, but model.encoder.pooling averages windows of the whole"):
-        check_models(recipe.model, recipe.curriculum)
-    model = replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None))
+        check_packing(recipe.curriculum)
+    recipe = replace(recipe, model=replace(recipe.model, encoder=replace(recipe.model.encoder, pooling=None)))
     with pytest.raises(FarspanError, match=r"blocks of 8 positions .*'block'; set data.source_multiple=8"):
-        check_models(model, recipe.curriculum)
-    whole = [replace(stage, attention=BigBird()) for stage in recipe.curriculum]
+        check_packing(recipe.curriculum)
+    encoder = replace(recipe.model.encoder, attention=BigBird())
+    whole = replace(recipe, model=replace(recipe.model, encoder=encoder))
     with pytest.raises(FarspanError, match=r"'bigbird' depends on the length of the whole row"):
-        check_models(model, whole)
+        check_packing(whole.curriculum)
     with pytest.raises(FarspanError, match=r"loss.r3f.per is 'sentence' and a row has several"):
         replace(recipe, loss=LossConfig(r3f=R3FConfig()))
     with pytest.raises(FarspanError, match=r"data: packing is true, but pairs is not set"):

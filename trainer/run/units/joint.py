@@ -27,13 +27,12 @@ from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open
 from trainer.data.loader import Loader, LoadingConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.metrics import Counts, batch_flops
-from trainer.model.config import GeneratorConfig, ModelConfig
+from trainer.model.config import GeneratorConfig
 from trainer.model.loss import LossConfig
 from trainer.model.masked_lm import JointModel, MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.options import Precision
 from trainer.parallel.distributed import World
-from trainer.run.evaluation import HeldOut
 from trainer.run.sources import open_mixtures
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run.units.unit import Model, ModelSize
@@ -45,19 +44,13 @@ _CANDIDATES = 3
 
 @dataclass(frozen=True)
 class JointBatch(Batch):
-    """Both views of the same samples; the fields of ``Batch`` hold the encoder-decoder's view.
+    """Both views of the same samples; the fields of ``Batch`` hold the encoder-decoder's view."""
 
-    Attributes:
-        candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``.
-        target_counts: ``(2,)`` int64, target and candidate tokens of the whole step, over all ranks.
-        generator_loss: mean cross-entropy per candidate token of the whole step, over all ranks, without dropout.
-    """
-
-    candidate_ids: Tensor | None = None
+    candidate_ids: Tensor | None = None  # (B, C), inputs of MaskedLM
     candidate_padding_mask: Tensor | None = None
     candidate_labels: Tensor | None = None
-    target_counts: Tensor | None = None
-    generator_loss: float = 0.0
+    target_counts: Tensor | None = None  # (2,) int64, target and candidate tokens of the whole step, over all ranks
+    generator_loss: float = 0.0  # mean per candidate token of the whole step, over all ranks, without dropout
 
     @classmethod
     def of(cls, batch: Batch, candidates: Batch, target_counts: Tensor, generator_loss: float = 0.0) -> JointBatch:
@@ -82,11 +75,9 @@ class JointUnit(Seq2SeqUnit):
     """The unit of an encoder-decoder and its generator."""
 
     @classmethod
-    def sizes(
-        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
-    ) -> list[ModelSize]:
+    def sizes(cls, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None) -> list[ModelSize]:
         config, candidates = generator_config(_require(generator)), stage.data.source_length // _CANDIDATES
-        return [*super().sizes(model, stage, loss), ModelSize(config, candidates)]
+        return [*super().sizes(stage, loss), ModelSize(config, candidates)]
 
     @cached_property
     def generator(self) -> Generator:
@@ -116,9 +107,9 @@ class JointUnit(Seq2SeqUnit):
         ]
         return replace(super().loader(rank, world_size), mixtures=candidates)
 
-    def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
+    def inputs_of(self, batches: Batches, loader: Loader, model: Model, world: World) -> Batches:
         assert isinstance(model, JointModel)
-        return JointBatches(loader, prefetched, model, world, self.recipe.run.precision)
+        return JointBatches(loader, batches, model, world, self.recipe.run.precision)
 
     def build_model(self) -> Model:
         model = super().build_model()
@@ -133,15 +124,6 @@ class JointUnit(Seq2SeqUnit):
         (batch, *_) = batches
         assert isinstance(batch, JointBatch)
         return {"generator_loss": batch.generator_loss}
-
-    def open_held_out(self, source: Source | None = None) -> list[HeldOut]:
-        evaluation = self.recipe.evaluation
-        if evaluation and not evaluation.mixture and not evaluation.masks:
-            raise FarspanError(
-                "evaluation.corpus has no masks, and the spans that joint training hides change as the generator "
-                "learns; give evaluation.masks, or evaluation.mixture with an objective that has a scorer or needs none"
-            )
-        return super().open_held_out(source)
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "initial_generator": self.generator.identity}

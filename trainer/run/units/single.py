@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,25 +13,18 @@ from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
 from trainer.data.mixture import Mixture
 from trainer.data.packed import PackedPairs
-from trainer.metrics import Counts
-from trainer.model.config import GeneratorConfig, ModelConfig
+from trainer.model.config import GeneratorConfig
 from trainer.model.loss import LossConfig
 from trainer.run.sources import check_start
-from trainer.run.units.unit import Model, ModelSize, TrainUnit, has_labels, random_ids
+from trainer.run.units.unit import ModelSize, TrainUnit, has_labels, random_ids
 
 
 class Seq2SeqUnit(TrainUnit):
     """The unit of a model with a decoder."""
 
     @classmethod
-    def sizes(
-        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
-    ) -> list[ModelSize]:
-        return [ModelSize(stage.model(model), stage.data.target_length, 2 if loss.r3f else 1)]
-
-    def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
-        counted = super().counts(model, batches, stage)
-        return replace(counted, flops=2 * counted.flops) if self.recipe.loss.r3f else counted
+    def sizes(cls, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None) -> list[ModelSize]:
+        return [ModelSize(stage.model, stage.data.target_length, 2 if loss.r3f else 1)]
 
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
         check_start(mixture.special, data)
@@ -64,10 +56,8 @@ class MaskedLMUnit(TrainUnit):
     """The unit of a model without a decoder."""
 
     @classmethod
-    def sizes(
-        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
-    ) -> list[ModelSize]:
-        return [ModelSize(stage.model(model), stage.data.source_length // _MASKED)]
+    def sizes(cls, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None) -> list[ModelSize]:
+        return [ModelSize(stage.model, stage.data.source_length // _MASKED)]
 
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
         if not has_labels(mixture):

@@ -1,4 +1,4 @@
-"""The unit of training: data, model, and the contribution of a micro-batch to a step.
+"""The unit of training: data, model, and what a step counts.
 
 Training loop, start-up, dry run and memory estimate use a unit only through ``TrainUnit``. A new kind of training is a
 subclass in a file of this folder, and a line in ``__init__.py``.
@@ -10,16 +10,17 @@ also in further modules, are checkpointed, compiled and sharded one by one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
 from trainer.checkpoint.trained_model import vocabulary_of
 from trainer.conversion.convert import initial_model, model_sha256
@@ -27,37 +28,29 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.batch import Batch, Batches
 from trainer.data.config import DataConfig, Source
 from trainer.data.curriculum import Stage, stage_number
-from trainer.data.loader import Loader, LoadingConfig
+from trainer.data.loader import Loader, LoadingConfig, prefetch
 from trainer.data.mixture import Mixture
 from trainer.data.remote_shards import ShardsAhead
 from trainer.metrics import Counts
 from trainer.model.build import build_model
 from trainer.model.config import GeneratorConfig, ModelConfig
-from trainer.model.loss import LossConfig, Losses
+from trainer.model.loss import LossConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
-from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.evaluation import HeldOut, evaluate, metric_names
-from trainer.run.sources import check_sample, open_source, open_stages
+from trainer.run.sources import open_stages
 
 Model = Seq2Seq | MaskedLM
 """A model that can be trained; it has a token table ``tokens`` and an ``encoder``."""
 
 
 class ModelSize(NamedTuple):
-    """One of the models that a unit trains, for the memory estimate.
-
-    Attributes:
-        config: configuration of the model.
-        targets: number of positions per sequence at which its loss is computed.
-        passes: number of forward passes of a batch whose activations are saved together.
-    """
+    """One of the models that a unit trains, for the memory estimate."""
 
     config: ModelConfig
-    targets: int
-    passes: int = 1
+    targets: int  # positions per sequence at which its loss is computed
+    passes: int = 1  # forward passes of a batch whose activations are saved together
 
 
 class TrainUnit(ABC):
@@ -66,18 +59,17 @@ class TrainUnit(ABC):
     Attributes:
         recipe: recipe of the run, with a number of steps.
         mixtures: training data of each stage of the curriculum, all with the same special tokens.
+        named: True if the recipe names the data, so that other processes can open it too.
     """
 
-    def __init__(self, recipe: Recipe, mixtures: Sequence[Mixture] = ()) -> None:
-        self.recipe, self.mixtures = recipe, mixtures
+    def __init__(self, recipe: Recipe, mixtures: Sequence[Mixture] = (), named: bool = False) -> None:
+        self.recipe, self.mixtures, self.named = recipe, mixtures, named
 
     # Properties that need no data.
 
     @classmethod
     @abstractmethod
-    def sizes(
-        cls, model: ModelConfig, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None
-    ) -> list[ModelSize]:
+    def sizes(cls, stage: Stage, loss: LossConfig, generator: GeneratorConfig | None = None) -> list[ModelSize]:
         """Return the sizes of the models that are trained together in ``stage``, by the sections of a recipe."""
 
     @property
@@ -105,7 +97,7 @@ class TrainUnit(ABC):
     @classmethod
     def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
         """Open the training data of every stage: ``source``, or those that the recipe names."""
-        unit = cls(recipe)
+        unit = cls(recipe, named=source is None)
         unit.mixtures = unit.open_mixtures(recipe.loading, source)
         unit.recipe = recipe.with_samples(len(unit.mixtures[0]))
         for stage, mixture in zip(unit.curriculum, unit.mixtures, strict=True):
@@ -138,12 +130,28 @@ class TrainUnit(ABC):
         ahead = ShardsAhead.of(self.curriculum, self.mixtures, seed)
         return Loader(self.curriculum, self.mixtures, seed, rank, world_size, ahead)
 
-    def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
-        """Convert the batches of ``loader``, ``prefetched``, to the inputs of ``losses``.
+    @contextmanager
+    def batches(self, loader: Loader, model: Model, world: World) -> Iterator[Batches]:
+        """Context with the inputs of ``model``, made from the batches of ``loader`` ahead of their steps.
 
         All processes of the run request the batches of a step together.
         """
-        return prefetched
+        reopen = partial(_open_loader, type(self), self.recipe, world.rank, world.size) if self.named else None
+        pinned = world.device.type == "cuda"
+        with ExitStack() as stack:
+            if loader.ahead:
+                stack.enter_context(closing(loader.ahead))
+            ahead = prefetch(loader, self.recipe.loading, self.steps, reopen=reopen, pinned=pinned)
+            yield self.inputs_of(stack.enter_context(ahead), loader, model, world)
+
+    def inputs_of(self, batches: Batches, loader: Loader, model: Model, world: World) -> Batches:
+        """Convert ``batches``, those of ``loader``, to the inputs of ``model``."""
+        return batches
+
+    def origins(self, step: int, samples: np.ndarray) -> list[str]:
+        """Source, file and row of each of the ``(n,)`` samples of ``step``, for messages."""
+        mixture = self.mixtures[stage_number(self.curriculum, step)]
+        return mixture.origins(mixture.sequences(samples, self.recipe.run.seed).indices)
 
     # Model.
 
@@ -160,63 +168,16 @@ class TrainUnit(ABC):
             model.load_state_dict(initial_model(path, recipe.model, vocabulary, checkpoint).state)
         return model
 
-    def build_optimizer(self, model: Model) -> Optimizer:
-        """Build the optimizer with its parameter groups for the model in training."""
-        return build_optimizer(model, self.recipe.optimizer)
-
     # Step.
-
-    def losses(self, model: nn.Module, batch: Batch, loss: LossConfig) -> Losses:
-        """Run the forward pass of a micro-batch on the device of ``model``, which may be wrapped by DDP.
-
-        The losses are sums over the target tokens.
-        """
-        return model(**batch.inputs, loss=loss)
 
     def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
         """Count tokens, positions and floating-point operations of this rank's micro-batches of a step in ``stage``."""
-        return Counts.of(batches, stage.model(self.recipe.model), model.tokens.num_embeddings)
+        counted = Counts.of(batches, stage.model, model.tokens.num_embeddings)
+        return replace(counted, flops=2 * counted.flops) if self.recipe.loss.r3f else counted
 
     def metrics(self, batches: Sequence[Batch]) -> Mapping[str, float]:
         """Return further metrics of the step with these micro-batches, the same on every rank."""
         return {}
-
-    # Evaluation.
-
-    def open_held_out(self, source: Source | None = None) -> list[HeldOut]:
-        """Open the data that ``evaluate`` measures: ``source``, or those of the recipe's evaluation section, if any."""
-        recipe, data = self.recipe, self.recipe.held_out_data
-        if recipe.evaluation is None or data is None:
-            return []
-        if source is None:
-            verify, cache = recipe.loading.verify == "lazily", recipe.loading.cache
-            opened = open_source(data, verify=verify, section="evaluation", cache=cache)
-        else:
-            opened = Mixture.of(source)
-        self.check_examples(opened, data, "evaluation")
-        if opened.tokenizer_fingerprint != self.tokenizer_fingerprint:
-            raise FarspanError(
-                f"the held-out data has the tokenizer with fingerprint {opened.tokenizer_fingerprint}, the training "
-                f"data {self.tokenizer_fingerprint}; make both with one tokenizer"
-            )
-        known = opened.with_special(self.special)
-        if known.special != opened.special:  # the model may know fewer sentinels
-            check_sample(known, data, "evaluation")
-        rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # at most the size of the dry run's batches
-        return [HeldOut(part.name, part.source, data, recipe.evaluation.sequences, rows) for part in known.parts]
-
-    def evaluate(
-        self, model: Model, loss: Callable[[Batch], Tensor], held_out: Sequence[HeldOut], world: World
-    ) -> dict[str, Any]:
-        """Compute the metrics of an evaluation; all ranks call this together.
-
-        ``loss`` is the cross-entropy of a batch, summed over its target tokens.
-        """
-        return evaluate(model, loss, held_out, world)
-
-    def list_metric_names(self, held_out: Sequence[HeldOut]) -> list[str]:
-        """Return the names of the metrics that ``evaluate`` computes."""
-        return metric_names(held_out)
 
     # Checkpoint.
 
@@ -253,6 +214,11 @@ class TrainUnit(ABC):
     @abstractmethod
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
         """Make the micro-batch of ``stage`` with the most memory: full width, no padding, the first position global."""
+
+
+def _open_loader(kind: type[TrainUnit], recipe: Recipe, rank: int, world_size: int) -> Loader:
+    """Open the loader of a rank in another process."""
+    return kind.open(recipe).loader(rank, world_size)
 
 
 def has_labels(mixture: Mixture) -> bool:

@@ -19,7 +19,7 @@ from tests.artefacts import small_tokenizer
 from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_rows, open_rows, small_model
-from tests.trainer.toy import toy_recipe
+from tests.trainer.toy import make_trainer, toy_recipe
 from trainer.checkpoint.run_files import keep_recipe, read_tokenizer, tokenizer_contents
 from trainer.checkpoint.state import load_tensors
 from trainer.conversion.convert import read_model
@@ -36,7 +36,6 @@ from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reduction_context
-from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run.units.joint import JointBatches, JointUnit
 from trainer.run_config import EvaluationConfig
@@ -219,8 +218,8 @@ def test_the_work_of_both_is_counted(corpus, tmp_path):
     """The generator runs once to choose, and forward and backward to learn."""
     recipe = joint_recipe(tmp_path, corpus)
     unit = JointUnit.open(recipe)
-    trainer, loader = Trainer(unit, unit.build_model(), World.alone()), unit.loader(0, 1)
-    batches = unit.batches(loader, loader, trainer.model, World.alone())
+    trainer, loader = make_trainer(recipe, unit=unit, model=unit.build_model()), unit.loader(0, 1)
+    batches = unit.inputs_of(loader, loader, trainer.model, World.alone())
     made: Any = batches.step(0)
     asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
     sizes, table = recipe.generator.model, unit.generator.special.vocab_size
