@@ -24,8 +24,7 @@ class Source(Protocol):
         special: special tokens and vocabulary size that the model needs.
         tokenizer_fingerprint, tokenizer_size: fingerprint of the tokenizer of the examples, and its largest id plus 1.
 
-    A source may have ``origin(index) -> str``, the location of a sequence for messages. If its ``examples`` takes only
-    ``indices``, every epoch has the same examples.
+    A source may have ``origin(index) -> str``, the location of a sequence for messages.
     """
 
     fingerprint: str

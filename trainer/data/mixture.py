@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -65,7 +63,6 @@ class Mixture:
             special = SpecialTokens.merge([part.source.special for part in parts], self.tokenizer_size)
         self.special = special
         self.parts = tuple(replace(part, source=_rendering_with(special, part.source)) for part in parts)
-        self._render = tuple(_renderer(part.source) for part in self.parts)
         self.shares = tuple(part.share for part in self.parts)
         self._starts = np.cumsum([0, *(share.size for share in self.shares)])
         facts = [
@@ -97,10 +94,10 @@ class Mixture:
         if epochs is None:
             epochs = np.zeros(len(indices), np.int64)
         if len(self.parts) == 1:
-            return self._render[0](indices, epochs)
+            return self.parts[0].source.examples(indices, epochs)
         numbers, rows = self._split(indices)
         chosen = {number: numbers == number for number in np.unique(numbers).tolist()}
-        rendered = [self._render[number](rows[own], epochs[own]) for number, own in chosen.items()]
+        rendered = [self.parts[number].source.examples(rows[own], epochs[own]) for number, own in chosen.items()]
         together = Examples.concatenate(rendered, self.special[PAD])
         # together has the rows part by part; place[i] is the index of row i of the batch in it
         place = np.empty(len(indices), np.int64)
@@ -146,17 +143,6 @@ def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
         _check_tokenizer(first.parts[0], mixture.parts[0])
     special = SpecialTokens.merge([mixture.special for mixture in mixtures], first.tokenizer_size)
     return [mixture if mixture.special == special else mixture.with_special(special) for mixture in mixtures]
-
-
-def _renderer(source: Source) -> Callable[[np.ndarray, np.ndarray], Examples]:
-    """``source.examples``, called with epochs even if it does not take them."""
-    if "epochs" in inspect.signature(source.examples).parameters:
-        return source.examples
-    return partial(_without_epochs, source)
-
-
-def _without_epochs(source: Source, indices: np.ndarray, epochs: np.ndarray) -> Examples:
-    return source.examples(indices)
 
 
 def _rendering_with(special: SpecialTokens, source: Source) -> Source:

@@ -121,12 +121,10 @@ class Other(ToySource):
         for name, value in facts.items():
             setattr(self, name, value)
 
-    def rows(self, indices: np.ndarray):
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None):
         examples = super().examples(indices)
         examples.source_ids[np.arange(len(indices)), examples.source_lengths - 1] = self.special["<mask>"]
         return examples
-
-    examples: Any = rows  # a source may take no epochs
 
     def with_special(self, special: SpecialTokens) -> "Other":
         return Other(self.size, special, **self.facts)
@@ -197,7 +195,7 @@ class Counting(ToySource):
         return examples
 
 
-def test_a_source_is_told_the_epochs_if_it_takes_them():
+def test_each_source_is_told_the_epochs_of_its_rows():
     mixture = Mixture([Part("counting", Counting(20)), Part("other", Other(7))])
     rows, epochs = np.array([25, 3, 3, 20, 1]), np.array([9, 4, 5, 9, 6])
     examples = mixture.examples(rows, epochs)
@@ -245,9 +243,3 @@ def test_stages_share_one_vocabulary():
     assert one_vocabulary([same, same]) == [same, same]
     with pytest.raises(FarspanError, match="make both corpora with one tokenizer"):
         one_vocabulary([same, Mixture.of(Other(tokenizer_fingerprint="another"))])
-
-
-def test_batches_ask_no_source_whether_it_knows_of_epochs(monkeypatch):
-    mixture = both()
-    monkeypatch.setattr("inspect.signature", None)
-    assert len(mixture.examples(np.array([0, 25]), np.array([1, 2])).source_ids) == 2
