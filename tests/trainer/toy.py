@@ -74,16 +74,23 @@ class ToySource:
 
 
 def toy_recipe(
-    directory: object, *, dropout: float = 0.1, checkpoint_every: int = 10, log_every: int = 10, **run: Any
+    directory: object,
+    *,
+    dropout: float = 0.1,
+    checkpoint_every: int = 10,
+    log_every: int = 10,
+    positions: tuple[int, int] = (24, 12),
+    **run: Any,
 ) -> Recipe:
+    """A recipe for ``ToySource``; ``positions`` are those of encoder and decoder."""
     return Recipe(
         model=ModelConfig(
             width=16, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=32), dropout=dropout,
             encoder=EncoderConfig(
-                layers=2, positions=Learned(24), attention=Block(8),
+                layers=2, positions=Learned(positions[0]), attention=Block(8),
                 pooling=Pooling(layers=1, kernel=6, stride=4, padding=3),
             ),
-            decoder=DecoderConfig(layers=1, positions=Learned(12)),
+            decoder=DecoderConfig(layers=1, positions=Learned(positions[1])),
         ),
         data=DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4),
         optimizer=OptimizerConfig(learning_rate=1e-2, clip_norm=1.0),

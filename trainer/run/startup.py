@@ -1,4 +1,4 @@
-"""Setup of a run before its first update: checks of data and model."""
+"""Setup of a run before its first update: opening of its data, checks of data and model, and warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage.files import is_local
 from corpora.storage.sharded_rows import ShardedRows
-from trainer.data.config import DataConfig, SourceConfig
+from trainer.data.config import DataConfig, Source, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
 from trainer.data.mixture import Mixture, Part
@@ -24,9 +24,42 @@ from trainer.data.packed import PackedPairs
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
-from trainer.parallel.distributed import World, run_together
-from trainer.run.evaluation import HeldOut
+from trainer.parallel.distributed import World, on_every_rank, run_together
+from trainer.recipe import Recipe
+from trainer.run.display import Display
+from trainer.run.evaluation import Evaluations, HeldOut
+from trainer.run.units import open_unit
 from trainer.run.units.unit import TrainUnit
+
+
+def open_data(
+    recipe: Recipe, world: World, source: Source | None, held_out: Source | None, display: Display
+) -> tuple[TrainUnit, Evaluations]:
+    """Check the recipe's model, open the training data and the held-out data, check both, and show all warnings.
+
+    An error on one rank is raised on all.
+    """
+    curriculum, evaluated = recipe.curriculum, recipe.held_out_data
+
+    def check_model() -> None:
+        check_attention(recipe.model, curriculum)
+        check_packing(curriculum)
+
+    on_every_rank(world, check_model)
+    if source is None and recipe.loading.verify == "start":
+        trained = [source for stage in curriculum for source in stage.data.sources]
+        check_shards([*trained, *(evaluated.sources if evaluated else ())], world, display.console)
+
+    def open_here() -> tuple[TrainUnit, Evaluations]:
+        unit = open_unit(recipe, source)
+        evaluations = Evaluations.open(unit, held_out)
+        for warning in [*check_data(unit, evaluations.held_out), *find_doubts(unit, recipe.run.epochs)]:
+            display.warn(warning)
+        for message in consequences(unit, recipe.run.epochs):
+            display.say(message)
+        return unit, evaluations
+
+    return on_every_rank(world, open_here)
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:

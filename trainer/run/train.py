@@ -27,17 +27,8 @@ from trainer.run.evaluation import Evaluations
 from trainer.run.logs import MetricsLog, Profile, describe_start, keep_summary
 from trainer.run.loop import Loop
 from trainer.run.memory import dry_run
-from trainer.run.startup import (
-    check_attention,
-    check_data,
-    check_packing,
-    check_shards,
-    consequences,
-    find_doubts,
-)
+from trainer.run.startup import open_data
 from trainer.run.step import Trainer
-from trainer.run.units import open_unit
-from trainer.run.units.unit import TrainUnit
 
 ECHO = 3.0
 """Seconds within which a second signal counts as the same request; processes often receive a signal twice, directly and
@@ -132,7 +123,7 @@ def _train(
     stop: Interruption,
     name: str,
 ) -> Outcome:
-    unit, evaluations = _open_data(recipe, world, source, held_out, display)
+    unit, evaluations = open_data(recipe, world, source, held_out, display)
     run, directory = recipe.run, Path(recipe.run.directory)
     loader = unit.loader(world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
@@ -168,36 +159,6 @@ def _train(
         if finished and world.first:
             keep_summary(unit.recipe, model, vocab_size, world)
     return Outcome(trainer.step, finished)
-
-
-def _open_data(
-    recipe: Recipe, world: World, source: Source | None, held_out: Source | None, display: Display
-) -> tuple[TrainUnit, Evaluations]:
-    """Check the recipe's model, open the training data and the held-out data, check both, and show all warnings.
-
-    An error on one rank is raised on all.
-    """
-    curriculum, evaluated = recipe.curriculum, recipe.held_out_data
-
-    def check_model() -> None:
-        check_attention(recipe.model, curriculum)
-        check_packing(curriculum)
-
-    on_every_rank(world, check_model)
-    if source is None and recipe.loading.verify == "start":
-        trained = [source for stage in curriculum for source in stage.data.sources]
-        check_shards([*trained, *(evaluated.sources if evaluated else ())], world, display.console)
-
-    def open_here() -> tuple[TrainUnit, Evaluations]:
-        unit = open_unit(recipe, source)
-        evaluations = Evaluations.open(unit, held_out)
-        for warning in [*check_data(unit, evaluations.held_out), *find_doubts(unit, recipe.run.epochs)]:
-            display.warn(warning)
-        for message in consequences(unit, recipe.run.epochs):
-            display.say(message)
-        return unit, evaluations
-
-    return on_every_rank(world, open_here)
 
 
 def _restore(

@@ -145,7 +145,7 @@ def test_rows_are_what_they_were_and_filler(lengths, spare, multiple, random):
 MIXTURE = Mixture([Part("many", ToySource(50), 3.0), Part("few", ToySource(7), 1.0)])
 
 
-def make_loader(rank: int = 0, world_size: int = 1, *, mixture: Mixture = MIXTURE, seed: int = 1, **run: int) -> Loader:
+def make_loader(rank: int = 0, world_size: int = 1, *, mixture: Mixture = MIXTURE, seed: int = 1, **run) -> Loader:
     recipe = toy_recipe("unused", **{"batch_size": 12, **run})
     return Loader(recipe.curriculum, [mixture] * len(recipe.curriculum), seed, rank, world_size)
 

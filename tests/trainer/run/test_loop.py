@@ -24,6 +24,7 @@ from trainer.data.config import DataConfig
 from trainer.metrics import perplexity
 from trainer.model.build import build_model
 from trainer.parallel.distributed import World
+from trainer.run import startup
 from trainer.run import train as training
 from trainer.run.evaluation import Evaluations, HeldOut, describe, evaluate
 from trainer.run.loop import SkippedUpdates
@@ -169,7 +170,7 @@ def kept(recipe):
 
 @pytest.fixture(autouse=True)
 def valued(monkeypatch):
-    monkeypatch.setattr(training, "Evaluations", Valued)
+    monkeypatch.setattr(startup, "Evaluations", Valued)
 
 
 def test_the_best_is_kept_and_named(tmp_path):

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,22 +24,12 @@ from tests.trainer.toy import toy_recipe, train_quietly
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader, LoadingConfig, prefetch
-from trainer.model.positions import Learned
 from trainer.run.sources import open_source, open_stages
-from trainer.run_config import EvaluationConfig
 
 
 @pytest.fixture
 def folders(tmp_path) -> tuple[str, str]:
     return make_folders(tmp_path)
-
-
-def test_sections_open_what_they_name(folders):
-    data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
-    read = open_source(replace(data, masks=folders[1]))
-    drawn = open_source(replace(data, objective=SPAN))
-    rows = np.arange(9)
-    np.testing.assert_array_equal(read.examples(rows).target_ids, drawn.examples(rows).target_ids)
 
 
 def test_remote_artefacts_are_copied_and_give_the_same_batches(folders, bucket, store, tmp_path, monkeypatch):
@@ -152,42 +141,14 @@ def test_what_would_be_passed_over_is_refused(folders, section, message):
         open_source(DataConfig(corpus=folders[0], source_length=128, target_length=64, **section))
 
 
-@pytest.mark.parametrize("draws", [1, 4])
-def test_runs_on_read_and_on_drawn_masks_are_the_same_run(tmp_path, draws):
-    """From the folders that a recipe names, held-out ones included; of 9 rows, four epochs are begun."""
-    losses = []
-    folders = make_folders(tmp_path, draws)
-    drawn = replace(SPAN, redraw=draws > 1)
-    sections: dict[str, dict[str, Any]] = {"read": {"masks": folders[1]}, "drawn": {"objective": drawn}}
-    for name, section in sections.items():
-        recipe = toy_recipe(tmp_path / name, steps=6, seed=SEED, batch_size=5, micro_batch_size=5)
-        recipe = replace(
-            recipe,
-            model=replace(
-                recipe.model,
-                encoder=replace(recipe.model.encoder, positions=Learned(128)),
-                decoder=replace(recipe.model.decoder, positions=Learned(64)),
-            ),
-            data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
-            evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),
-        )
-        assert train_quietly(recipe).finished
-        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        losses.append([record.get("loss", record.get("held_out_loss")) for record in records])
-    assert len(losses[0]) == 6 + 3
-    assert losses[0] == losses[1]
-
-
 def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
     """Straight, and stopped within the second of four epochs."""
     corpus, _ = make_folders(tmp_path)
     losses = []
     for name in ("straight", "resumed"):
-        recipe = toy_recipe(tmp_path / name, steps=7, seed=SEED, batch_size=5, micro_batch_size=5)
-        encoder = replace(recipe.model.encoder, positions=Learned(128))
-        decoder = replace(recipe.model.decoder, positions=Learned(64))
         data = DataConfig(corpus=corpus, source_length=128, target_length=64, objective=SPAN)
-        recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
+        recipe = toy_recipe(tmp_path / name, steps=7, seed=SEED, batch_size=5, micro_batch_size=5, positions=(128, 64))
+        recipe = replace(recipe, data=data)
         if name == "resumed":
             train_quietly(recipe, until=3)
             with pytest.raises(FarspanError, match="fingerprint"):

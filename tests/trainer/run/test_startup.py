@@ -26,10 +26,9 @@ from trainer.data.curriculum import StageConfig
 from trainer.data.loader import LoadingConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.model.build import build_model
-from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run import train as training
+from trainer.run import startup
 from trainer.run.display import Display
 from trainer.run.evaluation import open_held_out
 from trainer.run.logs import MetricsLog, model_summary
@@ -45,14 +44,8 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def recipe_on(directory: Path, corpus: object, held_out: object, verify: Any):
-    recipe = toy_recipe(directory, steps=5)
     return replace(
-        recipe,
-        model=replace(
-            recipe.model,
-            encoder=replace(recipe.model.encoder, positions=Learned(192)),
-            decoder=replace(recipe.model.decoder, positions=Learned(128)),
-        ),
+        toy_recipe(directory, steps=5, positions=(192, 128)),
         data=DataConfig(
             corpus=str(corpus), objective=ObjectiveConfig(name="span"), source_length=192, target_length=128
         ),
@@ -89,7 +82,7 @@ def test_a_damaged_shard_ends_the_run_before_it_begins(tmp_path, corpus, verify,
 
 def test_shards_are_compared_at_the_start_by_default(tmp_path, corpus, monkeypatch):
     compared: list[str] = []
-    monkeypatch.setattr(training, "check_shards", lambda sources, *_: compared.extend(each.corpus for each in sources))
+    monkeypatch.setattr(startup, "check_shards", lambda sources, *_: compared.extend(each.corpus for each in sources))
     train_quietly(recipe_on(tmp_path / "run", corpus, corpus, None), until=1)
     assert compared == [str(corpus), str(corpus)]
 

@@ -18,7 +18,6 @@ from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
 from tests.trainer.toy import ToySource, metrics_of, toy_recipe, train_quietly, weights_of
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
-from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.step import Trainer
@@ -43,12 +42,9 @@ def mixed(tmp_path_factory):
 
 
 def mixed_recipe(directory, data: DataConfig, parallel=DDP, **run):
-    recipe = toy_recipe(directory, **{"batch_size": 12, "micro_batch_size": 3, "steps": 100, **run})
-    model = replace(
-        recipe.model, encoder=replace(recipe.model.encoder, positions=Learned(192)),
-        decoder=replace(recipe.model.decoder, positions=Learned(128)),
-    )  # fmt: skip
-    return replace(recipe, model=model, data=data, parallel=parallel, checkpoint=replace(recipe.checkpoint, every=1000))
+    sizes = {"batch_size": 12, "micro_batch_size": 3, "steps": 100, "positions": (192, 128)}
+    recipe = toy_recipe(directory, checkpoint_every=1000, **{**sizes, **run})
+    return replace(recipe, data=data, parallel=parallel)
 
 
 def stopped_run(world: World, recipe, at: int | None = None, source=None, held_out=None):

@@ -15,7 +15,7 @@ from trainer.model.config import GeneratorConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.seq2seq import Seq2Seq
-from trainer.run import train as training
+from trainer.run import startup
 from trainer.run.evaluation import open_held_out
 from trainer.run.units import open_unit, unit_type
 from trainer.run.units.single import MaskedLMUnit, Seq2SeqUnit
@@ -105,7 +105,7 @@ class Counted(Seq2SeqUnit):
 
 
 def test_a_further_unit_needs_nothing_of_the_loop(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "open_unit", Counted.open)
+    monkeypatch.setattr(startup, "open_unit", Counted.open)
     outcome = train_quietly(toy_recipe(tmp_path), source=ToySource())
     assert (outcome.step, outcome.finished) == (3, True)
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
