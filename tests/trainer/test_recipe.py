@@ -102,7 +102,6 @@ AT_LEAST_ONE = {
             "evaluation={pairs='p', mixture=[{name='a', corpus='c'}]}",
             r"evaluation.mixture conflicts .* name the sources in one of the two ways",
         ),
-        ("generator={weight=2.0}", r"generator: set either initial"),
         ("generator={initial='x', weight=0.0}", r"generator.weight is 0.0"),
         ("run.steps.more=1", r"'steps' is 60, not a section"),
     ],

@@ -1,8 +1,6 @@
 """Tests of recipe files, of single sections, and of a recipe's tasks and objectives."""
 
 import math
-import re
-import tomllib
 from dataclasses import fields, replace
 from typing import NamedTuple
 
@@ -16,6 +14,7 @@ from objectives.metrics.metrics import load_metric
 from objectives.tasks.protocol import load_task
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS
+from tests.trainer.recipe_objectives import PRETRAINING, objectives_of
 from trainer.generation.config import GenerationConfig
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.patterns.block import Block
@@ -268,28 +267,6 @@ def test_tuned_models_are_those_of_pretraining():
         one, other = load_recipe(tuned).model, load_recipe(trained).model
         assert (one.encoder, one.decoder, one.width) == (other.encoder, other.decoder, other.width)
 
-
-_NAMED = re.compile(r"(\w+), preset (\w+(?: or \w+)*)")
-
-_OPTION = re.compile(r'with option (\w+) = "(\w+)"')
-
-
-def objectives_of(recipe: str) -> list[tuple[str, str, dict[str, str]]]:
-    """Name, preset and options of each objective that a recipe, or the one it extends, names in its first comment."""
-    text = list_recipes()[recipe].read_text("utf-8")
-    values = tomllib.loads(text)
-    if "data" in values and "objective" in values["data"]:
-        objective = values["data"]["objective"]
-        return [(objective["name"], objective["preset"], objective.get("options", {}))]
-    comment = " ".join(line.removeprefix("#").strip() for line in text.partition("\n[")[0].splitlines())
-    if "Objective: " not in comment:
-        return objectives_of(values["extends"])
-    sentence = re.split(r"\.(?: |$)", comment.partition("Objective: ")[2])[0]
-    options = dict(_OPTION.findall(sentence))
-    return [(name, preset, options) for name, presets in _NAMED.findall(sentence) for preset in presets.split(" or ")]
-
-
-PRETRAINING = [name for name in list_recipes() if load_recipe(name).data.task is None]
 
 PAIRS = [(name, *pair) for name in PRETRAINING for pair in objectives_of(name)]
 

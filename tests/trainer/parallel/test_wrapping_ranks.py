@@ -66,6 +66,13 @@ def alone():
     return trained(World.alone(), recipe_of(), ToySource())
 
 
+def assert_same(found, expected, mode: str = "") -> None:
+    """Records and weights of ``trained`` are equal up to rounding."""
+    assert found[0] == [pytest.approx(record, rel=1e-9) for record in expected[0]], mode
+    for one, other in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+
+
 def trained_in(world: World, modes: list[str]):
     return [trained(world, recipe_of(MODES[mode]), ToySource()) for mode in modes]
 
@@ -81,11 +88,9 @@ def trained_in(world: World, modes: list[str]):
 )
 def test_ranks_make_the_updates_that_one_process_makes(alone, size, modes):
     for found in on_ranks(size, trained_in, modes):
-        for mode, (records, weights, shared) in zip(modes, found, strict=True):
-            assert shared == (0 if mode == "ddp" else len(weights)), mode
-            assert records == [pytest.approx(record, rel=1e-9) for record in alone[0]], mode
-            for one, other in zip(weights, alone[1], strict=True):
-                torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+        for mode, (*numbers, shared) in zip(modes, found, strict=True):
+            assert shared == (0 if mode == "ddp" else len(alone[1])), mode
+            assert_same(numbers, alone, mode)
 
 
 def with_r3f(per, mode: str | None = None, **run):
@@ -103,10 +108,8 @@ def test_ranks_agree_about_r3f():
     modes = [("sentence", "ddp"), ("token", "fsdp, each")]
     expected = {per: trained(World.alone(), with_r3f(per), ToySource(), 1) for per in ("sentence", "token")}
     for found in on_ranks(2, trained_with_r3f, modes):
-        for (per, mode), (records, weights, _) in zip(modes, found, strict=True):
-            assert records == [pytest.approx(record, rel=1e-9) for record in expected[per][0]], mode
-            for one, other in zip(weights, expected[per][1], strict=True):
-                torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+        for (per, mode), numbers in zip(modes, found, strict=True):
+            assert_same(numbers, expected[per], mode)
 
 
 class SomeGlobal(ToySource):
@@ -124,11 +127,9 @@ def test_weights_that_only_some_ranks_use_are_shared_too(mode):
     recipe = recipe_of(MODES[mode], batch_size=4)
     encoder = replace(recipe.model.encoder, attention=Window(4), pooling=None)
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, init_std=0.3))
-    records, weights, _ = trained(World.alone(), recipe, SomeGlobal())
+    alone = trained(World.alone(), recipe, SomeGlobal())
     for found in on_ranks(2, trained, recipe, SomeGlobal()):
-        assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
-        for one, other in zip(found[1], weights, strict=True):
-            torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+        assert_same(found, alone)
 
 
 GEMMA = {
@@ -154,11 +155,9 @@ def test_other_cross_attentions_are_shared_too(mode, cross):
             decoder=DecoderConfig(layers=2, positions=positions, attention=pattern, cross="merged"),
         )
     recipe = replace(recipe, model=model)
-    records, weights, _ = trained(World.alone(), recipe, ToySource())
+    alone = trained(World.alone(), recipe, ToySource())
     for found in on_ranks(2, trained, recipe, ToySource()):
-        assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
-        for one, other in zip(found[1], weights, strict=True):
-            torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+        assert_same(found, alone)
 
 
 def gradients_between(world: World, recipe) -> int:

@@ -208,12 +208,6 @@ def test_kills_at_random_moments_change_nothing(tmp_path, kills, steps):
         assert torch.equal(weights_of(killed)[name], value)
 
 
-def run_on(recipe, **options):
-    """Outcome and what was printed."""
-    said = StringIO()
-    return train(recipe, source=ToySource(), console=Console(file=said, width=1000), **options), said.getvalue()
-
-
 def extended(recipe, *steps):
     return replace(recipe, run=replace(recipe.run, extend=steps))
 
@@ -234,12 +228,12 @@ def test_a_finished_run_is_extended_as_if_it_had_been_so_from_the_start(tmp_path
         for name in ("straight", "grown")
     )
     held_out = {"held_out": ToySource(9)}
-    outcome, said = run_on(extended(straight, 3, 2), **held_out)
+    outcome, said, _ = run(extended(straight, 3, 2), **held_out)
     assert (outcome.step, outcome.finished) == (11, True)
     assert "extended from 9 to 11 steps" in said
-    assert run_on(grown, **held_out)[0].finished
-    assert run_on(extended(grown, 3), until=7, **held_out)[0].finished is False
-    outcome, said = run_on(extended(grown, 3, 2), **held_out)
+    assert run(grown, **held_out)[0].finished
+    assert run(extended(grown, 3), until=7, **held_out)[0].finished is False
+    outcome, said, _ = run(extended(grown, 3, 2), **held_out)
     assert "continuing after step 7" in said
     assert (outcome.step, outcome.finished) == (11, True)
     assert_same_run(straight, grown)
@@ -253,26 +247,26 @@ def test_other_schedules_go_on(tmp_path):
     recipe = replace(
         toy_recipe(tmp_path, steps=6, dry_run=False), schedule=ScheduleConfig(shape="inverse_sqrt", warmup_steps=2)
     )
-    _, said = run_on(extended(recipe, 2))
+    _, said, _ = run(extended(recipe, 2))
     assert "the learning rate follows its inverse_sqrt schedule: 5.77e-03 after 6.32e-03" in said
 
 
 def test_only_what_follows_may_be_changed(tmp_path):
     recipe = toy_recipe(tmp_path, steps=6, batch_size=2, dry_run=False)
-    run_on(extended(recipe, 2), until=1)
+    run(extended(recipe, 2), until=1)
     for other in (recipe, extended(recipe, 3), extended(recipe, 3, 2)):
         with pytest.raises(FarspanError, match=r"run.extend: checkpoint \[2\], now"):
-            run_on(other)
+            run(other)
     with pytest.raises(FarspanError, match=r"(?s)run.steps: checkpoint 6, now 9.*run.extend gives a run more steps"):
-        run_on(replace(recipe, run=replace(recipe.run, steps=9, extend=(2,))))
+        run(replace(recipe, run=replace(recipe.run, steps=9, extend=(2,))))
 
 
 def test_epochs_are_counted_in_the_sequences_of_the_data(tmp_path):
     """50 sequences, 6 an update: 0.7 epochs are 6 updates; a run of so many steps goes on with it."""
     by_steps = toy_recipe(tmp_path, steps=6, dry_run=False)
     by_epochs = replace(by_steps, run=replace(by_steps.run, steps=None, epochs=0.7))
-    _, said = run_on(by_epochs, until=5)
+    _, said, _ = run(by_epochs, until=5)
     assert "0.7 epochs of 50 sequences: 6 updates of 6" in said
-    outcome, said = run_on(by_steps)
+    outcome, said, _ = run(by_steps)
     assert outcome.finished
     assert "continuing after step 5" in said
