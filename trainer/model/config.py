@@ -50,7 +50,7 @@ class EncoderConfig:
     pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one("model.encoder", layers=self.layers)
+        _check_positive("model.encoder.layers", self.layers)
         self.attention.check(self.layers)
         if self.pooling and self.pooling.layers > self.layers:
             raise FarspanError(
@@ -96,7 +96,7 @@ class DecoderConfig:
     global_cross_attention: bool = False
 
     def __post_init__(self) -> None:
-        _at_least_one("model.decoder", layers=self.layers)
+        _check_positive("model.decoder.layers", self.layers)
         pattern = self.attention
         if pattern and (pattern.right or (isinstance(pattern, Layered) and not pattern.causal)):
             raise FarspanError(
@@ -161,7 +161,7 @@ class ModelConfig:
     init_std: float | Literal["width"] = 0.02
 
     def __post_init__(self) -> None:
-        _at_least_one("model", width=self.width)
+        _check_positive("model.width", self.width)
         if self.heads.width is None and self.width % self.heads.count:
             raise FarspanError(
                 f"model.heads.count is {self.heads.count} and does not divide model.width {self.width}; "
@@ -261,7 +261,6 @@ def as_table(section: Any) -> Any:
     return list(section) if isinstance(section, tuple) else section
 
 
-def _at_least_one(section: str, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise FarspanError(f"{section}.{name} is {size}; it must be at least 1")
+def _check_positive(name: str, size: int) -> None:
+    if size < 1:
+        raise FarspanError(f"{name} is {size}; it must be at least 1")

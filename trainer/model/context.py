@@ -50,7 +50,6 @@ def derive_per_batch(make: Callable[..., Tensor], tensors: tuple[Tensor | None, 
 
 
 Made = TypeVar("Made")
-
 _made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _NO_TENSOR = torch.empty(0)
 _MOST = 256  # results per batch, or altogether for batches without tensors
@@ -73,49 +72,32 @@ def remember_per_batch(tensors: tuple[Tensor | None, ...], key: Hashable, make: 
 
 
 class Globals(NamedTuple):
-    """Source positions with global attention (Longformer, arXiv:2004.05150, section 3.1).
+    """Source positions with global attention (Longformer, arXiv:2004.05150, section 3.1)."""
 
-    Attributes:
-        at: ``(B, G)`` int64, indices in ascending order, padded with 0.
-        padding_mask: ``(B, G)`` bool, False at padding.
-        chosen: ``(B, L)`` bool, True at global positions.
-    """
-
-    at: Tensor
-    padding_mask: Tensor
-    chosen: Tensor
+    at: Tensor  # (B, G) int64, indices in ascending order, padded with 0
+    padding_mask: Tensor  # (B, G) bool, False at padding
+    chosen: Tensor  # (B, L) bool
 
 
 class Context(NamedTuple):
     """Masks, documents and position terms of a batch, made once per batch and read by every layer.
 
-    Attributes:
-        padding_mask: ``(B, L)`` bool, False at padding; None without padding.
-        segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) of each position; None if documents may attend
-            to each other.
-        documents: largest number of documents in a row; 1 without segments.
-        globals: positions with global attention; None if there are none.
-        biases: relative-position biases, added to attention scores; one tensor ``(H, *offsets.shape)`` for each of the
-            pattern's ``offsets``.
-        rotation: cosines and sines of rotary positions, ``(L, D)`` each; None for other positions.
-        local_rotation: those of local patterns, if they have a base of their own.
-        side_mask: ``(B, S)`` bool, False at padding among the encoder's keys of merged cross-attention; None without
-            padding.
-        side_segments: ``(B, S)`` int, the examples of these keys in packed rows; None without packing.
-        places: ``(B, L)`` int64, the position of each token in its example, in packed rows; None if it is that in the
-            row.
+    ``segments`` are the document (0, 1, ..., -1 at padding) of each position; None if documents may attend to each
+    other. ``biases`` are added to attention scores, one tensor for each of the pattern's ``offsets``. ``side_mask`` and
+    ``side_segments`` are those of the encoder's keys in merged cross-attention. ``places`` are the positions of tokens
+    in their examples, in packed rows; None if they are those in the row.
     """
 
-    padding_mask: Tensor | None = None
-    segments: Tensor | None = None
-    documents: int = 1
+    padding_mask: Tensor | None = None  # (B, L) bool, False at padding
+    segments: Tensor | None = None  # (B, L) int
+    documents: int = 1  # largest number of documents in a row
     globals: Globals | None = None
-    biases: tuple[Tensor, ...] = ()
-    rotation: tuple[Tensor, Tensor] | None = None
-    local_rotation: tuple[Tensor, Tensor] | None = None
-    side_mask: Tensor | None = None
-    side_segments: Tensor | None = None
-    places: Tensor | None = None
+    biases: tuple[Tensor, ...] = ()  # (H, *offsets.shape) each
+    rotation: tuple[Tensor, Tensor] | None = None  # cosines and sines of rotary positions, (L, D) each
+    local_rotation: tuple[Tensor, Tensor] | None = None  # of local patterns, if they have a base of their own
+    side_mask: Tensor | None = None  # (B, S) bool, False at padding
+    side_segments: Tensor | None = None  # (B, S) int
+    places: Tensor | None = None  # (B, L) int64
 
     def rotation_of(self, local: bool) -> tuple[Tensor, Tensor] | None:
         """Return the rotation of a local pattern, or of any other."""
@@ -153,8 +135,7 @@ def _places(segments: Tensor) -> Tensor:
 def _gather_globals(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
     parts = [chosen] if padding_mask is None else [chosen, padding_mask]
     known = [on_host(x) for x in parts]
-    if len({x.device for x in known}) > 1:
-        known = parts
+    known = known if len({x.device for x in known}) == 1 else parts
     most = int(torch.stack(known).all(0).sum(1).max()) if len(chosen) else 0
     chosen = torch.stack(parts).all(0)
     counts = chosen.sum(1)  # (B,)
@@ -164,3 +145,10 @@ def _gather_globals(chosen: Tensor, padding_mask: Tensor | None) -> Globals | No
     # A stable sort puts the chosen positions first, in ascending order within each row.
     at = chosen.logical_not().to(torch.uint8).argsort(dim=1, stable=True)[:, :most]
     return Globals(at.masked_fill(~inside, 0), inside, chosen)
+
+
+def number_documents(context: Context, batch: int, length: int, device: torch.device) -> Tensor:
+    """Return the document of each position, ``(B, L)`` int64, -1 at padding; all 0 without documents."""
+    segments, padding_mask = context.segments, context.padding_mask
+    documents = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
+    return documents if padding_mask is None else documents.masked_fill(~padding_mask, -1)

@@ -18,21 +18,16 @@ from trainer.model.positions import Buckets, RelativeBias, Rotary
 class EncoderOutput(NamedTuple):
     """Encoder states for the decoder's cross-attention.
 
-    Attributes:
-        states: ``(B, S, d)``.
-        padding_mask: ``(B, S)`` bool, False at padding; None without padding.
-        extra: ``(B, G, d)``, states of the pattern's learned tokens; None if the decoder does not attend to them.
-        extra_mask: ``(B, G)`` bool, False for tokens of documents that a row does not have; None if it has all.
-        segments, extra_segments: ``(B, S)`` and ``(B, G)`` int, the examples of both in packed rows, where the decoder
-            attends to those of its own example; else None.
+    ``segments`` and ``extra_segments`` are the examples of both in packed rows, where the decoder attends to those of
+    its own example; else None.
     """
 
-    states: Tensor
-    padding_mask: Tensor | None = None
-    extra: Tensor | None = None
-    extra_mask: Tensor | None = None
-    segments: Tensor | None = None
-    extra_segments: Tensor | None = None
+    states: Tensor  # (B, S, d)
+    padding_mask: Tensor | None = None  # (B, S) bool, False at padding
+    extra: Tensor | None = None  # (B, G, d), the pattern's learned tokens, if the decoder attends to them
+    extra_mask: Tensor | None = None  # (B, G) bool, False for tokens of documents that a row does not have
+    segments: Tensor | None = None  # (B, S) int
+    extra_segments: Tensor | None = None  # (B, G) int
 
     def keys(self, extra: bool) -> tuple[Tensor, Context]:
         """Return the states and the context of the sequence, or of the learned tokens if ``extra``."""
@@ -43,13 +38,7 @@ class EncoderOutput(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """One cross-attention of a layer.
-
-    Attributes:
-        extra: True if its keys are the encoder's learned tokens, False if they are the sequence.
-        attention: the attention.
-        residual: its residual sum.
-    """
+    """One cross-attention of a layer; ``extra`` if its keys are the encoder's learned tokens, not the sequence."""
 
     extra: bool
     attention: CrossAttention
@@ -91,12 +80,9 @@ class DecoderLayer(nn.Module):
 
     def crossings(self) -> list[Crossing]:
         """List the layer's cross-attentions in their order: to the learned tokens, then to the sequence."""
-        crossings = []
-        if self.global_cross_attention is not None and self.global_cross_attention_residual is not None:
-            crossings.append(Crossing(True, self.global_cross_attention, self.global_cross_attention_residual))
-        if self.cross_attention is not None and self.cross_attention_residual is not None:
-            crossings.append(Crossing(False, self.cross_attention, self.cross_attention_residual))
-        return crossings
+        extra = self.global_cross_attention, self.global_cross_attention_residual
+        sequence = self.cross_attention, self.cross_attention_residual
+        return [Crossing(a is self.global_cross_attention, a, r) for a, r in (extra, sequence) if a and r]
 
 
 class Decoder(nn.Module):

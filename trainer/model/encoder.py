@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
+from trainer.model.layers.attention import make_attention
 from trainer.model.layers.pooled import PooledAttention
 from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
 from trainer.model.pattern import Pattern
@@ -20,7 +21,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         encoder, width = config.encoder, config.width
         pattern = encoder.attention.at(index)
-        self.attention = pattern.layer(width, config.heads, config.norm, config.attention_dropout)
+        self.attention = make_attention(pattern, width, config.heads, config.norm, config.attention_dropout)
         self.pooling = (
             PooledAttention(width, config.heads, encoder.pooling, config.attention_dropout)
             if encoder.pooling and encoder.has_pooling(index)

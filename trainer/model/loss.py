@@ -81,18 +81,11 @@ CHUNK = 512
 
 
 class Losses(NamedTuple):
-    """Losses of a forward pass, summed over the target tokens; scalars, at least float32.
+    """Losses of a forward pass, summed over the target tokens; scalars, at least float32."""
 
-    Attributes:
-        minimised: loss to differentiate.
-        plain: plain cross-entropy for reports, without a gradient.
-        divergence: symmetric KL divergence of the two passes of R3F, summed over the positions that count; also
-            minimised. None without R3F.
-    """
-
-    minimised: Tensor
-    plain: Tensor
-    divergence: Tensor | None = None
+    minimised: Tensor  # to differentiate
+    plain: Tensor  # plain cross-entropy for reports, without a gradient
+    divergence: Tensor | None = None  # of the two passes of R3F, over the positions that count; also minimised
 
 
 def with_noise(vectors: Tensor, r3f: R3FConfig) -> Tensor:
@@ -121,14 +114,10 @@ def sum_cross_entropy(
 ) -> Losses:
     """Sum the cross-entropy over targets; a step divides its gradients by the target tokens of all its batches.
 
-    Args:
-        hidden: last hidden states, ``(N, d)``.
-        labels: ``(N,)`` int32 or int64, ``IGNORED`` where there is no target.
-        weight, bias: weight and bias of the output layer, ``(V, d)`` and ``(V,)``.
-        loss: loss function.
-        noised: hidden states of the pass with noise, ``(N, d)``, and the positions whose divergence counts, ``(N,)``
-            bool; None without R3F.
-        chunk: number of positions whose logits are in memory at once; the backward pass recomputes them.
+    The last hidden states are ``(N, d)``; labels ``(N,)`` int, ``IGNORED`` where there is no target; weight and bias of
+    the output layer ``(V, d)`` and ``(V,)``. With R3F, ``noised`` are the hidden states of the pass with noise and the
+    positions whose divergence counts, ``(N,)`` bool. The logits of ``chunk`` positions are in memory at once; the
+    backward pass recomputes them.
     """
     pieces = [labels.split(chunk), *(part.split(chunk) for part in noised or ())]
     parts = [

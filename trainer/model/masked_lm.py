@@ -21,11 +21,7 @@ from trainer.model.seq2seq import Seq2Seq
 
 
 class MaskedLM(nn.Module):
-    """A masked language model; calling it computes the loss, ``encode``, ``head`` and ``logits`` its parts.
-
-    Attributes:
-        config: configuration of the model.
-    """
+    """A masked language model; calling it computes the loss, ``encode``, ``head`` and ``logits`` its parts."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -101,16 +97,10 @@ class JointModel(Seq2Seq):
     ) -> Losses:
         """Compute the summed cross-entropy of the encoder-decoder; ``minimised`` includes that of the generator.
 
-        Args:
-            candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``; None, as for
-                held-out data, leaves the generator out.
-            target_counts: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
-            loss: loss that is minimised, for both models.
-            inputs: those of ``Seq2Seq``.
-
-        Returns:
-            Sums. ``minimised``, divided by the target tokens of the step, is the mean over target tokens plus
-            ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's own.
+        Candidates are ``(B, C)``, inputs of ``MaskedLM``; None, as for held-out data, leaves the generator out.
+        ``target_counts``, ``(2,)`` int64, are the target tokens and candidate tokens of the whole step, over all ranks;
+        other ``inputs`` are those of ``Seq2Seq``. ``minimised``, divided by the target tokens of the step, is the mean
+        over target tokens plus ``weight`` times the mean over candidate tokens.
         """
         losses = super().forward(**inputs, loss=loss)
         if candidate_ids is None:

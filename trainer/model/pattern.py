@@ -20,19 +20,12 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SideKeys:
-    """Layout of the side keys, which follow the keys of the positions, after padding for FlexAttention.
+    """Layout of the side keys, which follow the keys of the positions, after padding for FlexAttention."""
 
-    Attributes:
-        start: index of the first side key.
-        count: number of side keys.
-        padded: number of side keys after padding.
-        unused: ``(B, padded)`` bool, True for side keys that no query attends to.
-    """
-
-    start: int
-    count: int
-    padded: int
-    unused: Tensor
+    start: int  # index of the first side key
+    count: int  # number of side keys
+    padded: int  # number of side keys after padding
+    unused: Tensor  # (B, padded) bool, True for side keys that no query attends to
 
 
 class Pattern(ABC):
@@ -78,26 +71,18 @@ class Pattern(ABC):
         return False
 
     def check(self, layers: int) -> None:  # noqa: B027 - most patterns fit any encoder
-        """Check the pattern for an encoder with this number of layers.
-
-        Raises:
-            FarspanError: fields that do not fit this number of layers.
-        """
+        """Check the pattern for an encoder with this number of layers; raise ``FarspanError`` if it does not fit."""
 
     def at(self, layer: int) -> Pattern:
         """Return the pattern of the 0-based ``layer``."""
         return self
 
-    @abstractmethod
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> nn.Module:
-        """Make the self-attention layer, with the weights that the pattern needs.
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> nn.Module | None:
+        """Make the self-attention layer of width d, if the pattern needs weights of its own; None for the usual one.
 
-        Args:
-            width: width of the hidden states, d.
-            heads: attention heads.
-            norm: the model's kind of norm.
-            dropout: probability of dropping an attention weight.
+        ``norm`` is the model's kind of norm, ``dropout`` the probability of dropping an attention weight.
         """
+        return None
 
     @abstractmethod
     def attend(
@@ -120,12 +105,7 @@ class Pattern(ABC):
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         """Return True where ``query`` attends to ``key``, regardless of padding and documents.
 
-        Args:
-            query, key: int64 indices among the ``G + length`` positions, of shapes that broadcast.
-            length: number of positions, L.
-
-        Returns:
-            bool, of the broadcast shape.
+        Both are int64 indices among the ``G + length`` positions, of shapes that broadcast.
         """
 
     @abstractmethod
@@ -133,13 +113,9 @@ class Pattern(ABC):
         """Count the forward operations of scores and weighted sums for one sequence and ``H * D = width``."""
 
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
-        """Count the operations of one layer besides ``flops`` and the four projections of each position.
+        """Count the operations of one layer besides ``flops`` and the four projections of each of L positions.
 
-        Args:
-            length: number of positions, L.
-            width: width of the hidden states, d.
-            inner: width of all heads together, H * D.
-            global_positions: number of positions with global attention.
+        ``width`` is that of the hidden states, ``inner`` that of all heads together, H * D.
         """
         return 0
 
@@ -162,10 +138,8 @@ class Pattern(ABC):
         return None
 
     def score_mod(self, biases: tuple[Tensor, ...], sides: SideKeys | None) -> ScoreMod | None:
-        """Return the relative-position biases as a ``score_mod``, for patterns with ``uses_flex`` and ``offsets``.
+        """Return the biases, ``(H, *offsets.shape)`` each, as a ``score_mod``, if ``uses_flex`` and with ``offsets``.
 
-        Args:
-            biases: relative-position biases, ``(H, *offsets.shape)`` each.
-            sides: layout of the side keys; None if there are none.
+        ``sides`` is the layout of the side keys; None if there are none.
         """
         return None

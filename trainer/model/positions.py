@@ -66,11 +66,7 @@ class NoPositions:
 
 
 class LearnedPositions(nn.Module):
-    """A table with one row per position.
-
-    Attributes:
-        weight: ``(positions, d)`` float32.
-    """
+    """A table with one row per position, ``(positions, d)``."""
 
     def __init__(self, positions: int, width: int) -> None:
         super().__init__()
@@ -162,11 +158,7 @@ def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
 
 
 class RelativeBias(nn.Module):
-    """A learned bias for each bucket and head.
-
-    Attributes:
-        weight: ``(buckets, H)``; with a table for each layer ``(layers * buckets, H)``, layer after layer.
-    """
+    """A learned bias for each bucket and head, ``(buckets, H)``; with a table for each layer, layer after layer."""
 
     def __init__(self, buckets: Buckets, heads: int, both_ways: bool, layers: int = 1) -> None:
         super().__init__()

@@ -66,9 +66,8 @@ class Seq2Seq(nn.Module):
         vectors, noised = self.tokens(source_ids), None
 
         def last_states(vectors: Tensor) -> Tensor:
-            return self._scale(
-                self.decode(decoder_ids, self._encode(vectors, context), target_segment_ids).flatten(0, 1)
-            )
+            hidden = self.decode(decoder_ids, self._encode(vectors, context), target_segment_ids)
+            return self._scale(hidden.flatten(0, 1))
 
         hidden = last_states(vectors)
         if loss.r3f is not None and self.training:
@@ -96,16 +95,15 @@ class Seq2Seq(nn.Module):
         packed = context.segments is not None and context.places is not None
         if packed:
             output = output._replace(segments=context.segments)
-        if not self.attends_extra:
+        if self.attends_extra:
+            output = output._replace(extra=extra)
+        if not self.attends_extra or context.segments is None:
             return output
-        output = output._replace(extra=extra)
-        if context.segments is None:
-            return output
-        sizes = context.documents, extra.shape[1]
-        output = output._replace(extra_mask=derive_per_batch(_mask_of_sets, (context.segments,), *sizes))
-        if packed:
-            output = output._replace(extra_segments=derive_per_batch(_sets, (context.segments,), *sizes))
-        return output
+        given = (context.segments,), context.documents, extra.shape[1]
+        return output._replace(
+            extra_mask=derive_per_batch(_mask_of_sets, *given),
+            extra_segments=derive_per_batch(_sets, *given) if packed else None,
+        )
 
     def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput, segments: Tensor | None = None) -> Tensor:
         """Decode ``(B, T)`` ids, with ``segments`` as in ``Decoder``; returns hidden states, ``(B, T, d)``."""

@@ -8,7 +8,7 @@ The attention is a custom operator, which ``torch.compile`` does not trace.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,22 +23,17 @@ def attend_banded(
     v: Tensor,
     context: Context,
     radius: int,
-    sides: Sides | None = None,
+    block: int = 1,
+    side_documents: Tensor | None = None,
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """Attend to the positions within ``radius`` that are not padding, and to side keys.
+    """Attend to the positions within ``radius`` that are not padding, and to side keys, as in ``Pattern.attend``.
 
-    Args:
-        q: ``(B, L, H, D)``.
-        k, v: ``(B, L + G, H, D)``, the G side keys last.
-        context: context of the L positions; its biases, if any, are ``(H, 2 radius + 1)`` by offset and, with side
-            keys, ``(H, 2 G - 1)`` by distance in blocks.
-        sides: description of the G side keys; None if there are none.
-        dropout, scale: as in ``attend``.
-
-    Returns:
-        ``(B, L, H, D)``; zeros where a query attends to no key.
+    ``q`` is ``(B, L, H, D)``; ``k`` and ``v`` are ``(B, L + G, H, D)`` with the G side keys last, each of which
+    summarises ``block`` positions. The context's biases, if any, are ``(H, 2 radius + 1)`` by offset and, with side
+    keys, ``(H, 2 G - 1)`` by distance in blocks. ``side_documents``, ``(B, G)`` int, are the documents whose queries
+    attend to the side keys, ``NOBODY`` for unused ones; None if all queries attend to all of them.
     """
     if k.shape[2] != q.shape[2]:
         k, v = (x.repeat_interleave(q.shape[2] // k.shape[2], 2) for x in (k, v))
@@ -50,28 +45,15 @@ def attend_banded(
         v,
         near[0] if near else q.new_zeros(q.shape[2], 2 * radius + 1),
         far[0] if far else q.new_zeros(q.shape[2], max(1, 2 * count - 1)),
-        *_documents(context, sides),
+        *_documents(context, side_documents),
         torch.randint(2**62, ()) if dropout else None,
-        sides.block if sides else 1,
+        block,
         q.shape[-1] ** -0.5 if scale is None else scale,
         dropout,
     )
 
 
-class Sides(NamedTuple):
-    """Side keys.
-
-    Attributes:
-        block: number of positions that each side key summarises.
-        documents: ``(B, G)`` int, the documents whose queries attend to them, ``NOBODY`` for unused ones; None if all
-            queries attend to all of them.
-    """
-
-    block: int
-    documents: Tensor | None
-
-
-def _documents(context: Context, sides: Sides | None) -> tuple[Tensor | None, Tensor | None]:
+def _documents(context: Context, side_documents: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Return the documents of queries, ``(B, L)``, and of keys, ``(B, L + G)``; None if queries attend to all keys."""
     padding_mask, segments = context.padding_mask, context.segments
     if segments is None:
@@ -79,8 +61,8 @@ def _documents(context: Context, sides: Sides | None) -> tuple[Tensor | None, Te
             return None, None
         segments = torch.zeros_like(padding_mask, dtype=torch.int64)
     keys = segments if padding_mask is None else segments.masked_fill(~padding_mask, NOBODY)
-    if sides is not None and sides.documents is not None:
-        keys = torch.cat([keys, sides.documents.to(keys.dtype)], 1)
+    if side_documents is not None:
+        keys = torch.cat([keys, side_documents.to(keys.dtype)], 1)
     return segments, keys
 
 

@@ -25,26 +25,19 @@ positions of LongT5 are 32 chunks instead of 256."""
 class Chunk(NamedTuple):
     """C queries of one row, and the W + G keys around them.
 
-    Attributes:
-        row: index of the row in the batch.
-        queries, keys: positions of the C queries and of the W keys.
-        q, k, v: ``(H, C, D)``, scaled, and ``(H, W + G, D)`` twice.
-        weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query attends to no key.
-        dropout_factors: ``(H, C, W + G)``, 0 or 1 / (1 - dropout) for each weight; None without dropout.
-        skipped: number of keys of the band that would lie before the start of the sequence.
-        own: ``(ceil(L / block),)`` int64, the block to which the queries of each block belong: the same, or the one
-            before if that one has no side key.
+    ``own``, ``(ceil(L / block),)`` int64, is the block to which the queries of each block belong: the same, or the one
+    before if that one has no side key.
     """
 
     row: int
-    queries: slice
-    keys: slice
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    weights: Tensor
-    dropout_factors: Tensor | None
-    skipped: int
+    queries: slice  # positions of the C queries
+    keys: slice  # positions of the W keys
+    q: Tensor  # (H, C, D), scaled
+    k: Tensor  # (H, W + G, D)
+    v: Tensor  # (H, W + G, D)
+    weights: Tensor  # (H, C, W + G) softmax of the scores; zeros where a query attends to no key
+    dropout_factors: Tensor | None  # (H, C, W + G), 0 or 1 / (1 - dropout)
+    skipped: int  # number of keys of the band that would lie before the start of the sequence
     own: Tensor
 
     def dropped_weights(self) -> Tensor:
@@ -55,45 +48,37 @@ class Chunk(NamedTuple):
 class Inputs(NamedTuple):
     """Inputs of banded attention: queries, L keys of which each query attends to those within a radius r, G side keys.
 
-    Attributes:
-        q: ``(B, L, H, D)``.
-        k, v: ``(B, L + G, H, D)``, the side keys last.
-        near: ``(H, 2 r + 1)``, added to the scores of the offsets -r ... r.
-        far: ``(H, 2 G - 1)``, added to the scores of a side key by its distance in blocks, 1 - G ... G - 1; of any
-            width where G is 0.
-        query_documents, key_documents: ``(B, L)`` and ``(B, L + G)`` int; a query attends only to keys with its own
-            number. None if queries attend to all keys. Side keys with a number below 0 are unused.
-        seed: int64 scalar, the seed of dropout; None if ``dropout`` is 0.
-        block: number of positions that a side key summarises; those after the last whole block belong to that block.
-        scale: factor of the scores.
-        dropout: probability of dropping an attention weight.
+    ``near`` is added to the scores of the offsets -r ... r, ``far`` to those of a side key by its distance in blocks,
+    1 - G ... G - 1. A query attends only to keys with its own document's number; to all if there are no numbers. Side
+    keys with a number below 0 are unused. A side key summarises ``block`` positions; those after the last whole block
+    belong to that block.
     """
 
-    q: Tensor
-    k: Tensor
+    q: Tensor  # (B, L, H, D)
+    k: Tensor  # (B, L + G, H, D), the side keys last
     v: Tensor
-    near: Tensor
-    far: Tensor
-    query_documents: Tensor | None
-    key_documents: Tensor | None
-    seed: Tensor | None
+    near: Tensor  # (H, 2 r + 1)
+    far: Tensor  # (H, 2 G - 1), of any width where G is 0
+    query_documents: Tensor | None  # (B, L) int
+    key_documents: Tensor | None  # (B, L + G) int
+    seed: Tensor | None  # int64 scalar, the seed of dropout; None if that is 0
     block: int
-    scale: float
-    dropout: float
+    scale: float  # factor of the scores
+    dropout: float  # probability of dropping an attention weight
 
     @property
     def length(self) -> int:
-        """Number of positions, L."""
+        """L."""
         return self.q.shape[1]
 
     @property
     def sides(self) -> int:
-        """Number of side keys, G."""
+        """G."""
         return self.k.shape[1] - self.q.shape[1]
 
     @property
     def radius(self) -> int:
-        """Radius of the band, r."""
+        """r."""
         return self.near.shape[1] // 2
 
     @property

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from trainer.model.context import Context, remember_per_batch
+from trainer.model.context import Context, number_documents, remember_per_batch
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 Kernel = Callable[..., Tensor]
@@ -38,17 +38,11 @@ TILE = 128  # queries and keys of a tile, which a kernel computes or skips as a 
 
 
 class Places(NamedTuple):
-    """The part of the mask that depends on the batch; all three are None if it masks nothing.
+    """The part of the mask that depends on the batch; all three are None if it masks nothing."""
 
-    Attributes:
-        queries: ``(B, Lq)`` int64, the document of each query, -1 at padding.
-        keys: ``(B, Lk)`` int64, the document of each key, -2 for keys to which no query attends.
-        shown: ``(B, Lk)`` bool, keys to which all queries of their document attend; None if there are none.
-    """
-
-    queries: Tensor | None = None
-    keys: Tensor | None = None
-    shown: Tensor | None = None
+    queries: Tensor | None = None  # (B, Lq) int64, the document of each query, -1 at padding
+    keys: Tensor | None = None  # (B, Lk) int64, the document of each key, -2 for keys to which no query attends
+    shown: Tensor | None = None  # (B, Lk) bool, keys to which all queries of their document attend
 
 
 def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, scale: float | None = None) -> Tensor:
@@ -64,17 +58,9 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
         places = places_of(pattern, context, len(q), (length, wide), (sides, wide_sides), q.device)
         return places, block_mask(pattern, places, wide, wide + wide_sides, q.device)
 
-    places, mask = remember_per_batch(
-        (
-            context.padding_mask,
-            context.segments,
-            context.globals and context.globals.chosen,
-            context.side_mask,
-            context.side_segments,
-        ),
-        (pattern, tuple(q.shape[:2]), sides, q.device),
-        make,
-    )
+    chosen = context.globals and context.globals.chosen
+    given = (context.padding_mask, context.segments, chosen, context.side_mask, context.side_segments)
+    places, mask = remember_per_batch(given, (pattern, tuple(q.shape[:2]), sides, q.device), make)
     score_mod = _score_mod(pattern, context, places, len(q), wide, (sides, wide_sides))
     k, v = (torch.cat([_longer(x[:, :length], wide), _longer(x[:, length:], wide_sides)], 1) for x in (k, v))
     heads_first = [x.transpose(1, 2) for x in (_longer(q, wide), k, v)]
@@ -102,14 +88,11 @@ def places_of(
 ) -> Places:
     """Make the ``Places`` of a batch, from ``lengths`` (L, L rounded up) and ``sides`` (G, G rounded up)."""
     (length, wide), (count, wide_count) = lengths, sides
-    padding_mask, segments, chosen = context.padding_mask, context.segments, context.globals
-    owners = pattern.side_documents(context, length) if count else None
-    of_batch = (padding_mask, segments, chosen, owners)
+    owners, chosen = pattern.side_documents(context, length) if count else None, context.globals
+    of_batch = (context.padding_mask, context.segments, chosen, owners)
     if all(part is None for part in of_batch) and (length, count) == (wide, wide_count):
         return Places()
-    document = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
-    if padding_mask is not None:
-        document = document.masked_fill(~padding_mask, -1)
+    document = number_documents(context, batch, length, device)
     keys = document.masked_fill(document < 0, -2)
     if wide_count:
         owners = document.new_zeros(batch, count) if owners is None else owners.masked_fill(owners < 0, -2)
@@ -138,11 +121,7 @@ def block_mask(pattern: Pattern, places: Places, queries: int, keys: int, device
 
 @lru_cache(maxsize=64)
 def tiles_of(pattern: Pattern, queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Classify tiles of ``TILE`` queries by ``TILE`` keys, ``(Q, K)`` bool each.
-
-    Returns:
-        True where any query attends to any key, and True where all queries attend to all keys.
-    """
+    """Find the tiles in which any query attends to any key, and those in which all do to all, ``(Q, K)`` bool each."""
     every = torch.arange(keys, device=device)
     rows = []
     for start in range(0, queries, TILE):  # a tile of queries at a time: all pairs at once are gigabytes

@@ -17,34 +17,24 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from trainer.model.context import Context, on_host, send
+from trainer.model.context import Context, number_documents, on_host, send
 
 
 class Rows(NamedTuple):
-    """The documents of a batch.
+    """The documents of a batch."""
 
-    Attributes:
-        document: ``(B, L)`` int64: 0, 1, ..., and -1 at padding.
-        documents: upper bound of the number of documents in a row.
-        whole: True if there is certainly no padding and only one document per row.
-    """
-
-    document: Tensor
-    documents: int
-    whole: bool
+    document: Tensor  # (B, L) int64: 0, 1, ..., and -1 at padding
+    documents: int  # upper bound of the number of documents in a row
+    whole: bool  # True if there is certainly no padding and only one document per row
 
 
 def rows_of(context: Context, batch: int, length: int, device: torch.device) -> Rows:
     """Return the documents of a context, on the host if known there, because they determine the sizes of plans."""
-    padding_mask, segments = context.padding_mask, context.segments
-    known = [on_host(x) for x in (padding_mask, segments) if x is not None]
-    if all(x.device.type == "cpu" for x in known):
-        device, padding_mask = torch.device("cpu"), None if padding_mask is None else on_host(padding_mask)
-        segments = None if segments is None else on_host(segments)
-    document = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
-    if padding_mask is not None:
-        document = document.masked_fill(~padding_mask, -1)
-    return Rows(document, context.documents, padding_mask is None and segments is None)
+    given = {"padding_mask": context.padding_mask, "segments": context.segments}
+    known = {name: on_host(x) for name, x in given.items() if x is not None}
+    if all(x.device.type == "cpu" for x in known.values()):
+        device, context = torch.device("cpu"), context._replace(**known)
+    return Rows(number_documents(context, batch, length, device), context.documents, not known)
 
 
 def across(queries: Rows, keys: Rows) -> Plan:
@@ -99,9 +89,7 @@ def with_global_tokens(rows: Rows, size: int, shift: int, tokens: int) -> Plan:
     blocks_group = _group((row * parts + 1 + (_places(rows) + shift) // size) * rows.documents, rows)  # (B, L)
     whole_group = _group(row * parts * rows.documents, rows)  # (B, L): tokens as keys of the extra positions
     part = torch.arange(parts, device=device)[:, None]  # (P, 1)
-    seen_group = (
-        row[..., None] * parts + part
-    ) * rows.documents + own  # (B, P, E): extra positions as keys of all parts
+    seen_group = (row[..., None] * parts + part) * rows.documents + own  # (B, P, E): extra positions, keys of all parts
     extra_at = row * (extra + length) + torch.arange(extra, device=device)  # (B, E)
     token_at = row * (extra + length) + extra + _places(rows)  # (B, L)
     keys = [
@@ -146,59 +134,40 @@ else:
 class Plan(NamedTuple):
     """N groups of queries and keys.
 
-    Attributes:
-        queries: ``(Tq,)`` int64, indices into the flattened ``(B * Lq)`` of the queries that have keys, group by group;
-            None for all queries in order. Other queries get zeros.
-        keys: ``(Tk,)`` int64, likewise; a key may be in several groups.
-        cu_queries, cu_keys: ``(N + 1,)`` int32, start of each group and end of the last one.
-        max_queries, max_keys: upper bounds of the group lengths.
+    ``queries``, ``(Tq,)`` int64, are indices into the flattened ``(B * Lq)`` of the queries that have keys, group by
+    group; None for all queries in order. Other queries get zeros. ``keys``, ``(Tk,)``, likewise; a key may be in
+    several groups. ``cu_queries`` and ``cu_keys``, ``(N + 1,)`` int32, are each group's start and the last one's end.
     """
 
     queries: Tensor | None
     keys: Tensor | None
     cu_queries: Tensor
     cu_keys: Tensor
-    max_queries: int
+    max_queries: int  # upper bounds of the group lengths
     max_keys: int
 
     def on(self, device: torch.device) -> Plan:
         """Return the plan with its tensors on ``device``."""
-        return self._replace(
-            queries=None if self.queries is None else send(self.queries, device),
-            keys=None if self.keys is None else send(self.keys, device),
-            cu_queries=send(self.cu_queries, device),
-            cu_keys=send(self.cu_keys, device),
-        )
+        queries, keys = (None if x is None else send(x, device) for x in (self.queries, self.keys))
+        cu_queries, cu_keys = send(self.cu_queries, device), send(self.cu_keys, device)
+        return self._replace(queries=queries, keys=keys, cu_queries=cu_queries, cu_keys=cu_keys)
 
 
 class Side(NamedTuple):
-    """Queries or keys before they are sorted.
+    """Queries or keys before they are sorted."""
 
-    Attributes:
-        group: ``(T,)`` int64, the group of each entry; -1 for none.
-        place: ``(T,)`` int64, the index of each entry; None if entry i has index i.
-        longest: upper bound of the group lengths.
-        sorted: True if groups ascend without any -1, and every group also has entries on the other side.
-    """
-
-    group: Tensor
-    place: Tensor | None
-    longest: int
-    sorted: bool = False
+    group: Tensor  # (T,) int64, the group of each entry; -1 for none
+    place: Tensor | None  # (T,) int64, the index of each entry; None if entry i has index i
+    longest: int  # upper bound of the group lengths
+    sorted: bool = False  # True if groups ascend without any -1, and every group also has entries on the other side
 
 
 def pack(queries: Side, keys: Side, groups: int) -> Plan:
     """Sort queries and keys by group; groups without queries or without keys are dropped."""
     query_counts, key_counts = (_counts(side.group, groups) for side in (queries, keys))
     alive = (query_counts > 0) & (key_counts > 0)  # (N,)
-    return Plan(
-        _order(queries, alive),
-        _order(keys, alive),
-        _starts(query_counts * alive),
-        _starts(key_counts * alive),
-        queries.longest,
-        keys.longest,
-    )
+    orders = _order(queries, alive), _order(keys, alive)
+    return Plan(*orders, _starts(query_counts * alive), _starts(key_counts * alive), queries.longest, keys.longest)
 
 
 def attend(
@@ -212,17 +181,10 @@ def attend(
     rows = q.flatten(0, 1)  # (B Lq, H, D); a view of packed projections
     if plan.queries is not None and not len(plan.queries):
         return q.masked_fill(q.new_ones((), dtype=torch.bool), 0.0)
-    mixed = (kernel or cast(Kernel, varlen_attn))(
-        _take(rows, plan.queries),
-        _take(k.flatten(0, 1), plan.keys),
-        _take(v.flatten(0, 1), plan.keys),
-        plan.cu_queries,
-        plan.cu_keys,
-        plan.max_queries,
-        plan.max_keys,
-        scale=scale,
-        **({"enable_gqa": True} if k.shape[2] != q.shape[2] else {}),
-    )
+    taken = _take(rows, plan.queries), *(_take(x.flatten(0, 1), plan.keys) for x in (k, v))
+    sizes = plan.cu_queries, plan.cu_keys, plan.max_queries, plan.max_keys
+    grouped = {"enable_gqa": True} if k.shape[2] != q.shape[2] else {}
+    mixed = (kernel or cast(Kernel, varlen_attn))(*taken, *sizes, scale=scale, **grouped)
     if plan.queries is not None:
         mixed = torch.zeros_like(rows).index_copy(0, plan.queries, mixed)
     return mixed.unflatten(0, q.shape[:2])
@@ -242,8 +204,7 @@ def _counts(group: Tensor, groups: int) -> Tensor:
 
 def _starts(counts: Tensor) -> Tensor:
     """``(N + 1,)`` int32."""
-    zero = counts.new_zeros(1)
-    return torch.cat([zero, counts.cumsum(0)]).int()
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
 
 
 def _order(side: Side, alive: Tensor) -> Tensor | None:

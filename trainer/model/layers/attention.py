@@ -5,6 +5,7 @@ Tensors with heads are ``(B, L, H, D)``: batch, positions, heads, head width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,6 +78,15 @@ def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segm
     return same if keys is None else same & keys
 
 
+def visible_parts(
+    context: Context, queries: Callable[[Tensor], Tensor], keys: Callable[[Tensor], Tensor]
+) -> Tensor | None:
+    """Make the mask of ``attend`` for parts of a context's positions, which two functions cut from ``(B, L)``."""
+    padding_mask, segments = context.padding_mask, context.segments
+    documents = (None, None) if segments is None else (queries(segments), keys(segments))
+    return visible(None if padding_mask is None else keys(padding_mask), *documents)
+
+
 class SelfAttention(nn.Module):
     """Multi-head self-attention with a pattern that has no parameters of its own.
 
@@ -138,6 +148,11 @@ class SelfAttention(nn.Module):
 _ALL = Context()
 
 
+def make_attention(pattern: Pattern, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> nn.Module:
+    """Make the self-attention layer of a pattern."""
+    return pattern.layer(width, heads, norm, dropout) or SelfAttention(width, heads, pattern, dropout)
+
+
 class CrossAttention(nn.Module):
     """Full attention of the decoder to the encoder's output."""
 
@@ -156,7 +171,10 @@ class CrossAttention(nn.Module):
         ``context`` is that of the T positions, ``keys`` that of the S; both have segments, or neither has. Returns
         ``(B, T, d)``.
         """
-        q, (k, v) = self.queries(x), self.project_keys(states)
+        return self.attend(self.queries(x), *self.project_keys(states), context, keys)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, context: Context, keys: Context) -> Tensor:
+        """Attend from projected queries to projected keys and values, and project the result, ``(B, T, d)``."""
         dropout = self.dropout if self.training else 0.0
         mixed = attend_across(q, k, v, context, keys, dropout, self.scale)
         if mixed is None:
@@ -170,7 +188,11 @@ class CrossAttention(nn.Module):
 
     def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Project ``(B, S, d)`` to keys and values, ``(B, S, heads, D)`` each."""
-        k, v = self.kv(states).unflatten(-1, (2, self.groups, -1)).unbind(2)
+        return self.split(self.kv(states))
+
+    def split(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        """Split ``(B, S, 2 * heads * D)`` into keys and values, ``(B, S, heads, D)`` each."""
+        k, v = projected.unflatten(-1, (2, self.groups, -1)).unbind(2)
         return self.norms.k(k), v
 
 
@@ -182,9 +204,6 @@ class Causal(Pattern):
     """
 
     pattern: Literal["causal"] = "causal"
-
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

@@ -81,12 +81,9 @@ class HeadNorms(nn.Module):
 
 
 class Projections(nn.Linear):
-    """Projections of one input, with weights stacked row-wise and biases concatenated, for one matrix product.
+    """``count`` projections of one input and equal widths, with weights stacked row-wise, for one matrix product.
 
     Optimisers with statistics of whole weights, such as Adafactor, treat each projection separately.
-
-    Attributes:
-        count: number of projections, all of the same width.
     """
 
     def __init__(self, in_features: int, out_features: int, count: int, bias: bool = True) -> None:

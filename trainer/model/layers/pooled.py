@@ -11,13 +11,12 @@ from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context, derive_per_batch
-from trainer.model.kernels.choose import attend_across
-from trainer.model.layers.attention import attend, visible
-from trainer.model.layers.heads import HeadNorms, HeadsConfig, Projections
+from trainer.model.layers.attention import CrossAttention
+from trainer.model.layers.heads import HeadsConfig
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -67,7 +66,7 @@ class Pooling:
         return 4 * inner * (width * (length + windows) + length * windows)
 
 
-class PooledAttention(nn.Module):
+class PooledAttention(CrossAttention):
     """Attention of every position to every pooled window.
 
     Averaging and projection commute, so the layer's input is averaged before it is projected to keys and values, at
@@ -75,35 +74,21 @@ class PooledAttention(nn.Module):
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
-        super().__init__()
-        inner = heads.inner(width)
-        self.heads, self.scale = heads.count, heads.scale
-        self.pooling, self.dropout = pooling, dropout
-        self.q = nn.Linear(width, inner, bias=heads.bias)
-        self.kv = Projections(width, inner // heads.count * heads.groups, 2, bias=heads.bias)
-        self.norms, self.groups = HeadNorms(width, heads), heads.groups
-        self.out = nn.Linear(inner, width, bias=heads.bias)
+        super().__init__(width, heads, dropout)
+        self.pooling = pooling
 
-    def forward(self, x: Tensor, context: Context) -> Tensor:
+    def forward(self, x: Tensor, context: Context) -> Tensor:  # type: ignore[override]
         """Map hidden states ``(B, L, d)`` to the same shape; results at tokens do not depend on padding on the right.
 
         If documents must not attend to each other, a window belongs to the document of its middle position, averages
         only that document's positions, and only they attend to it. A document shorter than a stride may have no window;
         its positions get zeros.
         """
-        q = self.norms.q(self.q(x).unflatten(-1, (self.heads, -1)))
-        pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
+        q, pooling, padding_mask, segments = self.queries(x), self.pooling, context.padding_mask, context.segments
         owners = None if segments is None else derive_per_batch(_owners, (padding_mask, segments), pooling)
-        k, v = self._pool(x, context, owners).unflatten(-1, (2, self.groups, -1)).unbind(2)
-        k = self.norms.k(k)
+        k, v = self.split(self._pool(x, context, owners))
         padding_mask = None if padding_mask is None else derive_per_batch(_window_mask, (padding_mask,), pooling)
-        dropout = self.dropout if self.training else 0.0
-        windows = context._replace(padding_mask=padding_mask, segments=owners)
-        mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
-        if mixed is None:
-            mask = visible(padding_mask, context.segments, owners)
-            mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
-        return self.out(mixed.flatten(2))
+        return self.attend(q, k, v, context, context._replace(padding_mask=padding_mask, segments=owners))
 
     def _pool(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
         """Return keys and values, contiguous ``(B, P, 2 H D)``, since the fast kernel needs a last stride of 1."""

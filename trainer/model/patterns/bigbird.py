@@ -14,9 +14,7 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from trainer.model.context import Context, on_host, remember_per_batch
-from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -65,9 +63,6 @@ class BigBird(Pattern):
 
     def at(self, layer: int) -> BigBird:
         return replace(self, index=layer)
-
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

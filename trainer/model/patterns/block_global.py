@@ -10,9 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
+from trainer.model.layers.attention import attend, visible, visible_parts
 from trainer.model.pattern import Pattern
 
 
@@ -40,16 +38,14 @@ class BlockGlobal(Pattern):
     def unit(self) -> int:
         return self.size
 
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
-
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        length, padding_mask, segments = q.shape[1], context.padding_mask, context.segments
+        length = q.shape[1]
         if length <= self.size:  # every position attends to all others
-            return attend(q, k, v, visible(padding_mask, segments, segments), dropout=dropout, scale=scale)
-        mask = visible(padding_mask, None if segments is None else self._globals(segments), segments)
+            mask = visible(context.padding_mask, context.segments, context.segments)
+            return attend(q, k, v, mask, dropout=dropout, scale=scale)
+        mask = visible_parts(context, self._globals, lambda x: x)
         everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
         whole = length - length % self.size
         parts, done = [], 0
@@ -61,9 +57,8 @@ class BlockGlobal(Pattern):
             first = everywhere[:, done : done + blocks * ahead].unflatten(1, (blocks, ahead))  # (B, n, g, H, D)
             done += blocks * ahead
             if ahead < size:
-                others = self._attend_others(
-                    q, k, v, context, (start, blocks, size), dropout, scale
-                )  # (B, n, W - g, H, D)
+                # (B, n, W - g, H, D)
+                others = self._attend_others(q, k, v, context, (start, blocks, size), dropout, scale)
                 first = torch.cat([first, others], 2)
             parts.append(first.flatten(1, 2))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
@@ -94,11 +89,7 @@ class BlockGlobal(Pattern):
             shared = self._globals(x)[:, None].expand(-1, mine.shape[1], *[-1] * (x.dim() - 1))
             return torch.cat([mine, shared], 2).flatten(0, 1)
 
-        padding_mask, segments = context.padding_mask, context.segments
-        mask = visible(
-            None if padding_mask is None else keys(padding_mask),
-            *(None, None) if segments is None else (queries(segments), keys(segments)),
-        )
+        mask = visible_parts(context, queries, keys)
         mixed = attend(queries(q), keys(k), keys(v), mask, dropout=dropout, scale=scale)
         return mixed.unflatten(0, (len(q), -1))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.layers.attention import Causal
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.span import Span
@@ -53,9 +51,6 @@ class Layered(Pattern):
     @property
     def _whole(self) -> Causal | Full:
         return Causal() if self.causal else Full()
-
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> nn.Module:
-        return self._whole.layer(width, heads, norm, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

@@ -11,10 +11,8 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels.banded import attend_banded
-from trainer.model.layers.attention import SelfAttention
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
+from trainer.model.patterns.span import count_pairs
 
 MOST_POSITIONS = 1 << 20
 """Largest radius; tables of relative positions grow with it, so a damaged configuration could exhaust the memory."""
@@ -34,9 +32,6 @@ class Local(Pattern):
                 f"attention pattern local: radius is {self.radius}; it must be from 1 to {MOST_POSITIONS} positions"
             )
 
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
-
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
@@ -52,15 +47,9 @@ class Local(Pattern):
         return lambda score, b, h, q, k: score + near_bias(biases[0], self.radius, h, q, k)
 
     def flops(self, length: int, width: int) -> int:
-        return 4 * band_pairs(length, self.radius) * width
+        return 4 * count_pairs(length, self.radius, self.radius) * width
 
 
 def near_bias(bias: Tensor, radius: int, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Look up one of ``(H, 2 radius + 1)`` biases by the offset from ``query`` to ``key``."""
     return bias[head, (key - query + radius).clamp(0, 2 * radius)]
-
-
-def band_pairs(length: int, radius: int) -> int:
-    """Count the pairs of ``length`` positions that are at most ``radius`` apart."""
-    radius = min(radius, length - 1)
-    return length * (2 * radius + 1) - radius * (radius + 1)

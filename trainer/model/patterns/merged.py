@@ -9,19 +9,13 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
 @dataclass(frozen=True)
 class Merged(Pattern):
-    """A decoder's pattern for its own keys, and all keys of the encoder, which are side keys without padding.
-
-    Attributes:
-        own: pattern of the decoder's own keys.
-    """
+    """A decoder's pattern for its ``own`` keys, and all keys of the encoder, which are side keys without padding."""
 
     own: Pattern
     pattern: Literal["merged"] = "merged"
@@ -30,9 +24,6 @@ class Merged(Pattern):
     @property
     def local(self) -> bool:
         return self.own.local
-
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -40,9 +38,6 @@ class Span(Pattern):
     def local(self) -> bool:
         return True
 
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
-
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
@@ -52,8 +47,13 @@ class Span(Pattern):
         return (query - key <= self.left) & (key - query <= self.right)
 
     def flops(self, length: int, width: int) -> int:
-        left, right = min(self.left, length - 1), min(self.right, length - 1)
-        return 4 * width * (length * (left + right + 1) - (left * (left + 1) + right * (right + 1)) // 2)
+        return 4 * width * count_pairs(length, self.left, self.right)
+
+
+def count_pairs(length: int, left: int, right: int) -> int:
+    """Count the pairs of a query and a key from ``left`` before it to ``right`` after it."""
+    left, right = min(left, length - 1), min(right, length - 1)
+    return length * (left + right + 1) - (left * (left + 1) + right * (right + 1)) // 2
 
 
 class GlobalKeys(NamedTuple):

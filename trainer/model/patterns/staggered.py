@@ -16,9 +16,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import SelfAttention, attend, visible
-from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -69,9 +67,6 @@ class Staggered(Pattern):
 
     def at(self, layer: int) -> Staggered:
         return replace(self, shifted=self.staggered and layer % 2 == 1)
-
-    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
-        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

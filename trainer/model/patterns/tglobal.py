@@ -10,15 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.context import Context
-from trainer.model.kernels.banded import Sides, attend_banded
+from trainer.model.context import Context, number_documents
+from trainer.model.kernels.banded import attend_banded
 from trainer.model.kernels.choose import attend_within
 from trainer.model.kernels.chunks import NOBODY
 from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import NormConfig, make_norm
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
-from trainer.model.patterns.local import MOST_POSITIONS, band_pairs, near_bias
+from trainer.model.patterns.local import MOST_POSITIONS, near_bias
+from trainer.model.patterns.span import count_pairs
 from trainer.model.positions import rotate
 
 
@@ -56,8 +57,8 @@ class TGlobal(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        sides = Sides(self.block, self.side_documents(context, q.shape[1]))
-        return attend_banded(q, k, v, context, self.radius, sides, dropout, scale)
+        documents = self.side_documents(context, q.shape[1])
+        return attend_banded(q, k, v, context, self.radius, self.block, documents, dropout, scale)
 
     def side_documents(self, context: Context, length: int) -> Tensor | None:
         if context.padding_mask is None and context.segments is None:
@@ -117,7 +118,7 @@ class TGlobal(Pattern):
         return add
 
     def flops(self, length: int, width: int) -> int:
-        return 4 * (band_pairs(length, self.radius) + length * (length // self.block)) * width
+        return 4 * (count_pairs(length, self.radius, self.radius) + length * (length // self.block)) * width
 
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
         return 4 * width * inner * (length // self.block)  # keys and values of the summaries
@@ -151,9 +152,7 @@ class TGlobalAttention(SelfAttention):
 
 def _documents(context: Context) -> Tensor:
     """Return the documents of positions, ``(B, L)`` int64, ``NOBODY`` at padding; needs a padding mask or segments."""
-    padding_mask, segments = context.padding_mask, context.segments
-    if segments is None:
-        assert padding_mask is not None
-        segments = torch.zeros_like(padding_mask, dtype=torch.int64)
-    segments = segments.masked_fill(segments < 0, NOBODY)
-    return segments if padding_mask is None else segments.masked_fill(~padding_mask, NOBODY)
+    given = context.padding_mask if context.segments is None else context.segments
+    assert given is not None
+    documents = number_documents(context, len(given), given.shape[1], given.device)
+    return documents.masked_fill(documents < 0, NOBODY)

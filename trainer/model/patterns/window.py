@@ -15,7 +15,7 @@ from trainer.model.layers.attention import SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig, Projections
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
-from trainer.model.patterns.span import GlobalKeys, attend_span
+from trainer.model.patterns.span import GlobalKeys, attend_span, count_pairs
 from trainer.model.positions import rotate
 
 
@@ -84,8 +84,7 @@ class Window(Pattern):
         return (query - key).abs() <= self.half
 
     def flops(self, length: int, width: int) -> int:
-        half = min(self.half, length - 1)
-        return 4 * width * (length * (2 * half + 1) - half * (half + 1))
+        return 4 * width * count_pairs(length, self.half, self.half)
 
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
         # queries of global positions, keys and values of all positions, scores and weighted sums in both directions

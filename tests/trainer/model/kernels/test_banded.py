@@ -8,14 +8,10 @@ from hypothesis import strategies as st
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from trainer.model.context import make_context
 from trainer.model.kernels import chunks, flex
-from trainer.model.kernels.banded import Sides, attend_banded, banded_attention
+from trainer.model.kernels.banded import attend_banded, banded_attention
 from trainer.model.kernels.chunks import NOBODY, Inputs
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.local import Local
+from trainer.model.patterns import BlockGlobal, Local, Span, TGlobal, Window
 from trainer.model.patterns.merged import Merged
-from trainer.model.patterns.span import Span
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
 from trainer.model.positions import Buckets, RelativeBias
 
 
@@ -47,8 +43,8 @@ def test_a_band_and_side_keys_are_attended_to_as_under_their_whole_mask(radius, 
     near, far = torch.randn(HEADS, 2 * radius + 1), torch.randn(HEADS, max(1, 2 * count - 1))
     biases = (near.requires_grad_(), *([far.requires_grad_()] if sides else []))
     context = make_context(real, documents if packed else None)._replace(biases=biases)
-    known = Sides(block, owners.masked_fill(owners < 0, NOBODY)) if sides else None
-    found = attend_banded(q, k, v, context, radius, known)
+    known = (block, owners.masked_fill(owners < 0, NOBODY)) if sides else ()
+    found = attend_banded(q, k, v, context, radius, *known)
 
     places = torch.arange(length)
     offset = places - places[:, None]  # (L, L)
@@ -56,8 +52,10 @@ def test_a_band_and_side_keys_are_attended_to_as_under_their_whole_mask(radius, 
     bias = near[:, offset.clamp(-radius, radius) + radius]
     if sides:
         mask = torch.cat([mask, documents[:, :, None] == owners[:, None].masked_fill(owners[:, None] < 0, -9)], 2)
-        distance = torch.arange(count) - (places // block).clamp(max=count - 1)[:, None]
-        bias = torch.cat([bias, far[:, distance + count - 1]], 2)
+        unused = torch.nn.functional.pad(owners, (0, 1), value=-1)[:, places // block] < 0  # (B, L)
+        own = (places // block - unused.long()).clamp(min=0)  # queries of an unused block belong to the one before
+        distance = torch.arange(count) - own[..., None]  # (B, L, G)
+        bias = torch.cat([bias.expand(len(own), -1, -1, -1), far[:, distance + count - 1].transpose(0, 1)], 3)
     expected = dense(q, k, v, mask, bias)
     torch.testing.assert_close(found[real], expected[real].float(), atol=1e-5, rtol=0)
     upstream = torch.randn_like(found) * real[..., None, None]
