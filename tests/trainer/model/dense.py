@@ -5,18 +5,20 @@ from torch import Tensor
 
 from trainer.model.context import make_context
 from trainer.model.pattern import Pattern
-from trainer.model.patterns import AnyPattern
-from trainer.model.patterns.bigbird import BigBird
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.layered import Layered
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.span import Span
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import (
+    AnyPattern,
+    BigBird,
+    Block,
+    BlockGlobal,
+    Full,
+    Layered,
+    Local,
+    Overlap,
+    Span,
+    Staggered,
+    TGlobal,
+    Window,
+)
 from trainer.model.positions import Buckets, RelativeBias
 
 HEADS, WIDTH = 2, 8  # H and D

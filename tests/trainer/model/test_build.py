@@ -8,18 +8,14 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
+from tests.trainer.conversion.models import tiny_config
 from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, Full, Local, Staggered, TGlobal, Window
 from trainer.model.positions import Buckets, Learned, Sinusoidal
 from trainer.recipe import load_recipe
 from trainer.recipe_files import list_recipes
@@ -48,15 +44,7 @@ ENCODER = EncoderConfig(layers=2, positions=Learned(8))
 )
 def test_bad_models_are_refused(options, said):
     with pytest.raises(FarspanError, match=said):
-        ModelConfig(
-            **{
-                "width": 8,
-                "heads": HeadsConfig(count=2),
-                "feed_forward": FeedForwardConfig(width=16),
-                "encoder": ENCODER,
-                **options,
-            }
-        )
+        tiny_config(**{"encoder": ENCODER, "decoder": False, "width": 8, "heads": HeadsConfig(count=2), **options})
 
 
 def test_bad_stacks_are_refused():

@@ -25,28 +25,28 @@ from trainer.model.layers.attention import SelfAttention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
-from trainer.model.patterns.bigbird import BigBird
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.layered import Layered
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.span import Span
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import (
+    BigBird,
+    Block,
+    BlockGlobal,
+    Full,
+    Layered,
+    Local,
+    Overlap,
+    Span,
+    Staggered,
+    TGlobal,
+    Window,
+)
 from trainer.model.positions import (
     Buckets,
     Learned,
     NoPositions,
-    RelativeBias,
     Rotary,
     Sinusoidal,
     SinusoidalPositions,
     bucket,
     rotate,
-    tile_positions,
 )
 
 
@@ -191,13 +191,6 @@ def test_a_tensor_that_was_sent_is_known_as_long_as_it_lives():
     assert on_host(x) is x
 
 
-def test_tiles_start_each_block_at_row_zero():
-    rows = torch.arange(8.0).reshape(4, 2)
-    tiled = tile_positions(rows, 10)
-    assert torch.equal(tiled, rows[torch.arange(10) % 4])
-    assert torch.equal(tile_positions(rows, 3), rows[:3])
-
-
 @pytest.mark.parametrize("base", [10_000.0, 50_000.0])
 def test_waves_reach_from_two_pi_to_the_base(base):
     """PEGASUS-X, table 9: the second variant's longest wave is 2 pi times the base, the first's one step shorter."""
@@ -209,8 +202,6 @@ def test_waves_reach_from_two_pi_to_the_base(base):
             angles = torch.arange(length).double() * rate
             torch.testing.assert_close(table[:, pair].double(), angles.sin(), atol=1e-4, rtol=0)
             torch.testing.assert_close(table[:, pair + width // 2].double(), angles.cos(), atol=1e-4, rtol=0)
-    with pytest.raises(FarspanError, match="base is 1"):
-        Sinusoidal(base=1.0)
 
 
 def test_without_positions_an_encoder_does_not_see_the_order():
@@ -243,30 +234,6 @@ def test_buckets_are_single_distances_first_then_wider_and_wider(count, distance
     assert behind[buckets.distance :].unique().tolist() == [(count // 2 if both else count) - 1]
     ahead = bucket(torch.arange(1, 9), buckets, both)
     assert torch.equal(ahead, behind[1:9] + count // 2) if both else (ahead == 0).all()
-
-
-def test_a_bias_is_that_of_its_bucket_for_every_head():
-    table = RelativeBias(Buckets(8, 12), 3, both_ways=True)
-    torch.nn.init.normal_(table.weight)
-    offsets = torch.arange(-20, 20).view(4, 10)
-    found = table(offsets)
-    assert found.shape == (3, 4, 10)
-    for head in range(3):
-        assert torch.equal(found[head], table.weight[bucket(offsets, table.buckets, True), head])
-
-
-@pytest.mark.parametrize(
-    ("count", "distance", "said"),
-    [
-        (6, 128, "count is 6; it must be a multiple of 4"),
-        (0, 128, "count is 0"),
-        (32, 16, "distance is 16 with count 32; it must be above 16"),
-    ],
-)
-def test_buckets_that_cannot_be_are_refused(count, distance, said):
-    with pytest.raises(FarspanError, match=said):
-        Buckets(count, distance)
-    assert Buckets().limit is None
 
 
 # Rotary positions against complex numbers, and what they are for: only differences of positions count
@@ -319,16 +286,21 @@ def test_a_raised_base_stretches_the_longest_wave_and_keeps_the_shortest():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("kind", "options", "said"),
     [
-        ({"factor": 0.5}, "factor is 0.5; it must be at least 1"),
-        ({"local_theta": 1.0}, "local_theta is 1.0; it must be above 1"),
-        ({"factor": 2.0, "scaling": "yarn"}, "trained_length is None; yarn needs"),
+        (Buckets, {"count": 6}, "count is 6; it must be a multiple of 4"),
+        (Buckets, {"count": 0}, "count is 0"),
+        (Buckets, {"count": 32, "distance": 16}, "distance is 16 with count 32; it must be above 16"),
+        (Sinusoidal, {"base": 1.0}, "base is 1"),
+        (Rotary, {"factor": 0.5}, "factor is 0.5; it must be at least 1"),
+        (Rotary, {"local_theta": 1.0}, "local_theta is 1.0; it must be above 1"),
+        *((Rotary, {"theta": theta}, f"theta is {theta}") for theta in (1.0, 0.0, -3.0)),
+        (Rotary, {"factor": 2.0, "scaling": "yarn"}, "trained_length is None; yarn needs"),
     ],
 )
-def test_scalings_that_cannot_be_are_refused(options, said):
+def test_positions_that_cannot_be_are_refused(kind, options, said):
     with pytest.raises(FarspanError, match=said):
-        Rotary(**options)
+        kind(**options)
 
 
 def test_scores_depend_on_differences_of_positions_only():
@@ -362,9 +334,3 @@ def test_a_layer_turns_queries_and_keys_within_any_pattern(pattern):
     torch.testing.assert_close(layer(x, context)[real], expected[real], atol=1e-5, rtol=0)
     without = layer(x, context._replace(rotation=None))
     assert not torch.allclose(without[real], expected[real], atol=1e-3)
-
-
-@pytest.mark.parametrize("theta", [1.0, 0.0, -3.0])
-def test_a_base_that_does_not_slow_down_is_refused(theta):
-    with pytest.raises(FarspanError, match=f"theta is {theta}"):
-        Rotary(theta)

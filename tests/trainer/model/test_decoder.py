@@ -9,26 +9,23 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
+from tests.trainer.conversion.models import tiny_config
 from trainer.metrics import forward_flops
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
 
 VOCAB, EXTRA = 29, 3
-CONFIG = ModelConfig(
-    width=16,
+CONFIG = tiny_config(
+    EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(6, EXTRA)),
+    DecoderConfig(layers=3, positions=Sinusoidal()),
     heads=HeadsConfig(count=4, bias=False),
-    feed_forward=FeedForwardConfig(width=24),
     norm=NormConfig(placement="pre"),
-    dropout=0.0,
-    init_std=0.3,  # large enough that every part of the model shows in the output
-    encoder=EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(6, EXTRA)),
-    decoder=DecoderConfig(layers=3, positions=Sinusoidal()),
 )
 SOURCE, TARGET = 11, 5
 REAL = torch.arange(SOURCE) < torch.tensor([[SOURCE], [4]])

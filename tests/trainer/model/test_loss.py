@@ -69,12 +69,6 @@ def test_the_sum_keeps_float64():
     )
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_bad_shares_are_refused(share):
-    with pytest.raises(FarspanError, match="label_smoothing"):
-        LossConfig(label_smoothing=share)
-
-
 @pytest.mark.parametrize("chunk", [3, 99])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_z_loss_is_the_squared_log_of_the_partition_function(chunk, smoothing):
@@ -88,16 +82,7 @@ def test_z_loss_is_the_squared_log_of_the_partition_function(chunk, smoothing):
     found = sum_cross_entropy(hidden, labels, weight, loss=loss, chunk=chunk)
     torch.testing.assert_close(found.minimised, expected)
     torch.testing.assert_close(found.plain, F.cross_entropy(logits, labels, reduction="sum").detach())
-    for one, other in zip(
-        *(torch.autograd.grad(x, [hidden, weight]) for x in (found.minimised, expected)), strict=True
-    ):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("weight", [-0.1, float("inf")])
-def test_weights_of_z_loss_that_mean_nothing_are_refused(weight):
-    with pytest.raises(FarspanError, match="z_loss"):
-        LossConfig(z_loss=weight)
+    torch.testing.assert_close(*(torch.autograd.grad(x, [hidden, weight]) for x in (found.minimised, expected)))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.7])
@@ -276,6 +261,10 @@ def test_evaluation_has_no_second_pass():
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
+        ("loss.label_smoothing=-0.1", r"loss.label_smoothing is -0.1; it must lie in \[0, 1\)"),
+        ("loss.label_smoothing=1.0", r"loss.label_smoothing is 1.0"),
+        ("loss.z_loss=-0.1", r"loss.z_loss is -0.1"),
+        ("loss.z_loss=inf", r"loss.z_loss is inf"),
         ("loss.r3f={weight=0.0}", r"loss.r3f.weight is 0.0; it must be above 0"),
         ("loss.r3f={eps=inf}", r"loss.r3f.eps is inf"),
         ("loss.r3f={per='word'}", r"loss.r3f.per is 'word'; choose one of 'sentence', 'token'"),

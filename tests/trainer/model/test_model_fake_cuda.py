@@ -26,14 +26,7 @@ from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.loss import sum_cross_entropy
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, BlockGlobal, Full, Local, Overlap, Staggered, TGlobal, Window
 from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 

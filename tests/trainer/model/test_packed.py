@@ -1,6 +1,5 @@
 """Packed rows: several examples in a row of encoder and decoder, each with the result that it has alone."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from objectives.api.examples import IGNORED
+from tests.trainer.conversion.models import tiny_config
 from tests.trainer.model.dense import PATTERNS
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -15,14 +15,9 @@ from trainer.model.context import make_context
 from trainer.model.kernels import flex
 from trainer.model.layers.attention import Causal
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.pattern import Pattern
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.layered import Layered
+from trainer.model.patterns import Full, Layered, Span, Staggered, TGlobal
 from trainer.model.patterns.merged import Merged
-from trainer.model.patterns.span import Span
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
 VOCAB, WIDTH, TARGETS = 31, 48, 24
@@ -49,19 +44,6 @@ DECODERS = [
     DecoderConfig(layers=2, positions=Rotary(), cross="merged"),
     DecoderConfig(layers=2, positions=Rotary(), cross="merged", attention=Layered(3, 0, 2, causal=True)),
 ]
-
-
-def config_of(encoder: EncoderConfig, decoder: DecoderConfig = DECODERS[0], **options) -> ModelConfig:
-    return ModelConfig(
-        width=16,
-        heads=HeadsConfig(count=2),
-        feed_forward=FeedForwardConfig(width=24),
-        dropout=0.0,
-        init_std=0.3,  # large enough that every part of the model shows in the output
-        encoder=encoder,
-        decoder=decoder,
-        **options,
-    )
 
 
 def make_rows(unit: int) -> tuple[dict[str, torch.Tensor], list[dict[str, torch.Tensor]]]:
@@ -127,22 +109,21 @@ def check(config: ModelConfig, atol: float = 1e-5) -> None:
 
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda e: f"{e.attention.pattern}-{e.positions.scheme}")
 def test_an_example_of_a_packed_row_has_its_own_result(encoder):
-    check(config_of(encoder))
+    check(tiny_config(encoder, DECODERS[0]))
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: f"{d.positions.scheme}-{d.cross}")
 def test_decoders_attend_within_an_example(decoder):
-    check(config_of(ENCODERS[0], decoder))
+    check(tiny_config(ENCODERS[0], decoder))
 
 
 def test_learned_tokens_of_other_examples_are_not_attended_to():
     decoder = DecoderConfig(layers=2, positions=Sinusoidal(), global_cross_attention=True)
-    check(config_of(EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(8, 3)), decoder))
+    check(tiny_config(EncoderConfig(layers=2, positions=Sinusoidal(), attention=Staggered(8, 3)), decoder))
 
 
 def test_grouped_heads_and_no_first_example_differ_from_others():
-    config = config_of(ENCODERS[0], DECODERS[5])
-    check(replace(config, heads=HeadsConfig(count=2, kv_count=1, norm_eps=1e-6)))
+    check(tiny_config(ENCODERS[0], DECODERS[5], heads=HeadsConfig(count=2, kv_count=1, norm_eps=1e-6)))
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

@@ -1,108 +1,155 @@
-"""Whole models against Hugging Face's BART, padding, tying, pooling; masked language models, alone and joint."""
+"""Encoders and whole models: documents, padding, pooling, operations; masked language models, alone and joint."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import BartConfig, BartModel
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from tests.trainer.model.test_encoder import CONFIG, VOCAB, WIDTH, pooled
+from tests.trainer.conversion.models import tiny_config
+from tests.trainer.model.dense import PATTERNS
 from tests.trainer.toy import toy_recipe
+from trainer.metrics import forward_flops
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.loss import CHUNK, LossConfig
 from trainer.model.masked_lm import JointModel, MaskedLM
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.full import Full
-from trainer.model.positions import Learned
-from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.wrapping import apply_activation_checkpointing
+from trainer.model.patterns import Block, Layered, Span, TGlobal, Window
+from trainer.model.positions import Buckets, Learned, Rotary
+
+VOCAB, WIDTH = 50, 16
+
+CONFIG = tiny_config(
+    EncoderConfig(layers=2, positions=Learned(40), attention=Block(8)), DecoderConfig(layers=2, positions=Learned(12))
+)
+
+
+def pooled(pooling: Pooling, config: ModelConfig = CONFIG) -> ModelConfig:
+    return replace(config, encoder=replace(config.encoder, pooling=pooling))
+
+
+def test_pooling_starts_as_no_pooling_unless_asked():
+    ids = torch.randint(0, VOCAB, (2, 24))
+    plain = build_model(CONFIG, VOCAB, seed=3).eval()
+    zero: Any = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
+    drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
+    assert torch.equal(plain.encode(ids).states, zero.encode(ids).states)
+    assert not torch.allclose(plain.encode(ids).states, drawn.encode(ids).states, atol=1e-2)
+    zero(ids, ids[:, :5], ids[:, :5]).minimised.backward()
+    assert zero.encoder.layers[0].pooling is None
+    assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
+
+
+SEGMENTS_VOCAB, LENGTH = 40, 29
+
+REAL = torch.arange(LENGTH) < torch.tensor([[29], [21]])
+
+# Documents that begin within blocks, at their edges and with the row's last position.
+SEGMENTS = torch.tensor([[0] * 5 + [1] * 11 + [2] * 12 + [3], [0] * 13 + [1] * 8 + [-1] * 8])
+
+GLOBALS = torch.zeros_like(REAL).index_fill_(1, torch.tensor([0, 6, 13, 20]), True)
+
+
+def packed_states(pattern, ids, pooling):
+    """``(2, L, d)`` of three layers with large weights, so that what is mixed shows."""
+    positions = Buckets(count=8, distance=9) if pattern.offsets(1) else Learned(LENGTH)
+    encoder = EncoderConfig(layers=3, positions=positions, attention=pattern, pooling=pooling)
+    model = build_model(tiny_config(encoder, decoder=False), SEGMENTS_VOCAB, seed=0).eval()
+    with torch.no_grad():
+        return model.encode(ids, REAL, SEGMENTS, GLOBALS if isinstance(pattern, Window) else None)
+
+
+def cases():
+    yield from (pytest.param(pattern, None, id=pattern.pattern) for pattern in PATTERNS)
+    pooling = Pooling(layers=2, kernel=6, stride=4, padding=3, reference_init=True)
+    yield pytest.param(Block(8), pooling, id="pooled")
+    yield pytest.param(Block(8), replace(pooling, reference_padding=True), id="pooled, reference padding")
+
+
+@pytest.mark.parametrize(("pattern", "pooling"), cases())
+def test_no_document_knows_of_another(pattern, pooling):
+    torch.manual_seed(0)
+    ids = torch.randint(0, SEGMENTS_VOCAB, (2, LENGTH))
+    before = packed_states(pattern, ids, pooling)
+    for document in range(4):
+        inside = torch.eq(SEGMENTS, document)
+        changed = torch.where(inside, (ids + torch.randint(1, SEGMENTS_VOCAB, ids.shape)) % SEGMENTS_VOCAB, ids)
+        after = packed_states(pattern, changed, pooling)
+        torch.testing.assert_close(after[~inside & REAL], before[~inside & REAL], atol=1e-6, rtol=0)
+        assert (after[inside] != before[inside]).any(-1).all()
+
+
+def test_the_law_is_asked_of_every_pattern():
+    known = get_args(get_type_hints(EncoderConfig)["attention"])
+    assert {type(pattern) for pattern in PATTERNS} == set(known)
+
+
+FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_WIDTH, INNER = 29, 19, 16, 24
+
+
+def make(pattern, positions):
+    encoder = EncoderConfig(layers=3, positions=positions, attention=pattern)
+    config = tiny_config(encoder, decoder=False, heads=HeadsConfig(count=4, width=INNER // 4))
+    return config, build_model(config, FLOPS_VOCAB, seed=0).eval()
+
+
+def counted(model, global_positions=None) -> int:
+    """Of logits at all positions of one row."""
+    ids = torch.zeros(1, FLOPS_LENGTH, dtype=torch.int64)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # which does not know the others
+        model.logits(model.encode(ids, global_positions=global_positions))
+    return counter.get_total_flops()
+
+
+def test_global_positions_cost_their_projections_and_all_pairs():
+    config, model = make(Window(4), Learned(FLOPS_LENGTH))
+    chosen = torch.zeros(1, FLOPS_LENGTH, dtype=torch.bool)
+    chosen[0, [0, 3, 4, 11]] = True
+    with_none, with_four = (forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_LENGTH, count) for count in (0, 4))
+    assert with_four - with_none == counted(model, chosen) - counted(model)
+
+
+def test_summaries_are_projected_to_keys_and_values():
+    pattern = TGlobal(3, 4)
+    config, model = make(pattern, Buckets(8, 9))
+    attention = 3 * pattern.flops(FLOPS_LENGTH, INNER)  # an operator of ours, which the counter takes for nothing
+    # summaries ask nothing: their queries are a by-product of one matrix
+    queries = 3 * 2 * FLOPS_WIDTH * INNER * (FLOPS_LENGTH // 4)
+    assert forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, FLOPS_LENGTH) == counted(model) + attention - queries
+
+
+@pytest.mark.parametrize("cross", ["each", "merged"])
+def test_grouped_heads_and_patterns_of_layers_cost_what_they_compute(cross):
+    """Matrix products are counted, attention is that of the patterns: kernels compute more pairs than these."""
+    config = replace(
+        make(Layered(2, 3, 2), Rotary())[0],
+        heads=HeadsConfig(count=4, width=INNER // 4, kv_count=2),
+        decoder=DecoderConfig(layers=3, positions=Rotary(), attention=Layered(4, 0, 2, causal=True), cross=cross),
+    )
+    model: Any = build_model(config, FLOPS_VOCAB, seed=0).eval()
+    ids, target = torch.zeros(1, FLOPS_LENGTH, dtype=torch.int64), torch.zeros(1, 7, dtype=torch.int64)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model.logits(model.decode(target, model.encode(ids)))
+    products = sum(
+        count
+        for operator, count in counter.get_flop_counts()["Global"].items()
+        if operator is not torch.ops.aten.bmm  # attention
+    )
+    spans, full = Span(2, 3).flops(FLOPS_LENGTH, INNER), 4 * FLOPS_LENGTH**2 * INNER
+    own = 2 * Span(4, 0).flops(7, INNER) + 2 * 7 * 8 * INNER
+    attention = 2 * spans + full + own + 3 * 4 * 7 * FLOPS_LENGTH * INNER
+    assert forward_flops(config, FLOPS_VOCAB, FLOPS_LENGTH, 7) == products + attention
+
 
 PADDED = torch.arange(24) < torch.tensor([[24], [13], [1]])
-
-
-@pytest.fixture(scope="module")
-def bart() -> BartModel:
-    torch.manual_seed(1)
-    options: dict[str, Any] = {"attn_implementation": "eager"}
-    config = BartConfig(
-        vocab_size=VOCAB, d_model=WIDTH, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=40, dropout=0.0,
-        pad_token_id=1, init_std=0.3, **options,
-    )  # fmt: skip
-    model = BartModel(config).eval()
-    for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn_like(parameter)  # biases and norms start at 0 and 1 and would not show
-    return model
-
-
-def copy_layers(ours, theirs) -> None:
-    """Weights of a Hugging Face BART stack into ours."""
-
-    def linear(mine, *sources):
-        mine.weight.data = torch.cat([source.weight.data for source in sources])
-        mine.bias.data = torch.cat([source.bias.data for source in sources])
-
-    linear(ours.embedded.norm, theirs.layernorm_embedding)
-    ours.embedded.positions.weight.data = theirs.embed_positions.weight.data[2:]
-    for mine, layer in zip(ours.layers, theirs.layers, strict=True):
-        attention = layer.self_attn
-        linear(mine.attention.qkv, attention.q_proj, attention.k_proj, attention.v_proj)
-        linear(mine.attention.out, attention.out_proj)
-        linear(mine.attention_residual.norm, layer.self_attn_layer_norm)
-        linear(mine.feed_forward.up, layer.fc1)
-        linear(mine.feed_forward.down, layer.fc2)
-        linear(mine.feed_forward_residual.norm, layer.final_layer_norm)
-        if hasattr(layer, "encoder_attn"):
-            cross = layer.encoder_attn
-            linear(mine.cross_attention.q, cross.q_proj)
-            linear(mine.cross_attention.kv, cross.k_proj, cross.v_proj)
-            linear(mine.cross_attention.out, cross.out_proj)
-            linear(mine.cross_attention_residual.norm, layer.encoder_attn_layer_norm)
-
-
-def from_bart(bart: BartModel, pattern: Block | Full) -> Seq2Seq:
-    config = replace(
-        CONFIG,
-        encoder=replace(CONFIG.encoder, attention=pattern),
-        decoder=replace(CONFIG.decoder, positions=Learned(40)),
-    )
-    model: Any = build_model(config, VOCAB, seed=0)
-    model.tokens.weight.data = bart.shared.weight.data
-    copy_layers(model.encoder, bart.encoder)
-    copy_layers(model.decoder, bart.decoder)
-    return model.eval()
-
-
-@pytest.mark.parametrize("real", [torch.ones(3, 24, dtype=torch.bool), PADDED])
-def test_block_encoder_equals_bart_under_a_dense_mask(bart, real):
-    model = from_bart(bart, Block(8))
-    ids = torch.randint(3, VOCAB, (3, 24))
-    seen = (torch.arange(24)[:, None] // 8 == torch.arange(24) // 8)[None] & real[:, None, :]
-    additive = torch.zeros(3, 1, 24, 24).masked_fill(~seen[:, None], torch.finfo(torch.float32).min)
-    with torch.no_grad():
-        expected = bart.encoder(ids, attention_mask=additive).last_hidden_state
-        got = model.encode(ids, None if real.all() else real).states
-    torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("pattern", [Block(32), Full()])
-def test_whole_model_equals_bart_within_one_block(bart, pattern):
-    model = from_bart(bart, pattern)
-    ids, decoder_ids = torch.randint(3, VOCAB, (3, 24)), torch.randint(3, VOCAB, (3, 9))
-    with torch.no_grad():
-        hidden = bart(ids, PADDED.long(), decoder_input_ids=decoder_ids, decoder_attention_mask=torch.ones(3, 9))
-        expected = hidden.last_hidden_state @ bart.shared.weight.T
-        got = model.logits(model.decode(decoder_ids, model.encode(ids, PADDED)))
-    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-5)  # logits reach 30 here
-    torch.testing.assert_close(got.log_softmax(-1), expected.log_softmax(-1), atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -129,31 +176,6 @@ def test_a_row_of_padding_has_a_finite_loss_and_gradients():
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_loss_is_the_sum_over_real_targets():
-    model: Any = build_model(CONFIG, VOCAB, seed=0)
-    ids, decoder_ids = torch.randint(0, VOCAB, (2, 9)), torch.randint(0, VOCAB, (2, 6))
-    labels = torch.randint(0, VOCAB, (2, 6))
-    labels[1, 4:] = IGNORED
-    logits = model.logits(model.decode(decoder_ids, model.encode(ids)))
-    expected = -sum(
-        logits[b, t].log_softmax(-1)[labels[b, t]] for b in range(2) for t in range(6) if labels[b, t] != IGNORED
-    )
-    torch.testing.assert_close(model(ids, decoder_ids, labels).minimised, expected, atol=1e-3, rtol=1e-5)
-
-
-def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names():
-    ids, target = torch.randint(0, VOCAB, (2, 24)), torch.randint(0, VOCAB, (2, 6))
-    runs = []
-    for mode in ("none", "layer"):
-        model = build_model(replace(CONFIG, dropout=0.2), VOCAB, seed=0)
-        apply_activation_checkpointing(model, mode)
-        torch.manual_seed(5)
-        loss = model(ids, target, target).minimised
-        loss.backward()
-        runs.append((loss, {name: p.grad for name, p in model.named_parameters()}))
-    torch.testing.assert_close(runs[0], runs[1], atol=0, rtol=0)
-
-
 def test_one_position_and_one_more_than_the_table():
     model = build_model(CONFIG, VOCAB, seed=0)
     assert model.encode(torch.tensor([[3]])).states.shape == (1, 1, WIDTH)
@@ -170,21 +192,7 @@ def test_no_two_tokens_start_alike():
         assert len(torch.unique(table, dim=0)) == VOCAB
 
 
-def test_weights_depend_on_seed_and_name_only():
-    first, again, other = (build_model(CONFIG, VOCAB, seed=seed).state_dict() for seed in (0, 0, 1))
-    deeper = build_model(
-        replace(CONFIG, decoder=DecoderConfig(layers=3, positions=Learned(12))), VOCAB, seed=0
-    ).state_dict()
-    assert all(torch.equal(first[name], again[name]) and torch.equal(first[name], deeper[name]) for name in first)
-    assert not torch.equal(first["tokens.weight"], other["tokens.weight"])
-    assert first["tokens.weight"].std().item() == pytest.approx(0.3, rel=0.1)
-    assert F.cosine_similarity(first["tokens.weight"][0], first["tokens.weight"][1], dim=0).abs() < 0.9
-
-
-ENCODER_ALONE = ModelConfig(
-    width=16, heads=HeadsConfig(count=4), feed_forward=FeedForwardConfig(width=32), dropout=0.0, init_std=0.3,
-    encoder=EncoderConfig(layers=2, positions=Learned(40), attention=Block(8)),
-)  # fmt: skip
+ENCODER_ALONE = replace(CONFIG, decoder=None)
 
 
 def test_loss_counts_asked_positions_only():

@@ -9,14 +9,7 @@ from trainer.model.kernels import choose
 from trainer.model.kernels.choose import attend_within, can_fuse
 from trainer.model.layers.attention import Causal, CrossAttention
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, BlockGlobal, Full, Local, Overlap, Staggered, TGlobal, Window
 from trainer.model.positions import Buckets, RelativeBias
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -5,21 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.conversion.models import tiny_config
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.context import Context, make_context
 from trainer.model.kernels import choose, flex, varlen
 from trainer.model.kernels.choose import attend_across, attend_within, can_fuse, plan_within
 from trainer.model.kernels.varlen import Side, attend, pack, rows_of
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.layers.sublayers import FeedForwardConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, Full, Overlap, Staggered, Window
 from trainer.model.positions import Learned
 from trainer.parallel.wrapping import apply_activation_checkpointing
 
@@ -197,12 +193,6 @@ def test_whole_rows_are_not_gathered(pattern):
     assert (plan.keys is None) == (not pattern.extra_tokens)
 
 
-def test_work_shrinks_with_padding():
-    plan = Block(4).plan(rows_of(make_context(right_padded([10, 3], 10)), 2, 10, torch.device("cpu")))
-    assert plan.cu_queries.tolist() == plan.cu_keys.tolist() == [0, 4, 8, 10, 13, 13, 13]
-    assert (plan.max_queries, plan.max_keys) == (4, 4)
-
-
 REAL = right_padded([10, 3], 10)
 
 
@@ -234,18 +224,9 @@ def test_whole_rows_and_relative_positions_need_no_plan():
 def model_of(pattern):
     pooling = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)
     own_tokens = pattern.extra_tokens > 0
-    config = ModelConfig(
-        width=16,
-        heads=HeadsConfig(count=2),
-        feed_forward=FeedForwardConfig(width=8),
-        encoder=EncoderConfig(
-            layers=2, positions=Learned(32), attention=pattern, pooling=None if own_tokens else pooling
-        ),
-        decoder=DecoderConfig(layers=2, positions=Learned(8), global_cross_attention=own_tokens),
-        dropout=0.0,
-        init_std=0.3,
-    )
-    return build_model(config, 20, seed=0)
+    encoder = EncoderConfig(layers=2, positions=Learned(32), attention=pattern, pooling=None if own_tokens else pooling)
+    decoder = DecoderConfig(layers=2, positions=Learned(8), global_cross_attention=own_tokens)
+    return build_model(tiny_config(encoder, decoder), 20, seed=0)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -307,11 +288,8 @@ def plain_flex(q, k, v, score_mod, block_mask, scale):
 
 @pytest.mark.parametrize("mode", ["none", "layer", "selective"])
 def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
-    config = ModelConfig(
-        width=32, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=8), dropout=0.0, init_std=0.3,
-        encoder=EncoderConfig(layers=3, positions=Learned(32), attention=Window(4)),
-        decoder=DecoderConfig(layers=1, positions=Learned(8)),
-    )  # fmt: skip
+    encoder = EncoderConfig(layers=3, positions=Learned(32), attention=Window(4))
+    config = tiny_config(encoder, positions=8, width=32, heads=HeadsConfig(count=2))
     model, calls = build_model(config, 20, seed=0), []
 
     def kernel(*given, **named):

@@ -56,12 +56,8 @@ from tests.trainer.model.test_model_fake_cuda import load_cuda_guard  # noqa: E4
 from trainer.model.context import Context, make_context  # noqa: E402
 from trainer.model.kernels import flex  # noqa: E402
 from trainer.model.pattern import Pattern  # noqa: E402
-from trainer.model.patterns.block_global import BlockGlobal  # noqa: E402
-from trainer.model.patterns.local import Local  # noqa: E402
+from trainer.model.patterns import BlockGlobal, Local, Span, TGlobal, Window  # noqa: E402
 from trainer.model.patterns.merged import Merged  # noqa: E402
-from trainer.model.patterns.span import Span  # noqa: E402
-from trainer.model.patterns.tglobal import TGlobal  # noqa: E402
-from trainer.model.patterns.window import Window  # noqa: E402
 
 TARGET = GPUTarget("cuda", 90, 32)
 ROWS, LENGTH, HEADS, WIDTH, SIDES = 2, 500, 2, 64, 200

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, dense, dense_mask, right_padded
 from trainer.model.context import Context
-from trainer.model.layers.attention import Causal, CrossAttention, SelfAttention, attend, visible
+from trainer.model.layers.attention import Causal, SelfAttention, attend, visible
 from trainer.model.layers.heads import HeadsConfig
-from trainer.model.layers.sublayers import NormConfig
-from trainer.model.patterns.full import Full
+from trainer.model.patterns import Full, Span
 from trainer.model.patterns.merged import Merged
-from trainer.model.patterns.span import Span
 from trainer.model.positions import Buckets, RelativeBias, Rotary, rotate
 
 
@@ -127,24 +125,11 @@ def test_grouped_and_normalised_heads_equal_their_plain_restatement(options, mer
         torch.testing.assert_close(one, other)
 
 
-def test_a_decoder_attends_to_the_states_that_are_no_padding():
-    cross = CrossAttention(8, HeadsConfig(count=2), 0.0)
-    x, states, real = torch.randn(2, 3, 8), torch.randn(2, 6, 8), right_padded([6, 2], 6)
-    q = cross.q(x).unflatten(-1, (2, -1))
-    k, v = (part(states).unflatten(-1, (2, -1)) for part in split(cross.kv, 2))
-    expected = cross.out(dense(q, k, v, real[:, None].expand(-1, 3, -1)).float().flatten(2))
-    torch.testing.assert_close(cross(x, states, keys=Context(real)), expected, atol=1e-5, rtol=0)
-    torch.testing.assert_close(cross(x[1:], states[1:, :2]), expected[1:], atol=1e-5, rtol=0)
-
-
 def test_weights_are_dropped_in_training_alone():
     layer = SelfAttention(8, HeadsConfig(count=2), Full(), 0.5)
     x = torch.randn(1, 6, 8)
     assert not torch.equal(layer.train()(x, Context()), layer(x, Context()))
     assert torch.equal(layer.eval()(x, Context()), layer(x, Context()))
-
-
-# Causal attention against its dense statement
 
 
 @pytest.mark.parametrize("length", [1, 7])
@@ -160,50 +145,11 @@ def test_causal_equals_its_dense_mask(length, relative):
     torch.testing.assert_close(Causal().attend(q, k, v, Context(biases=biases)), expected.float(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("length", [1, 7])
-def test_operations_are_those_of_the_dense_mask(length):
-    assert Causal().flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(Causal(), length).sum())
-
-
-def test_what_comes_later_changes_nothing():
-    """Nor does padding, which is later in every row."""
-    q, k, v = torch.randn(3, 1, 9, HEADS, WIDTH)
-    before = Causal().attend(q, k, v, Context())[:, :5]
-    for x in (q, k, v):
-        x[:, 5:] = 1e6
-    torch.testing.assert_close(Causal().attend(q, k, v, Context())[:, :5], before, atol=1e-6, rtol=0)
-
-
-def test_its_layer_attends_with_it():
-    layer = Causal().layer(HEADS * WIDTH, HeadsConfig(count=HEADS), NormConfig(), 0.0)
-    x = torch.randn(2, 6, HEADS * WIDTH, requires_grad=True)
-    (gradient,) = torch.autograd.grad(layer(x, Context())[:, 2].sum(), x)
-    assert (gradient[:, 3:] == 0).all()
-    assert (gradient[:, :3] != 0).any(-1).all()
-
-
-# Sizes of attention heads
-
-
-def test_heads_share_the_width_of_the_model_unless_they_have_their_own():
-    assert HeadsConfig(count=4).inner(64) == 64
-    assert HeadsConfig(count=4, width=24).inner(64) == 96  # as in T5-small's relatives
-
-
-def test_scores_are_divided_by_the_root_of_the_width_unless_they_are_not_scaled():
-    assert HeadsConfig(count=4).scale is None  # the default of attention
-    assert HeadsConfig(count=4, scaled=False).scale == 1.0
-
-
-@pytest.mark.parametrize(("options", "said"), [({"count": 0}, "count is 0"), ({"count": 2, "width": 0}, "width is 0")])
-def test_bad_heads_are_refused(options, said):
-    with pytest.raises(FarspanError, match=rf"model.heads.{said}; it must be at least 1"):
-        HeadsConfig(**options)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"count": 0}, "count is 0; it must be at least 1"),
+        ({"width": 0}, "width is 0; it must be at least 1"),
         ({"kv_count": 3}, "kv_count is 3 and does not divide model.heads.count 4"),
         ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0"),
         ({"scale_width": 9, "scaled": False}, "scale_width is set, but model.heads.scaled is false"),
@@ -211,4 +157,4 @@ def test_bad_heads_are_refused(options, said):
 )
 def test_heads_that_contradict_themselves_are_refused(options, said):
     with pytest.raises(FarspanError, match=rf"model.heads.{said}"):
-        HeadsConfig(count=4, **options)
+        HeadsConfig(**{"count": 4, **options})

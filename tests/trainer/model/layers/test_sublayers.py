@@ -1,12 +1,10 @@
 """Tests of sublayers and pooled attention."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,18 +14,9 @@ from trainer.model.context import Context, make_context
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import PooledAttention, Pooling
 from trainer.model.layers.sublayers import (
-    ACTIVATIONS,
-    EmbeddingConfig,
-    Embeddings,
-    FeedForward,
     FeedForwardConfig,
     NormConfig,
-    Residual,
-    SplitNorm,
-    make_last_norm,
-    make_norm,
 )
-from trainer.model.positions import Learned, Rotary
 
 
 @pytest.mark.parametrize(
@@ -36,89 +25,14 @@ from trainer.model.positions import Learned, Rotary
         (lambda: FeedForwardConfig(width=0), "model.feed_forward.width is 0"),
         (lambda: NormConfig(eps=0.0), "model.norm.eps is 0.0"),
         (lambda: NormConfig(eps=math.nan), "model.norm.eps is nan"),
+        *((lambda stride=stride: Pooling(stride=stride), "pooling.stride") for stride in (0, 19)),
+        (lambda: Pooling(padding=8), "pooling.padding"),
+        (lambda: Pooling(layers=0), "pooling.layers"),
     ],
 )
 def test_bad_parts_are_refused(make, said):
     with pytest.raises(FarspanError, match=said):
         make()
-
-
-@pytest.mark.parametrize("kind", ["layer", "rms"])
-def test_a_norm_is_its_formula(kind):
-    norm: Any = make_norm(6, NormConfig(kind=kind, eps=0.1))
-    for parameter in norm.parameters():
-        nn.init.normal_(parameter)
-    x = torch.randn(4, 6)
-    centred = x - x.mean(-1, keepdim=True) if kind == "layer" else x
-    expected = norm.weight * centred / (centred.square().mean(-1, keepdim=True) + 0.1).sqrt()
-    torch.testing.assert_close(norm(x), expected + norm.bias if kind == "layer" else expected)
-
-
-def test_only_sums_that_no_norm_has_seen_are_normalised_at_the_end():
-    assert isinstance(make_last_norm(6, NormConfig(placement="post")), nn.Identity)
-    assert isinstance(make_last_norm(6, NormConfig(placement="pre", kind="rms")), nn.RMSNorm)
-
-
-def test_layer_norms_may_have_no_bias():
-    assert [name for name, _ in make_norm(6, NormConfig(bias=False)).named_parameters()] == ["weight"]
-
-
-@pytest.mark.parametrize("placement", ["post", "pre", "both"])
-@pytest.mark.parametrize("extra", [None, 2])
-def test_a_residual_sum_is_normalised_before_or_after_the_sublayer(placement, extra):
-    """With a norm of their own for the first positions, if they are learned tokens."""
-    residual = Residual(6, NormConfig(placement=placement), 0.0, split=extra is not None)
-    for parameter in residual.parameters():
-        nn.init.normal_(parameter)
-    norms = [] if extra is None else [extra]
-    x, matrix = torch.randn(3, 5, 6), torch.randn(6, 6)
-    found = residual(x, lambda h: h @ matrix, *norms)
-    inside = residual.norm(x, *norms) @ matrix
-    expected = {"pre": x + inside, "post": residual.norm(x + x @ matrix, *norms)}
-    if placement == "both":
-        expected["both"] = x + residual.norm_after(inside, *norms)
-    torch.testing.assert_close(found, expected[placement])
-
-
-def test_learned_tokens_have_a_norm_of_their_own():
-    norm: Any = SplitNorm(6, NormConfig())
-    nn.init.constant_(norm.extra.weight, 3.0)
-    x = torch.randn(2, 5, 6)
-    plain = nn.functional.layer_norm(x, (6,))
-    torch.testing.assert_close(norm(x, 2), torch.cat([3 * plain[:, :2], plain[:, 2:]], 1))
-    torch.testing.assert_close(norm(x, 0), plain)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("gated", [False, True])
-def test_a_feed_forward_layer_is_its_formula(activation, gated):
-    layer = FeedForward(6, FeedForwardConfig(width=9, activation=activation, gated=gated), 0.0)
-    x = torch.randn(2, 6)
-    inner = ACTIVATIONS[activation](x @ layer.up.weight.T + layer.up.bias)
-    if gated:
-        inner = inner * (x @ layer.gate.weight.T + layer.gate.bias)
-    torch.testing.assert_close(layer(x), inner @ layer.down.weight.T + layer.down.bias)
-    assert {"gate.weight"} <= dict(layer.named_parameters()).keys() if gated else layer.gate is None
-
-
-def test_a_feed_forward_layer_may_have_no_biases():
-    layer = FeedForward(6, FeedForwardConfig(width=9, gated=True, bias=False), 0.0)
-    assert all(parameter.dim() == 2 for parameter in layer.parameters())
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("positions", [Learned(8), Rotary()], ids=["learned", "rotary"])
-def test_vectors_are_scaled_before_positions_are_added_and_the_sum_is_normalised(scaled, norm, positions):
-    embeddings: Any = Embeddings(6, EmbeddingConfig(scaled=scaled, norm=norm), positions, NormConfig(), 0.0)
-    x = torch.randn(2, 5, 6)
-    expected = x * 6**0.5 if scaled else x
-    if isinstance(positions, Learned):
-        nn.init.normal_(embeddings.positions.weight)
-        expected = expected + embeddings.positions.weight[:5]
-    else:
-        assert embeddings.positions is None  # attention turns queries and keys instead
-    torch.testing.assert_close(embeddings(x), nn.functional.layer_norm(expected, (6,)) if norm else expected)
 
 
 SMALL = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)
@@ -205,33 +119,6 @@ def test_documents_own_windows_and_see_only_those(pooling, seed):
     assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
 
 
-def test_one_document_a_row_is_the_same_as_none():
-    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
-    x, real = torch.randn(2, 24, WIDTH), right_padded([24, 8], 24)
-    segments = torch.zeros(2, 24, dtype=torch.long).masked_fill(~real, -1)
-    plain, packed = layer(x, make_context(real)), layer(x, make_context(real, segments))
-    torch.testing.assert_close(packed[real], plain[real], atol=1e-6, rtol=0)
-
-
-def test_a_document_without_a_window_sees_nothing():
-    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
-    segments = torch.tensor([[0, 1, 1, 2, 2, 2, 2, 2]])  # windows in the middle of 0, 4 and 7: of documents 0, 2, 2
-    y = layer(torch.randn(1, 8, WIDTH), make_context(None, segments))
-    unseeing = (y[0] == layer.out.bias).all(-1)
-    assert unseeing.tolist() == [False, True, True, False, False, False, False, False]
-
-
-def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
-    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
-    x = torch.randn(2, 12, WIDTH, requires_grad=True)
-    y = layer(x, make_context(torch.arange(12) < torch.tensor([[12], [0]])))
-    assert (y[1] == layer.out.bias).all()
-    y.sum().backward()
-    assert x.grad is not None
-    assert x.grad.isfinite().all()
-    assert (x.grad[1] == 0).all()
-
-
 def test_pooled_keys_are_contiguous_and_as_many_as_published():
     layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), Pooling(), 0.0)
     pooled = layer._pool(torch.randn(1, 16_384, WIDTH), Context(), None)
@@ -256,12 +143,3 @@ def test_operations_are_those_that_torch_counts():
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         layer(x, Context())
     assert SMALL.flops(length, width, inner) == counter.get_total_flops()
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [({"stride": 0}, "stride"), ({"stride": 19}, "stride"), ({"padding": 8}, "padding"), ({"layers": 0}, "layers")],
-)
-def test_bad_windows_are_refused(options, field):
-    with pytest.raises(FarspanError, match=f"pooling.{field}"):
-        Pooling(**options)
