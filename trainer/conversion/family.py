@@ -67,7 +67,7 @@ class NestedFamily(Family, Protocol):
         """Return the fields of ``config.json`` that describe the carried tensors, nested as there."""
 
     def stub(self, config: ModelConfig) -> dict[str, Tensor]:
-        """Make the tensors of ``CARRIED`` that the library expects in a model without these parts."""
+        """Make the tensors of ``CARRIED`` that an exported model without these parts needs."""
 
 
 def nested(family: Family) -> NestedFamily | None:
@@ -78,15 +78,6 @@ def nested(family: Family) -> NestedFamily | None:
 FAMILIES = tuple(
     cast(Family, import_module(f"{families.__name__}.{module.name}")) for module in iter_modules(families.__path__)
 )
-_EXPORTABLE = cast(
-    dict[bool, dict[str, ExportableFamily]],
-    {
-        has_decoder: {pattern: family for family in FAMILIES for pattern in getattr(family, attribute, ())}
-        for has_decoder, attribute in ((True, "PATTERNS"), (False, "ENCODERS"))
-    },
-)
-
-
 _REFUSED = dict.fromkeys(
     ("t5gemma", "gemma2"),
     "caps attention scores and logits (attn_logit_softcapping), which the fast kernels do not support; "
@@ -110,14 +101,15 @@ def family_of(model_type: str) -> Family:
 
 def exportable_family(config: ModelConfig) -> ExportableFamily:
     """Return the family whose encoder has the pattern of ``config``."""
-    pattern, families = config.encoder.attention.pattern, _EXPORTABLE[config.decoder is not None]
+    pattern, patterns = config.encoder.attention.pattern, "PATTERNS" if config.decoder else "ENCODERS"
+    families = {name: family for family in FAMILIES for name in getattr(family, patterns, ())}
     if pattern not in families:
         what = "an encoder without a decoder" if config.decoder is None else "an encoder-decoder"
         raise FarspanError(
             f"the model is {what} with the attention pattern {pattern!r}; such a model can be exported to Hugging Face "
             f"with one of the patterns {', '.join(families)}; keep it in farspan's format"
         )
-    return families[pattern]
+    return cast(ExportableFamily, families[pattern])
 
 
 def config_class(model_type: str) -> Any:

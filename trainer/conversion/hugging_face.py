@@ -133,9 +133,8 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise FarspanError(f"config.json cannot be read ({error}); {_CURE}") from None
     family = family_of(kind)
     try:
-        whole: dict[str, Any] = (
-            config_class(kind).from_dict(values).to_dict()
-        )  # with every field that the file leaves out
+        # with every field that the file leaves out
+        whole: dict[str, Any] = config_class(kind).from_dict(values).to_dict()
         outer = nested(family)
         return outer.complete(whole) if outer else whole
     except Exception as error:  # a wrong value may make the library raise anything
@@ -144,7 +143,6 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_json(file: Path) -> Any:
-    """The value in a file."""
     try:
         return json.loads(file.read_bytes())
     except RecursionError:
@@ -155,11 +153,8 @@ def _read_generation(path: Path) -> dict[str, Any]:
     """Read generation settings, from their own file or, in older folders, from ``config.json``."""
     from transformers import GenerationConfig  # slow to import
 
-    own = {
-        *_ROLES.values(),
-        "decoder_start_token_id",
-        "transformers_version",
-    }  # stored with the vocabulary, or not settings
+    # stored with the vocabulary, or not settings
+    own = {*_ROLES.values(), "decoder_start_token_id", "transformers_version"}
     known = {name for name in vars(GenerationConfig()).keys() - own if not name.startswith(("_", "output_"))}
     options: dict[str, Any] = {}
     for name in ("config.json", "generation_config.json"):
@@ -200,15 +195,12 @@ def _weight_files(path: Path) -> list[str]:
     for name in ("model.safetensors", "pytorch_model.bin"):
         index = path / f"{name}.index.json"
         if (path / name).is_file():
-            files = [name]
-        elif index.is_file():
+            return [name]
+        if index.is_file():
             try:
-                files = sorted({str(file) for file in _read_json(index)["weight_map"].values()})
+                return sorted({str(file) for file in _read_json(index)["weight_map"].values()})
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise FarspanError(f"{index.name} cannot be read ({error}); {_CURE}") from None
-        else:
-            continue
-        return files
     raise FarspanError(f"there are no weights; {_CURE}")
 
 
@@ -279,10 +271,10 @@ def _merge(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, An
 
 def _with_prefix(stored: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:
     """Add the prefix that names lack in a model saved without its head."""
-    prefixes = {name.partition(".")[0] for name in names}
-    if len(prefixes) != 1 or any(name.startswith(f"{next(iter(prefixes))}.") for name in stored):
+    prefix, *others = {name.partition(".")[0] for name in names}
+    if others or any(name.startswith(f"{prefix}.") for name in stored):
         return stored
-    return {f"{next(iter(prefixes))}.{name}": tensor for name, tensor in stored.items()}
+    return {f"{prefix}.{name}": tensor for name, tensor in stored.items()}
 
 
 def _read_vocabulary(path: Path, values: Mapping[str, Any]) -> tuple[Vocabulary, dict[str, bytes]]:

@@ -54,19 +54,14 @@ _KEYS = {"format", "format_version", "config", "vocabulary", "parent", "generati
 class Model:
     """A model in memory.
 
-    Attributes:
-        config: configuration of the model.
-        vocabulary: meaning of the ids.
-        state: state dictionary, float32, on the CPU.
-        tokenizer: contents of the tokenizer's files by name; empty without a tokenizer.
-        parent: description of the source that the model was made from.
-        generation: imported generation settings, in the form of ``generation_config.json``.
-        carried: imported tensors that farspan's model does not have, such as a vision tower's, for the export.
+    ``tokenizer`` has the contents of the tokenizer's files by name, ``parent`` describes the source that the model was
+    made from, ``generation`` are imported settings in the form of ``generation_config.json``. ``carried`` are imported
+    tensors that farspan's model does not have, such as a vision tower's, for the export.
     """
 
     config: ModelConfig
     vocabulary: Vocabulary
-    state: Mapping[str, Tensor]
+    state: Mapping[str, Tensor]  # float32, on the CPU
     tokenizer: Mapping[str, bytes] = field(default_factory=dict)
     parent: Mapping[str, Any] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)

@@ -21,33 +21,33 @@ ZEROS = ("*final_logits_bias",)
 
 @dataclass(frozen=True)
 class Tensors:
-    """Stored tensors that make one of farspan's: parts concatenated, without first rows, plus a row of another one.
+    """Stored tensors that make one of farspan's, concatenated along dimension 0.
 
-    Attributes:
-        names: stored tensors, concatenated along dimension 0.
-        skip_rows: number of first rows to leave out (BART's positions begin after two unused rows).
-        add_row: stored tensor whose row 0 is added to every row (the token type of all tokens).
-        part: the 0-based number of an equal part of the stored tensors' rows, and the number of these parts; the others
-            make tensors of their own (ModernBERT stores two projections as one).
-        factor, shift: farspan's numbers are the stored ones times ``factor`` plus ``shift`` (Gemma's norms multiply by
-            1 + weight).
+    ``part`` is the 0-based number of an equal part of the stored tensors' rows, and the number of these parts; the
+    others make tensors of their own (ModernBERT stores two projections as one). Farspan's numbers are the stored ones
+    times ``factor`` plus ``shift`` (Gemma's norms multiply by 1 + weight).
     """
 
     names: tuple[str, ...]
-    skip_rows: int = 0
-    add_row: str | None = None
+    skip_rows: int = 0  # number of first rows to leave out (BART's positions begin after two unused rows)
+    add_row: str | None = None  # stored tensor whose row 0 is added to every row (the token type of all tokens)
     factor: float = 1.0
     shift: float = 0.0
     part: tuple[int, int] = (0, 1)
 
 
-def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -> dict[str, Tensors]:
-    """Expand module names to the names of their tensors ``parts`` (weight, bias)."""
+Modules = dict[str, str | tuple[str, ...]]
+"""Stored names of modules by farspan's; several if their tensors are concatenated."""
+
+
+def expand(modules: Modules, attention_bias: bool = True) -> dict[str, Tensors]:
+    """Expand module names to the names of their weights and biases."""
     listed = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in modules.items()}
     return {
         f"{ours}.{part}": Tensors(tuple(f"{name}.{part}" for name in theirs))
-        for part in parts
+        for part in ("weight", "bias")
         for ours, theirs in listed.items()
+        if part == "weight" or attention_bias or "attention." not in ours
     }
 
 
@@ -68,14 +68,13 @@ def load_state(
     for ours, tensors in name_map.items():
         if not stored.keys() >= {*tensors.names, tensors.add_row} - {None}:
             continue  # listed as missing
+        found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
         try:
             state[ours] = _join(tensors, stored)
         except (RuntimeError, IndexError):
-            found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
             faults.append(f"cannot be joined into {ours}: {found}")
             continue
         if shapes is not None and state[ours].shape != shapes[ours]:
-            found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
             faults.append(f"shape: {found} makes {ours} {tuple(state[ours].shape)}, not {tuple(shapes[ours])}")
         if not state[ours].isfinite().all():
             faults.append(f"not finite: {', '.join(filter(None, (*tensors.names, tensors.add_row)))}")

@@ -21,21 +21,13 @@ NOISE = 0.1
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The meaning of a model's ids.
+    """The meaning of a model's ids."""
 
-    Attributes:
-        special: special tokens, and the number of rows of the tables.
-        tokenizer_size: number of ids of the tokenizer; special tokens and unused rows follow them.
-        tokenizer_fingerprint: fingerprint of the tokenizer; None without one.
-        decoder_start: the special token that a decoder's input begins with.
-        frame: those of ``<bos>`` and ``<eos>`` that surrounded sources in training; None if unknown.
-    """
-
-    special: SpecialTokens
-    tokenizer_size: int
+    special: SpecialTokens  # with the number of rows of the tables
+    tokenizer_size: int  # number of ids of the tokenizer; special tokens and unused rows follow them
     tokenizer_fingerprint: str | None = None
-    decoder_start: str = END
-    frame: tuple[str, ...] | None = None
+    decoder_start: str = END  # the special token that a decoder's input begins with
+    frame: tuple[str, ...] | None = None  # those of <bos> and <eos> that surrounded sources in training, if known
 
     @classmethod
     def of(
@@ -73,11 +65,9 @@ class Vocabulary:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Vocabulary:
         """Read a manifest's entry, as ``to_json`` makes it."""
-        ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
-        special = SpecialTokens(ids, int(values["size"]))
-        frame = None if values["frame"] is None else tuple(map(str, values["frame"]))
-        size, fingerprint = int(values["tokenizer_size"]), values["tokenizer_fingerprint"]
-        return cls(special, size, fingerprint, values["decoder_start"], frame)
+        special = SpecialTokens(dict(values["special_tokens"]), values["size"])
+        frame = None if values["frame"] is None else tuple(values["frame"])
+        return cls(special, values["tokenizer_size"], values["tokenizer_fingerprint"], values["decoder_start"], frame)
 
 
 def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:

@@ -42,12 +42,11 @@ class _Spec:
 
 
 def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.Tokenizer | None:
-    """Convert a SentencePiece model to a tokenizer of the tokenizers library.
+    """Convert a SentencePiece model to a tokenizer of the tokenizers library with the same ids for the same texts.
 
-    Returns:
-        A tokenizer with the same ids for the same texts, except those with U+2581 or the spelling of a special or a
-        user-defined symbol; None for a model that the library cannot express (words, characters, or white space as a
-        suffix), or if the two libraries disagree on texts made of all pieces.
+    Texts with U+2581 or the spelling of a special or a user-defined symbol may differ. None for a model that the
+    library cannot express (words, characters, or white space as a suffix), or if the two libraries disagree on texts
+    made of all pieces.
     """
     spec = _parse(data)
     if (

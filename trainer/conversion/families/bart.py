@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.conversion.names import Tensors, expand, read_activation, require, token_ids, write_activation
+from trainer.conversion.names import Modules, Tensors, expand, read_activation, require, token_ids, write_activation
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
@@ -20,7 +20,6 @@ _SAME_NAME = ("dropout", "attention_dropout", "activation_dropout", "init_std")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     return ModelConfig(
         **read_sizes(values),
         heads=HeadsConfig(count=values["encoder_attention_heads"]),
@@ -45,24 +44,18 @@ def read_sizes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    assert config.decoder
-    modules: dict[str, str | tuple[str, ...]] = {}
+    norms: Modules = {}
     names = {"tokens.weight": Tensors(("model.shared.weight",))}
-    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
-        names[f"{side}.embedded.positions.weight"] = Tensors(
-            (f"model.{side}.embed_positions.weight",), skip_rows=_UNUSED_POSITIONS
-        )
-        modules[f"{side}.embedded.norm"] = f"model.{side}.layernorm_embedding"
+    for side in ("encoder", "decoder"):
+        positions = Tensors((f"model.{side}.embed_positions.weight",), skip_rows=_UNUSED_POSITIONS)
+        names[f"{side}.embedded.positions.weight"] = positions
+        norms[f"{side}.embedded.norm"] = f"model.{side}.layernorm_embedding"
         if config.norm.placement == "pre":
-            modules[f"{side}.norm"] = f"model.{side}.layer_norm"
-        for layer in range(layers):
-            modules |= layer_modules(f"{side}.layers.{layer}", side)
-    return names | expand(modules, ("weight", "bias"))
+            norms[f"{side}.norm"] = f"model.{side}.layer_norm"
+    return names | expand(norms | layer_modules(config))
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     name = "MBart" if config.norm.placement == "pre" else "Bart"
     return {
         **write_sizes(config, vocab_size, special),
@@ -93,22 +86,26 @@ def write_sizes(config: ModelConfig, vocab_size: int, special: Mapping[str, int]
     }
 
 
-def layer_modules(ours: str, side: str, root: str = "model") -> dict[str, str | tuple[str, ...]]:
-    """Map the module names of one layer to stored names; PEGASUS uses the same ones, and LED with another ``root``."""
-    theirs = f"{root}.{ours}"
-    modules: dict[str, str | tuple[str, ...]] = {
-        f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),
-        f"{ours}.attention.out": f"{theirs}.self_attn.out_proj",
-        f"{ours}.attention_residual.norm": f"{theirs}.self_attn_layer_norm",
-        f"{ours}.feed_forward.up": f"{theirs}.fc1",
-        f"{ours}.feed_forward.down": f"{theirs}.fc2",
-        f"{ours}.feed_forward_residual.norm": f"{theirs}.final_layer_norm",
-    }
-    if side == "decoder":
-        modules |= {
-            f"{ours}.cross_attention.q": f"{theirs}.encoder_attn.q_proj",
-            f"{ours}.cross_attention.kv": (f"{theirs}.encoder_attn.k_proj", f"{theirs}.encoder_attn.v_proj"),
-            f"{ours}.cross_attention.out": f"{theirs}.encoder_attn.out_proj",
-            f"{ours}.cross_attention_residual.norm": f"{theirs}.encoder_attn_layer_norm",
-        }
+def layer_modules(config: ModelConfig, root: str = "model") -> Modules:
+    """Map the module names of all layers to stored names; PEGASUS uses the same ones, and LED with another ``root``."""
+    assert config.decoder
+    modules: Modules = {}
+    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
+        for ours in (f"{side}.layers.{layer}" for layer in range(layers)):
+            theirs = f"{root}.{ours}"
+            modules |= {
+                f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),
+                f"{ours}.attention.out": f"{theirs}.self_attn.out_proj",
+                f"{ours}.attention_residual.norm": f"{theirs}.self_attn_layer_norm",
+                f"{ours}.feed_forward.up": f"{theirs}.fc1",
+                f"{ours}.feed_forward.down": f"{theirs}.fc2",
+                f"{ours}.feed_forward_residual.norm": f"{theirs}.final_layer_norm",
+            }
+            if side == "decoder":
+                modules |= {
+                    f"{ours}.cross_attention.q": f"{theirs}.encoder_attn.q_proj",
+                    f"{ours}.cross_attention.kv": (f"{theirs}.encoder_attn.k_proj", f"{theirs}.encoder_attn.v_proj"),
+                    f"{ours}.cross_attention.out": f"{theirs}.encoder_attn.out_proj",
+                    f"{ours}.cross_attention_residual.norm": f"{theirs}.encoder_attn_layer_norm",
+                }
     return modules

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from trainer.conversion.families import bart
-from trainer.conversion.names import Tensors, expand
+from trainer.conversion.names import Modules, Tensors, expand
 from trainer.model.config import ModelConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns import Block, Overlap
 from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bart_ls",)
@@ -20,7 +19,6 @@ IGNORED = bart.IGNORED
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     config, size, layers = bart.read_config(values), values["block_size"], values["pooling_layers"]
     kernel, stride = values["pooling_kernel"], values["pooling_stride"]
     encoder = replace(
@@ -33,8 +31,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    modules: dict[str, str | tuple[str, ...]] = {}
+    modules: Modules = {}
     for layer in filter(config.encoder.has_pooling, range(config.encoder.layers)):
         ours, theirs = f"encoder.layers.{layer}.pooling", f"model.encoder.layers.{layer}.pooled_attn"
         modules |= {
@@ -42,11 +39,10 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
             f"{ours}.kv": (f"{theirs}.k_proj", f"{theirs}.v_proj"),
             f"{ours}.out": f"{theirs}.out_proj",
         }
-    return bart.name_map(config) | expand(modules, ("weight", "bias"))
+    return bart.name_map(config) | expand(modules)
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     assert isinstance(config.encoder.attention, Block | Overlap)
     size, pooling = config.encoder.attention.size, config.encoder.pooling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.conversion.names import Tensors, expand, read_activation, require
+from trainer.conversion.names import Modules, Tensors, expand, read_activation, require
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
@@ -18,7 +18,6 @@ IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     return read_encoder(values, values["max_position_embeddings"])
 
 
@@ -47,11 +46,10 @@ def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    head = {"head.0": "cls.predictions.transform.dense", "head.2": "cls.predictions.transform.LayerNorm"}
+    head: Modules = {"head.0": "cls.predictions.transform.dense", "head.2": "cls.predictions.transform.LayerNorm"}
     return {
         **encoder_names("bert", config.encoder.layers),
-        **expand(head, ("weight", "bias")),
+        **expand(head),
         "bias": Tensors(("cls.predictions.bias",)),
     }
 
@@ -59,7 +57,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 def encoder_names(prefix: str, layers: int, skip_rows: int = 0) -> dict[str, Tensors]:
     """Map farspan's parameter names of token table and layers to the stored tensors."""
     embeddings = f"{prefix}.embeddings"
-    modules: dict[str, str | tuple[str, ...]] = {"encoder.embedded.norm": f"{embeddings}.LayerNorm"}
+    modules: Modules = {"encoder.embedded.norm": f"{embeddings}.LayerNorm"}
     for layer in range(layers):
         ours, theirs = f"encoder.layers.{layer}", f"{prefix}.encoder.layer.{layer}"
         modules |= {
@@ -75,5 +73,5 @@ def encoder_names(prefix: str, layers: int, skip_rows: int = 0) -> dict[str, Ten
         "encoder.embedded.positions.weight": Tensors(
             (f"{embeddings}.position_embeddings.weight",), skip_rows, f"{embeddings}.token_type_embeddings.weight"
         ),
-        **expand(modules, ("weight", "bias")),
+        **expand(modules),
     }

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainer.conversion.families import bart
 from trainer.conversion.families.bart import layer_modules, read_sizes, write_sizes
 from trainer.conversion.names import Tensors, expand, require
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
-from trainer.model.patterns.bigbird import BigBird
-from trainer.model.patterns.full import Full
+from trainer.model.patterns import BigBird, Full
 from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bigbird_pegasus",)
 PATTERNS = ("bigbird",)
-IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight")
+IGNORED = bart.IGNORED
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
@@ -39,27 +39,19 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    assert config.decoder
-    modules: dict[str, str | tuple[str, ...]] = {}
+    modules = layer_modules(config)
     names = {"tokens.weight": Tensors(("model.shared.weight",))}
-    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
+    for side in ("encoder", "decoder"):
         names[f"{side}.embedded.positions.weight"] = Tensors((f"model.{side}.embed_positions.weight",))
         modules[f"{side}.norm"] = f"model.{side}.layernorm_embedding"  # applied last
-        for layer in range(layers):
-            modules |= layer_modules(f"{side}.layers.{layer}", side)
     for layer in range(config.encoder.layers):
         ours, theirs = f"encoder.layers.{layer}.attention", f"model.encoder.layers.{layer}.self_attn"
         modules[f"{ours}.qkv"] = tuple(f"{theirs}.self.{part}" for part in ("query", "key", "value"))
         modules[f"{ours}.out"] = f"{theirs}.output"
-    biases = expand(modules, ["bias"])
-    if not config.heads.bias:
-        biases = {name: tensors for name, tensors in biases.items() if "attention." not in name}
-    return names | expand(modules, ["weight"]) | biases
+    return names | expand(modules, config.heads.bias)
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert isinstance(config.encoder.attention, BigBird)
     return {
         **write_sizes(config, vocab_size, special),

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
 from corpora.errors import FarspanError
 from trainer.conversion.names import Tensors, read_activation, require
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
@@ -35,29 +33,24 @@ _NORMS = ("input_layernorm", "post_attention_layernorm")
 def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Add the fields of the text model, and the begin token as the decoder's first."""
     whole = {**values, **values.get("text_config", {})} | {"model_type": values["model_type"]}
-    return whole | {"decoder_start_token_id": whole["bos_token_id"], "eos_token_id": _first(whole["eos_token_id"])}
+    end = whole["eos_token_id"]
+    ids = {"decoder_start_token_id": whole["bos_token_id"], "eos_token_id": end[0] if isinstance(end, list) else end}
+    return whole | ids
 
 
 def carried_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields about images, as a T5Gemma 2 has them."""
-    names = ("mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index")
-    inner = {name: values[name] for name in ("vision_config", *names)}
+    names = ("vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index")
+    inner = {name: values[name] for name in names}  # as in a T5Gemma 2
     return {"encoder": inner, "image_token_index": values["image_token_index"]}
 
 
-def stub(config: ModelConfig) -> dict[str, Tensor]:
-    """Make no tensors: models are not exported to this family."""
-    return {}
-
-
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to the configuration of the encoder-decoder."""
     require(values, use_bidirectional_attention=False, tie_word_embeddings=True)
     return read_stacks(values, values, dropout=0.0, own_id=None)
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors, those of both stacks to the same."""
+    # both stacks have the same stored tensors
     return {"tokens.weight": Tensors(("model.embed_tokens.weight",))} | {
         name: tensors
         for side in ("encoder", "decoder")
@@ -196,7 +189,3 @@ def write_layers(pattern: Layered, layers: int, positions: object) -> dict[str, 
 
 def _kind(pattern: Layered, layer: int) -> str:
     return "sliding_attention" if pattern.at(layer).local else "full_attention"
-
-
-def _first(number: Any) -> Any:
-    return number[0] if isinstance(number, list) else number

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from trainer.conversion.families import bart
 from trainer.conversion.families.bart import layer_modules, read_sizes, write_sizes
 from trainer.conversion.families.bert import encoder_names, read_encoder
-from trainer.conversion.names import Tensors, expand, require
+from trainer.conversion.names import Modules, Tensors, expand, require
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.window import Window
@@ -16,26 +17,17 @@ from trainer.model.positions import Learned
 
 MODEL_TYPES = ("longformer", "led")
 PATTERNS = ("window",)
-IGNORED = (
-    "final_logits_bias",
-    "lm_head.weight",
-    "*embed_tokens.weight",
-    "lm_head.decoder.*",
-    "longformer.pooler.*",
-    "*position_ids",
-)
+IGNORED = (*bart.IGNORED, "lm_head.decoder.*", "longformer.pooler.*", "*position_ids")
 _UNUSED_POSITIONS = 2  # Longformer's positions begin after the padding id; LED's, unlike BART's, at the first row
 _PARTS = ("query", "key", "value")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     return _read_led(values) if values["model_type"] == "led" else _read_longformer(values)
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    return _led_names(config, config.decoder) if config.decoder else _longformer_names(config)
+    return _led_names(config) if config.decoder else _longformer_names(config)
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
@@ -81,25 +73,23 @@ def _window(sizes: int | list[int]) -> Window:
 
 
 def _longformer_names(config: ModelConfig) -> dict[str, Tensors]:
-    modules: dict[str, str | tuple[str, ...]] = {"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}
+    modules: Modules = {"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}
     for layer in range(config.encoder.layers):
         theirs = f"longformer.encoder.layer.{layer}.attention.self"
         modules[f"encoder.layers.{layer}.attention.global_qkv"] = tuple(f"{theirs}.{part}_global" for part in _PARTS)
     return {
         **encoder_names("longformer", config.encoder.layers, _UNUSED_POSITIONS),
-        **expand(modules, ("weight", "bias")),
+        **expand(modules),
         "bias": Tensors(("lm_head.bias",)),
     }
 
 
-def _led_names(config: ModelConfig, decoder: DecoderConfig) -> dict[str, Tensors]:
-    modules: dict[str, str | tuple[str, ...]] = {}
+def _led_names(config: ModelConfig) -> dict[str, Tensors]:
+    modules = layer_modules(config, "led")
     names = {"tokens.weight": Tensors(("led.shared.weight",))}
-    for side, layers in (("encoder", config.encoder.layers), ("decoder", decoder.layers)):
+    for side in ("encoder", "decoder"):
         names[f"{side}.embedded.positions.weight"] = Tensors((f"led.{side}.embed_positions.weight",))
         modules[f"{side}.embedded.norm"] = f"led.{side}.layernorm_embedding"
-        for layer in range(layers):
-            modules |= layer_modules(f"{side}.layers.{layer}", side, "led")
     for layer in range(config.encoder.layers):
         ours, theirs = f"encoder.layers.{layer}.attention", f"led.encoder.layers.{layer}.self_attn"
         inside = f"{theirs}.longformer_self_attn"
@@ -108,4 +98,4 @@ def _led_names(config: ModelConfig, decoder: DecoderConfig) -> dict[str, Tensors
             f"{ours}.global_qkv": tuple(f"{inside}.{part}_global" for part in _PARTS),
             f"{ours}.out": f"{theirs}.output",
         }
-    return names | expand(modules, ("weight", "bias"))
+    return names | expand(modules)

@@ -22,7 +22,6 @@ _NO_BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifi
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     require(
         values,
         **_NO_BIASES,
@@ -56,7 +55,6 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
     names = {
         "tokens.weight": Tensors(("model.embeddings.tok_embeddings.weight",)),
         "encoder.embedded.norm.weight": Tensors(("model.embeddings.norm.weight",)),
@@ -83,7 +81,6 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     pattern = config.encoder.attention
     if not isinstance(pattern, Layered) or pattern.left != pattern.right:
         raise FarspanError(

@@ -6,22 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
+from trainer.conversion.families import bart
 from trainer.conversion.families.bart import layer_modules, read_sizes, write_sizes
 from trainer.conversion.names import Tensors, expand
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns import Full, Staggered
 from trainer.model.positions import Sinusoidal
 
 MODEL_TYPES = ("pegasus", "pegasus_x")
 PATTERNS = ("staggered",)
-IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embed_positions.weight")
+IGNORED = (*bart.IGNORED, "*embed_positions.weight")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     long = values["model_type"] == "pegasus_x"
     positions = Sinusoidal("pegasus_x" if long else "pegasus")
     return ModelConfig(
@@ -41,26 +40,15 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
-    assert config.decoder
-    modules: dict[str, str | tuple[str, ...]] = {}
+    modules = layer_modules(config) | {f"{side}.norm": f"model.{side}.layer_norm" for side in ("encoder", "decoder")}
     names = {"tokens.weight": Tensors(("model.shared.weight",))}
-    long = config.encoder.attention.extra_tokens > 0
-    if long:
+    if config.encoder.attention.extra_tokens:
         names["encoder.extra"] = Tensors(("model.encoder.embed_global.weight",))
-    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
-        modules[f"{side}.norm"] = f"model.{side}.layer_norm"
-        for layer in range(layers):
-            modules |= layer_modules(f"{side}.layers.{layer}", side)
-    if long:
         for layer in range(config.encoder.layers):
             ours, theirs = f"encoder.layers.{layer}.attention_residual.norm", f"model.encoder.layers.{layer}"
             modules[f"{ours}.tokens"] = modules.pop(ours)
             modules[f"{ours}.extra"] = f"{theirs}.global_self_attn_layer_norm"
-    weights, biases = expand(modules, ["weight"]), expand(modules, ["bias"])
-    if not config.heads.bias:
-        biases = {name: tensors for name, tensors in biases.items() if "attention." not in name}
-    return names | weights | biases
+    return names | expand(modules, config.heads.bias)
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:

@@ -16,15 +16,13 @@ _UNUSED_POSITIONS = 2  # RoBERTa's positions begin after the padding id
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     require(values, pad_token_id=_UNUSED_POSITIONS - 1)
     return read_encoder(values, values["max_position_embeddings"] - _UNUSED_POSITIONS)
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
     return {
         **encoder_names("roberta", config.encoder.layers, _UNUSED_POSITIONS),
-        **expand({"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}, ("weight", "bias")),
+        **expand({"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}),
         "bias": Tensors(("lm_head.bias",)),
     }

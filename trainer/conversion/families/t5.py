@@ -16,9 +16,7 @@ from trainer.conversion.names import Tensors, read_activation, require, token_id
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns import Full, Local, TGlobal
 from trainer.model.positions import Buckets
 
 MODEL_TYPES = ("t5", "mt5", "umt5", "longt5")
@@ -32,7 +30,6 @@ _ATTENTION = {"full": "SelfAttention", "local": "LocalSelfAttention", "tglobal":
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     require(values, is_encoder_decoder=True)
     width, count, tied = values["d_model"], values["num_heads"], values["tie_word_embeddings"]
     positions = Buckets(
@@ -40,10 +37,8 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
         values["relative_attention_max_distance"],
         per_layer=values["model_type"] == "umt5",
     )
-    dropout, scaled = (
-        values["dropout_rate"],
-        values["model_type"] != "mt5" and values.get("scale_decoder_outputs", tied),
-    )
+    dropout = values["dropout_rate"]
+    scaled = values["model_type"] != "mt5" and values.get("scale_decoder_outputs", tied)
     return ModelConfig(
         width=width,
         heads=HeadsConfig(
@@ -66,7 +61,6 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
     assert config.decoder
     attention = _ATTENTION[config.encoder.attention.pattern]
     first = f"encoder.block.0.layer.0.{attention}"

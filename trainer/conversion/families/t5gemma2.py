@@ -40,12 +40,10 @@ _NO_IMAGES = {  # the smallest tower that the library can make
 
 
 def complete(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the begin token as the decoder's first."""
     return {"decoder_start_token_id": values["bos_token_id"], **values}
 
 
 def carried_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields about images."""
     inner = {name: value for name, value in values["encoder"].items() if name not in ("text_config", "model_type")}
     return {"encoder": inner, "image_token_index": values["image_token_index"]}
 
@@ -66,7 +64,6 @@ def stub(config: ModelConfig) -> dict[str, Tensor]:
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Convert a ``config.json`` to farspan's configuration."""
     require(values, is_encoder_decoder=True, tie_word_embeddings=True)
     decoder, own = values["decoder"], values["encoder"].get("eoi_token_index")
     own_id = own if own is not None and 0 <= own < decoder["vocab_size"] else None
@@ -74,7 +71,6 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Map every parameter name of farspan to the stored tensors."""
     names = {"tokens.weight": Tensors((f"{_TABLE}.weight",))}
     if config.embedding.own_id is not None:  # not scaled there
         names["tokens.own"] = Tensors((f"{_TABLE}.eoi_embedding",), factor=config.width**-0.5)
@@ -84,7 +80,6 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     own_id, heads = config.embedding.own_id, config.heads
     shared = {
@@ -98,12 +93,10 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
         "hidden_activation": "gelu_pytorch_tanh",
         "rms_norm_eps": config.norm.eps,
         "initializer_range": config.init_std,
-        "pad_token_id": special[PAD],
-        "bos_token_id": special[BEGIN],
-        "eos_token_id": special[END],
     }
+    ids = {"pad_token_id": special[PAD], "bos_token_id": special[BEGIN], "eos_token_id": special[END]}
     stacks = [
-        shared | _write_stack(stack.layers, stack.attention, stack.positions)
+        shared | ids | _write_stack(stack.layers, stack.attention, stack.positions)
         for stack in (config.encoder, config.decoder)
     ]
     return {
@@ -121,9 +114,7 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
         "tie_word_embeddings": True,
         "is_encoder_decoder": True,
         "vocab_size": vocab_size,
-        "pad_token_id": special[PAD],
-        "bos_token_id": special[BEGIN],
-        "eos_token_id": special[END],
+        **ids,
     }
 
 
