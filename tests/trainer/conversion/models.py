@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import tokenizers
 import torch
@@ -38,16 +39,15 @@ def vocabulary(*names: str, sentinels: int = 0, fingerprint: str | None = None) 
     return Vocabulary.of(special, fingerprint)
 
 
-def tiny_config(encoder: EncoderConfig | None = None, decoder: bool = True, positions: int = 16) -> ModelConfig:
-    return ModelConfig(
-        width=16,
-        heads=HeadsConfig(count=4),
-        feed_forward=FeedForwardConfig(width=24),
-        encoder=encoder or EncoderConfig(layers=2, positions=Learned(positions), attention=Full()),
-        decoder=DecoderConfig(layers=1, positions=Learned(positions)) if decoder else None,
-        dropout=0.0,
-        init_std=0.3,
-    )
+def tiny_config(
+    encoder: EncoderConfig | None = None, decoder: DecoderConfig | bool = True, positions: int = 16, **options: Any
+) -> ModelConfig:
+    """A small model with initial weights so large that every part of it shows in the output."""
+    encoder = encoder or EncoderConfig(layers=2, positions=Learned(positions), attention=Full())
+    if isinstance(decoder, bool):
+        decoder = DecoderConfig(layers=1, positions=Learned(positions)) if decoder else None
+    sizes: dict[str, Any] = {"width": 16, "heads": HeadsConfig(count=4), "feed_forward": FeedForwardConfig(width=24)}
+    return ModelConfig(**{**sizes, "encoder": encoder, "decoder": decoder, "dropout": 0.0, "init_std": 0.3, **options})
 
 
 def tiny_model(config: ModelConfig | None = None, known: Vocabulary | None = None, seed: int = 0) -> Model:
@@ -101,7 +101,7 @@ def text(lengths, pad=1, seed=0, high=VOCAB):
     return ids.masked_fill(~real, pad), real
 
 
-def assert_same_gradients(family, theirs, model, tolerance=1e-5):
+def assert_same_gradients(family, theirs, model):
     """Every parameter's gradient is that of its stored counterparts, joined as the weights are."""
     config = family.read_config(theirs.config.to_dict())
     stored = {
@@ -114,44 +114,42 @@ def assert_same_gradients(family, theirs, model, tolerance=1e-5):
         found = model.get_parameter(name).grad
         found = torch.zeros_like(expected) if found is None else found
         difference = (found - expected).abs().max().item()
-        assert difference <= tolerance * max(1.0, expected.abs().max().item()), (name, difference)
+        assert difference <= 1e-5 * max(1.0, expected.abs().max().item()), (name, difference)
 
 
-def assert_same_seq2seq(
-    family, theirs, source_lengths, target_length=5, pad=1, tolerance=1e-5, global_positions=None, **inputs
-):
+def backpropagate(*logits):
+    """Compute the gradients of the same drawn weighting of each of the ``logits``."""
+    weights = torch.randn(logits[0].shape, generator=torch.Generator().manual_seed(2)) / logits[0].numel() ** 0.5
+    for each in logits:
+        (each * weights).sum().backward()
+
+
+def assert_same(family, theirs, model, expected, found):
+    """Same logits and same gradients."""
+    assert 0.1 < expected.std() < 30, "weights of another scale would make the comparison worth less"
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    theirs.zero_grad()
+    backpropagate(expected, found)
+    assert_same_gradients(family, theirs, model)
+
+
+def assert_same_seq2seq(family, theirs, source_lengths, pad=1, global_positions=None):
     """Same logits and same gradients on rows of ``source_lengths``; the model of ours."""
     model = ours(family, theirs)
-    ids, real = text(source_lengths, pad)
-    if global_positions is not None:
-        inputs["global_attention_mask"] = global_positions.long()
-    target, _ = text([target_length] * len(source_lengths), seed=1)
+    (ids, real), (target, _) = text(source_lengths, pad), text([5] * len(source_lengths), seed=1)
+    inputs = {} if global_positions is None else {"global_attention_mask": global_positions.long()}
     expected = theirs(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target, **inputs).logits
     memory = model.encode(ids, None if real.all() else real, global_positions=global_positions)
-    found = model.logits(model.decode(target, memory))
-    assert 0.1 < expected.std() < 30, "weights of another scale would make the comparison worth less"
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)) / expected.numel() ** 0.5
-    theirs.zero_grad()
-    (expected * weights).sum().backward()
-    (found * weights).sum().backward()
-    assert_same_gradients(family, theirs, model, tolerance)
+    assert_same(family, theirs, model, expected, model.logits(model.decode(target, memory)))
     return model
 
 
-def assert_same_masked_lm(family, theirs, lengths, pad=1, tolerance=1e-5, global_positions=None, **inputs):
+def assert_same_masked_lm(family, theirs, lengths, pad=1, global_positions=None):
     """The same of a masked language model, at real positions."""
     model = ours(family, theirs)
     ids, real = text(lengths, pad)
-    if global_positions is not None:
-        inputs["global_attention_mask"] = global_positions.long()
+    inputs = {} if global_positions is None else {"global_attention_mask": global_positions.long()}
     expected = theirs(input_ids=ids, attention_mask=real.long(), **inputs).logits[real]
     encoded = model.encode(ids, None if real.all() else real, global_positions=global_positions)
-    found = model.logits(encoded)[real]
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)) / expected.numel() ** 0.5
-    theirs.zero_grad()
-    (expected * weights).sum().backward()
-    (found * weights).sum().backward()
-    assert_same_gradients(family, theirs, model, tolerance)
+    assert_same(family, theirs, model, expected, model.logits(encoded)[real])
     return model

@@ -11,21 +11,12 @@ from objectives.api.special_tokens import SpecialTokens
 from tests.trainer.conversion.models import loaded, text, tiny_config, tiny_model
 from trainer.conversion.adapt import TRAINING, adapt, differences, flat, sample_globals
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context
 from trainer.model.layers.attention import attend
-from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
-from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
+from trainer.model.layers.sublayers import NormConfig
+from trainer.model.patterns import Block, BlockGlobal, Full, Local, Overlap, Staggered, TGlobal, Window
 from trainer.model.positions import Buckets, Learned, Sinusoidal
 from trainer.recipe import load_recipe
 from trainer.recipe_files import list_recipes
@@ -244,14 +235,9 @@ def test_heads_of_the_default_width_are_those_of_the_same_width_in_numbers():
 VOCAB, EXTRA, SIZE = 31, 4, 12
 KNOWN = Vocabulary(SpecialTokens({"<pad>": 0, "<bos>": 2, "<eos>": 1}, VOCAB), tokenizer_size=VOCAB)
 TABLE = torch.randn(VOCAB, 8, generator=torch.Generator().manual_seed(0))
-GLOBALS_SHORT = ModelConfig(
-    width=16,
-    heads=HeadsConfig(count=4),
-    feed_forward=FeedForwardConfig(width=24),
+GLOBALS_SHORT = replace(
+    tiny_config(EncoderConfig(layers=3, positions=Sinusoidal(), attention=Full())),
     norm=NormConfig(placement="pre"),
-    dropout=0.0,
-    init_std=0.3,
-    encoder=EncoderConfig(layers=3, positions=Sinusoidal(), attention=Full()),
     decoder=DecoderConfig(layers=1, positions=Sinusoidal()),
 )
 
@@ -285,26 +271,8 @@ def test_rows_that_no_token_has_are_never_drawn():
         sample_globals(TABLE, 18, padded, seed=3)
 
 
-def test_more_tokens_than_words_are_refused():
-    with pytest.raises(FarspanError, match="global_tokens is 29, but the token table has 28 text tokens"):
-        sample_globals(TABLE, 29, KNOWN, seed=0)
-
-
-def adapt_globals_adapted(pattern: Staggered):
-    """A short model, and the long one that it becomes."""
-    torch.manual_seed(0)
-    short = build_model(GLOBALS_SHORT, VOCAB, seed=0).eval()
-    state = {name: x + 0.1 * torch.randn_like(x) for name, x in short.state_dict().items()}
-    short.load_state_dict(state)
-    long = make_model(replace(GLOBALS_SHORT, encoder=replace(GLOBALS_SHORT.encoder, attention=pattern)), VOCAB).eval()
-    state["encoder.extra"] = sample_globals(state["tokens.weight"], EXTRA, KNOWN, seed=0)
-    for name in long.state_dict().keys() - state.keys():
-        state[name] = state[name.replace(".norm.extra.", ".norm.").replace(".norm.tokens.", ".norm.")]
-    long.load_state_dict({name: state[name] for name in long.state_dict()})
-    return short, long
-
-
 def difference(short, long, length: int) -> float:
+    """Largest difference of the logits of a short model and of the long one that it becomes."""
     source, target = (torch.randint(3, VOCAB, (2, n), generator=torch.Generator().manual_seed(n)) for n in (length, 5))
     one, other = (model.logits(model.decode(target, model.encode(source))) for model in (short, long))
     return (one - other).abs().max().item()
@@ -312,10 +280,12 @@ def difference(short, long, length: int) -> float:
 
 @pytest.mark.parametrize(("staggered", "reach"), [(True, SIZE // 2), (False, SIZE)])
 def test_with_learned_tokens_out_of_sight_the_model_is_the_short_one_within_its_reach(staggered, reach):
-    short, long = adapt_globals_adapted(OutOfSight(SIZE, EXTRA, staggered))
+    model = tiny_model(GLOBALS_SHORT, KNOWN)
+    kinds = (OutOfSight(SIZE, EXTRA, staggered), Staggered(SIZE, EXTRA, staggered))
+    targets = [replace(GLOBALS_SHORT, encoder=replace(GLOBALS_SHORT.encoder, attention=kind)) for kind in kinds]
+    short, long, seen = (loaded(each) for each in (model, *(adapted(model, target) for target in targets)))
     assert max(difference(short, long, length) for length in (1, 3, reach)) < 1e-5
     assert difference(short, long, reach + 1) > 1e-3  # the first edge
-    _, seen = adapt_globals_adapted(Staggered(SIZE, EXTRA, staggered))
     assert difference(short, seen, reach) > 1e-3  # why this can be no law of the adapted model itself
 
 

@@ -153,12 +153,6 @@ def test_an_initial_model_that_is_missing_is_named_by_its_key(tmp_path):
         settle_model(load_recipe("tiny_block").model, run_from(tmp_path / "none"))
 
 
-def test_the_command_explains_itself(run):
-    status, out, _ = run("convert", "--help")
-    assert status == 0
-    assert "run.initial_model" in out
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """A model folder, a folder of Hugging Face, and a run with checkpoints of steps 1 and 2."""

@@ -1,6 +1,5 @@
 """Tests of names, fields and vocabularies of Hugging Face's models and of published tokenizers."""
 
-import argparse
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -18,8 +17,6 @@ from transformers import (
 from transformers.activations import ACT2FN
 
 from corpora.errors import FarspanError
-from corpora.options import add_flags
-from corpora.settings import make
 from objectives.api.protocol import CorpusFacts, load_objective
 from objectives.api.special_tokens import SpecialTokens
 from tests.published_tokenizers import bart_files, pegasus_files, t5_files, tokenizer_of
@@ -33,19 +30,14 @@ from trainer.conversion.names import (
     Tensors,
     load_state,
     read_activation,
-    require,
-    save_state,
-    token_ids,
     write_activation,
 )
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import ACTIVATIONS
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
+from trainer.model.patterns import BlockGlobal, Full
 from trainer.model.positions import Learned
-from trainer.options import Conversion, Convert
 from trainer.recipe import load_recipe
 
 
@@ -100,35 +92,6 @@ def test_every_field_that_cannot_be_said_is_listed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def typed(line: str) -> Convert:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_flags(parser, Convert)
-    return make(Convert, vars(parser.parse_args(line.split())))
-
-
-def test_without_flags_nothing_is_changed_on_the_way():
-    assert typed("from to") == Convert(source="from", output="to")
-    assert typed("from to").conversion == Conversion(to="farspan")
-
-
-def test_every_option_has_a_flag():
-    line = "a b --recipe tiny --set model.width=8 --set model.dropout=0 --masks m --vocab-size 9 --tokenizer t "
-    assert typed(f"{line} --to huggingface --checkpoint best").conversion == Conversion(
-        recipe="tiny",
-        assignments=("model.width=8", "model.dropout=0"),
-        masks="m",
-        vocab_size=9,
-        tokenizer="t",
-        to="huggingface",
-        checkpoint="best",
-    )
-
-
-def test_another_format_is_refused():
-    with pytest.raises(argparse.ArgumentError, match="invalid choice: 'onnx'"):
-        typed("a b --to onnx")
-
-
 NAMES = {
     "qkv": Tensors(("q", "k", "v")),
     "positions": Tensors(("places",), skip_rows=2),
@@ -142,20 +105,6 @@ def stored():
     sizes = {"q": 2, "k": 2, "v": 2, "places": 5, "rows": 4, "types": 2}
     generator = torch.Generator().manual_seed(0)
     return {name: torch.randn(rows, 3, generator=generator) for name, rows in sizes.items()}
-
-
-def test_tensors_are_joined_cut_and_added():
-    theirs = stored()
-    state = load_state(NAMES, {**theirs, "copy.of.q": theirs["q"]}, SHAPES, ["copy.*"])
-    assert torch.equal(state["qkv"][2:4], theirs["k"])
-    assert torch.equal(state["positions"], theirs["places"][2:])
-    assert torch.equal(state["typed"], theirs["rows"] + theirs["types"][0])
-
-
-def test_what_is_saved_loads_as_it_was():
-    state = load_state(NAMES, stored())
-    again = load_state(NAMES, save_state(NAMES, state), SHAPES)
-    assert all(torch.equal(again[name], state[name]) for name in NAMES)
 
 
 def test_everything_wrong_is_listed_at_once():
@@ -195,30 +144,9 @@ def test_parts_that_cannot_be_joined_are_named():
 
 @pytest.mark.parametrize("theirs", ["gelu", "relu", "silu", "swish", "gelu_new", "gelu_pytorch_tanh"])
 def test_an_activation_is_the_same_function_under_both_names(theirs):
-    x = torch.linspace(-4, 4, 41)
-    torch.testing.assert_close(ACTIVATIONS[read_activation({"f": theirs}, "f")](x), ACT2FN[theirs](x))
-
-
-@pytest.mark.parametrize("ours", ACTIVATIONS)
-def test_a_written_activation_is_read_back(ours):
+    x, ours = torch.linspace(-4, 4, 41), read_activation({"f": theirs}, "f")
+    torch.testing.assert_close(ACTIVATIONS[ours](x), ACT2FN[theirs](x))
     assert read_activation({"f": write_activation(ours)}, "f") == ours
-
-
-def test_an_unknown_activation_is_named_with_the_known_ones():
-    with pytest.raises(FarspanError, match=r"config.json: feed_forward_proj is 'selu'; known are gelu, relu, silu"):
-        read_activation({"feed_forward_proj": "selu"}, "feed_forward_proj")
-
-
-def test_a_fixed_property_may_be_left_out_but_not_be_another():
-    require({"is_decoder": False, "other": 3}, is_decoder=False, scale_embedding=True)
-    with pytest.raises(FarspanError, match=r"config.json: is_decoder is True; farspan supports only False"):
-        require({"is_decoder": True}, is_decoder=False)
-
-
-def test_decoders_start_with_the_end():
-    assert token_ids({"<pad>": 7, "<bos>": 1, "<eos>": 2, "<mask>": 9}) == {
-        "pad_token_id": 7, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
-    }  # fmt: skip
 
 
 OLD = vocabulary("<mask>")  # 23 tokens, <mask> 23
@@ -283,27 +211,17 @@ def test_ids_of_another_tokenizer_are_refused():
     assert change_vocabulary({}, old, replace(new, tokenizer_fingerprint=None)) == {}
 
 
-def test_a_vocabulary_survives_a_manifest():
-    known = vocabulary("<mask>", sentinels=3, fingerprint="f")
-    assert Vocabulary.from_json(known.to_json()) == known
-
-
-_LAYERS: dict[str, Any] = {
-    f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in (("layers", 1), ("ffn_dim", 24))
-}
-
-_HEADS: dict[str, Any] = {
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "d_model": 16,
-    "max_position_embeddings": 16,
+_SIZES: dict[str, Any] = {"d_model": 16, "max_position_embeddings": 16} | {
+    f"{side}_{part}": size
+    for side in ("encoder", "decoder")
+    for part, size in (("layers", 1), ("ffn_dim", 24), ("attention_heads", 2))
 }
 
 T5 = T5ForConditionalGeneration(T5Config(vocab_size=40, d_model=16, d_kv=8, num_heads=2, num_layers=1, d_ff=24))
 
-PEGASUS = PegasusForConditionalGeneration(PegasusConfig(vocab_size=22, **_LAYERS, **_HEADS))
+PEGASUS = PegasusForConditionalGeneration(PegasusConfig(vocab_size=22, **_SIZES))
 
-BART = BartForConditionalGeneration(BartConfig(vocab_size=18, **_LAYERS, **_HEADS, forced_eos_token_id=None))
+BART = BartForConditionalGeneration(BartConfig(vocab_size=18, **_SIZES, forced_eos_token_id=None))
 
 LEARNED = [
     # T5's table has rows that its tokenizer has no ids for, as the released one has 28.

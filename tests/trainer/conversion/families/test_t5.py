@@ -23,23 +23,14 @@ from trainer.conversion.names import load_state, save_state
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns import Local, TGlobal
 from trainer.model.positions import Buckets
 
 SIZES: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "d_model": 16,
-    "d_kv": 6,
-    "num_heads": 3,
-    "d_ff": 24,
-    "num_layers": 2,
-    "num_decoder_layers": 1,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 12,
-    "dropout_rate": 0.0,
+    "vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "num_heads": 3, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "dropout_rate": 0.0,
     "decoder_start_token_id": 0,
-}
+}  # fmt: skip
 LOCAL = {"encoder_attention_type": "local", "local_radius": 6}
 TRANSIENT = {"encoder_attention_type": "transient-global", "local_radius": 6, "global_block_size": 4}
 VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
