@@ -23,18 +23,11 @@ Cross = Callable[[int, bool, Tensor, float | None, bool], tuple[Tensor, ...]]
 
 
 class Positions(NamedTuple):
-    """Positions of the tokens in one pass.
+    """Positions of the tokens in one pass, with masks over the first C cached columns for each kind of layer."""
 
-    Attributes:
-        at: positions, ``(R, L)`` int64.
-        masks: for each kind of layer, ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C cached
-            columns.
-        rotations: for each, cosines and sines of rotary positions, ``(R L, D)`` each; None for other positions.
-    """
-
-    at: Tensor
-    masks: tuple[Tensor, ...]
-    rotations: tuple[tuple[Tensor, Tensor] | None, ...]
+    at: Tensor  # (R, L) int64
+    masks: tuple[Tensor, ...]  # (R, 1, L, C) bool, or (R, H, L, C) biases
+    rotations: tuple[tuple[Tensor, Tensor] | None, ...]  # cosines and sines of rotary positions, (R L, D) each
 
 
 class CachedDecoder:
@@ -136,19 +129,15 @@ class CachedDecoder:
         x = embedded.norm(x)
         for index, layer in enumerate(self.decoder.layers):
             assert isinstance(layer, DecoderLayer)
-            x = self._layer(x, index, layer, where, cache[index], cross)
+            own = functools.partial(self._attend, layer, index, where, cache[index], cross)
+            x = layer.attention_residual(x, own)
+            for crossing in layer.crossings():
+                x = crossing.residual(x, functools.partial(_attend_across, index, crossing, cross))
+            x = layer.feed_forward_residual(x, layer.feed_forward)
         return self.decoder.norm(x)
 
-    def _layer(
-        self, x: Tensor, index: int, layer: DecoderLayer, where: Positions, cache: Tensor, cross: Cross
-    ) -> Tensor:
-        x = layer.attention_residual(x, lambda h: self._attend(layer, index, h, where, cache, cross))
-        for crossing in layer.crossings():
-            x = crossing.residual(x, functools.partial(_attend_across, index, crossing, cross))
-        return layer.feed_forward_residual(x, layer.feed_forward)
-
     def _attend(
-        self, layer: DecoderLayer, index: int, x: Tensor, where: Positions, cache: Tensor, cross: Cross
+        self, layer: DecoderLayer, index: int, where: Positions, cache: Tensor, cross: Cross, x: Tensor
     ) -> Tensor:
         """Write keys and values of ``(R, L, d)`` into the cache ``(2, R, C, heads, D)``, then attend to it."""
         attention, kind = layer.attention, self._kind_of[index]

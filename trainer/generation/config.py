@@ -105,17 +105,11 @@ class GenerationConfig:
 
 
 class DecoderIds(NamedTuple):
-    """Special ids of generation.
+    """Special ids of generation."""
 
-    Attributes:
-        start: first id of the decoder's input.
-        end: id that ends a text.
-        pad: id that is never generated.
-    """
-
-    start: int
-    end: int
-    pad: int
+    start: int  # first id of the decoder's input
+    end: int  # ends a text
+    pad: int  # is never generated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,15 +168,10 @@ class Sources:
 
 @dataclass(frozen=True)
 class Generated:
-    """Generated texts.
+    """Generated texts."""
 
-    Attributes:
-        tokens: ids of each text, n arrays ``(t,)`` int32, without start, prompt and end.
-        scores: ``(n,)`` float32, log-probability divided by the length penalty.
-    """
-
-    tokens: list[np.ndarray]
-    scores: np.ndarray
+    tokens: list[np.ndarray]  # ids of each text, n arrays (t,) int32, without start, prompt and end
+    scores: np.ndarray  # (n,) float32, log-probability divided by the length penalty
 
     def __len__(self) -> int:
         return len(self.tokens)

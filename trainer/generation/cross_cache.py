@@ -31,16 +31,11 @@ _POSITIONS = 16_384  # positions encoded in one pass
 
 
 class Keys(NamedTuple):
-    """Keys, values and padding mask of one cross-attention.
+    """Keys, values and padding mask of one cross-attention."""
 
-    Attributes:
-        k, v: ``(g, heads, W, D)``, contiguous by head for repeated reading.
-        mask: ``(g, 1, 1, W)`` bool, False at padding; None without padding.
-    """
-
-    k: Tensor
+    k: Tensor  # (g, heads, W, D), contiguous by head for repeated reading
     v: Tensor
-    mask: Tensor | None
+    mask: Tensor | None  # (g, 1, 1, W) bool, False at padding
 
     def take(self, places: Tensor | slice) -> Keys:
         """Select rows."""
@@ -49,15 +44,10 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """``g`` encoder rows of one width.
+    """``g`` encoder rows of one width."""
 
-    Attributes:
-        rows: ``(g,)`` int64, ascending.
-        keys: for each decoder layer, the keys of its cross-attentions, by ``Crossing.extra``; False if merged.
-    """
-
-    rows: np.ndarray
-    keys: tuple[dict[bool, Keys], ...]
+    rows: np.ndarray  # (g,) int64, ascending
+    keys: tuple[dict[bool, Keys], ...]  # of each layer's cross-attentions, by ``Crossing.extra``; False if merged
 
     def take(self, places: np.ndarray) -> RowGroup:
         """Select the rows at the given ``places``."""
@@ -83,18 +73,17 @@ def encode_rows(model: Seq2Seq, sources: Sources, pad: int) -> list[RowGroup]:
 
     A row's width is its own length, rounded up, so its result does not depend on other rows.
     """
-    device = model.tokens.weight.device
     grain = math.lcm(GRAIN, sources.multiple)
-    limit = getattr(model.encoder.embedded.positions, "weight", None)
+    table = getattr(model.encoder.embedded.positions, "weight", None)
     used = np.unique(sources.encoder_rows)
     kinds: dict[_Kind, list[int]] = defaultdict(list)
-    for row, kind in zip(used, _kinds(sources, used, grain, None if limit is None else len(limit)), strict=True):
+    for row, kind in zip(used, _kinds(sources, used, grain, None if table is None else len(table)), strict=True):
         kinds[kind].append(int(row))
     groups: list[RowGroup] = []
     for kind, rows in kinds.items():
         most = max(1, _POSITIONS // kind.width)
         parts = [np.array(rows[first : first + most]) for first in range(0, len(rows), most)]
-        groups.extend(_encode(model, sources, part, kind, pad, device) for part in parts)
+        groups.extend(_encode(model, sources, part, kind, pad) for part in parts)
     return groups
 
 
@@ -116,15 +105,13 @@ def _kinds(sources: Sources, rows: np.ndarray, grain: int, limit: int | None) ->
     ]
 
 
-def _encode(
-    model: Seq2Seq, sources: Sources, rows: np.ndarray, kind: _Kind, pad: int, device: torch.device
-) -> RowGroup:
+def _encode(model: Seq2Seq, sources: Sources, rows: np.ndarray, kind: _Kind, pad: int) -> RowGroup:
     def cut(x: Tensor | None, filler: int) -> Tensor | None:
         """Select these rows of ``(B, S)`` as ``(g, W)``, on the model's device."""
         if x is None:
             return None
         x = x.cpu()[torch.from_numpy(rows)][:, : kind.width]
-        return send(F.pad(x, (0, kind.width - x.shape[1]), value=filler), device)
+        return send(F.pad(x, (0, kind.width - x.shape[1]), value=filler), model.tokens.weight.device)
 
     ids = cut(sources.source_ids, pad)
     assert ids is not None
@@ -152,17 +139,11 @@ def _keys(cross: SelfAttention | CrossAttention, states: Tensor, context: Contex
 
 
 class Part(NamedTuple):
-    """Attention to a part of the keys, of which ``merge`` makes one softmax over all parts.
+    """Attention to a part of the keys, of which ``merge`` makes one softmax over all parts."""
 
-    Attributes:
-        mixed: values weighted by the exponentials of scores, ``(..., D)``.
-        total: sum of these exponentials, ``(..., 1)``.
-        most: highest score, which is subtracted from all, ``(..., 1)``.
-    """
-
-    mixed: Tensor
-    total: Tensor
-    most: Tensor
+    mixed: Tensor  # (..., D), values weighted by the exponentials of scores
+    total: Tensor  # (..., 1), sum of these exponentials
+    most: Tensor  # (..., 1), highest score, which is subtracted from all
 
 
 def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> Part:
@@ -221,8 +202,7 @@ class CrossCache:
     def attend(self, layer: int, extra: bool, q: Tensor, scale: float | None, merged: bool) -> tuple[Tensor, ...]:
         """Attend from ``(R, 1, H, D)`` queries, of n * beams texts followed by padding rows, to the keys ``extra``.
 
-        Returns:
-            ``(R, 1, H, D)`` alone, or the tensors of a ``Part`` if ``merged``.
+        Returns the same shape alone, or the tensors of a ``Part`` if ``merged``.
         """
         parts = []
         for group, slots in zip(self.groups, self.slots, strict=True):

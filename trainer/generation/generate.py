@@ -66,7 +66,7 @@ def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: D
     cross = CrossCache(encode_rows(model, sources, ids.pad), sources.encoder_rows, config.beams, device)
     decoder = CachedDecoder(model, cross, prefixes, longest + config.max_tokens)
     texts = Texts(prefixes, config, ids, drawn, device)
-    results = Results(prefixes)
+    tokens, scores = [np.empty(0, np.int32)] * samples, np.full(samples, -np.inf)
     every = 1 if device.type == "cpu" else 8  # reading a CUDA device's tensors waits for its queue
     shared = 0
     while len(texts):
@@ -78,44 +78,15 @@ def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: D
         done = texts.finished() if look else None
         # Removing samples copies the caches of the others, so at least half must be finished.
         if done is not None and done.sum() * 2 >= len(texts):
-            results.store(texts, done)
+            for sample, text, score in texts.results(done):
+                tokens[sample], scores[sample] = text, score
             left = np.flatnonzero(~done)
             texts.keep(left)
             if len(left):
                 decoder.keep(left)
-    return results.generated()
-
-
-class Results:
-    """The texts of samples that have left the batch.
-
-    Attributes:
-        places: ``(m,)`` int64, samples that are still in the batch.
-    """
-
-    def __init__(self, prefixes: list[np.ndarray]) -> None:
-        self.starts = np.array([len(prefix) for prefix in prefixes])
-        self.places = np.arange(len(prefixes))
-        self.tokens = [np.empty(0, np.int32)] * len(prefixes)
-        self.scores = np.full(len(prefixes), -np.inf)
-
-    def store(self, texts: Texts, done: np.ndarray) -> None:
-        """Store the best text of the samples that are ``done``, ``(m,)`` bool."""
-        best, lengths = texts.best.cpu().numpy(), texts.best_length.cpu().numpy()
-        scores = texts.kept[:, 0].cpu().numpy()
-        for at in np.flatnonzero(done):
-            place = self.places[at]
-            first = self.starts[place]
-            self.tokens[place] = best[at, first : first + lengths[at]].astype(np.int32)
-            self.scores[place] = scores[at]
-        self.places = self.places[~done]
-
-    def generated(self) -> Generated:
-        """The texts of all samples."""
-        bad = np.flatnonzero(~np.isfinite(self.scores))
-        if len(bad):
-            raise FarspanError(
-                f"sample {bad[0]} of the batch has logits that are not finite; generate in fp32, or with another "
-                "checkpoint"
-            )
-        return Generated(self.tokens, self.scores.astype(np.float32))
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if len(bad):
+        raise FarspanError(
+            f"sample {bad[0]} of the batch has logits that are not finite; generate in fp32, or with another checkpoint"
+        )
+    return Generated(tokens, scores.astype(np.float32))

@@ -6,6 +6,8 @@ they do not depend on the batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -61,11 +63,8 @@ def best_candidates(log_probs: Tensor, live: Tensor, count: int) -> tuple[Tensor
 def uniforms(seeds: np.ndarray, config: GenerationConfig) -> np.ndarray:
     """Draw ``(n, max_tokens + 1)`` float64 in [0, 1), a row for each of the ``(n,)`` uint64 sample seeds."""
     run_seed = int.from_bytes(make_key(config.seed, "generation")[:8], "little")
-    rows = [
-        np.random.Generator(np.random.Philox(key=np.array([run_seed, seed], np.uint64))).random(config.max_tokens + 1)
-        for seed in seeds.tolist()
-    ]
-    return np.stack(rows)
+    keys = (np.array([run_seed, seed], np.uint64) for seed in seeds.tolist())
+    return np.stack([np.random.Generator(np.random.Philox(key=key)).random(config.max_tokens + 1) for key in keys])
 
 
 def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor:
@@ -151,6 +150,7 @@ class Texts:
         best: ``(n, P)`` int64, decoder ids of the best ended text, without its end.
         best_length: ``(n,)`` int64, number of its tokens, without prompt and end.
         done: ``(n,)`` bool, True if the sample's result is final.
+        samples: ``(n,)`` int64 on the host, number of each sample, and ``starts``, the length of its prefix.
         step: number of tokens generated so far.
     """
 
@@ -168,12 +168,12 @@ class Texts:
         """
         samples, beams = len(prefixes), config.beams
         self.config, self.ids, self.step = config, ids, 0
-        longest = max(map(len, prefixes))
-        first = np.full((samples, longest + config.max_tokens), ids.pad, np.int64)
+        self.samples, self.starts = np.arange(samples), np.array([len(prefix) for prefix in prefixes])
+        first = np.full((samples, self.starts.max() + config.max_tokens), ids.pad, np.int64)
         for row, prefix in zip(first, prefixes, strict=True):
             row[: len(prefix)] = prefix
         self.history = torch.from_numpy(first).to(device)[:, None].repeat(1, beams, 1)
-        self.positions = torch.tensor([len(prefix) - 1 for prefix in prefixes], device=device)
+        self.positions = torch.from_numpy(self.starts - 1).to(device)
         self.live = torch.full((samples, beams), _NEVER, dtype=torch.float64, device=device)
         self.live[:, 0] = 0.0  # all texts begin equal, so only the first is continued
         self.kept = torch.full_like(self.live, _NEVER)
@@ -199,6 +199,13 @@ class Texts:
     def finished(self) -> np.ndarray:
         """``(n,)`` bool on the host: samples whose result is final."""
         return self.done.cpu().numpy() | (self.step > self.config.max_tokens)
+
+    def results(self, done: np.ndarray) -> Iterator[tuple[int, np.ndarray, float]]:
+        """Yield number, best text and its score of each sample that is ``done``, ``(n,)`` bool."""
+        best, lengths, scores = (x.cpu().numpy() for x in (self.best, self.best_length, self.kept[:, 0]))
+        for row in np.flatnonzero(done):
+            start = self.starts[row]
+            yield self.samples[row], best[row, start : start + lengths[row]].astype(np.int32), scores[row]
 
     def shared_columns(self) -> int:
         """Number of first columns in which the texts of every sample agree; it never decreases."""
@@ -263,6 +270,7 @@ class Texts:
 
     def keep(self, samples: np.ndarray) -> None:
         """Keep only the samples at the given ascending indices."""
+        self.samples, self.starts = self.samples[samples], self.starts[samples]
         at = torch.from_numpy(samples).to(self.positions.device)
         for name in ("history", "positions", "live", "kept", "best", "best_length", "done"):
             setattr(self, name, getattr(self, name)[at])

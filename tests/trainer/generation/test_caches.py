@@ -16,11 +16,7 @@ from trainer.generation.cross_cache import CrossCache, encode_rows
 from trainer.model.config import DecoderConfig, EncoderConfig, OutputConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.layered import Layered
-from trainer.model.patterns.span import Span
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, Layered, Span, Staggered, Window
 from trainer.model.positions import Buckets, Learned, NoPositions, Rotary, Sinusoidal
 
 LENGTHS, TEXT, BEAMS = [17, 3, 32], 21, 3

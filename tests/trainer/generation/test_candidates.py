@@ -302,41 +302,6 @@ def step(texts, model):
     return texts.advance(model[texts.tokens])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_one_beam_is_the_most_likely_token_again_and_again(seed):
-    model, texts = table(seed), texts_of(beams=1)
-    for _ in range(6):
-        step(texts, model)
-    for sample, prefix in enumerate(PREFIXES):
-        last, written = int(prefix[-1]), []
-        while len(written) < 5:
-            logits = model[last].clone()
-            logits[DECODER_IDS.pad] = -torch.inf
-            last = int(logits.argmax())
-            if last == DECODER_IDS.end:
-                break
-            written.append(last)
-        length = int(texts.best_length[sample])
-        assert texts.best[sample, len(prefix) : len(prefix) + length].tolist() == written
-    assert texts.finished().all()
-
-
-def test_histories_are_the_parents_texts_and_one_more_token():
-    model, texts = table(0), texts_of(beams=3, min_tokens=5)
-    for _ in range(4):
-        before, positions = texts.history.flatten(0, 1).clone(), texts.positions.clone()
-        parents = step(texts, model)
-        assert torch.equal(texts.positions, positions + 1)
-        after = texts.history.flatten(0, 1)
-        for text, parent in enumerate(parents.tolist()):
-            assert text // 3 == parent // 3  # of the same sample
-            length = int(positions[text // 3]) + 1
-            assert torch.equal(after[text, :length], before[parent, :length])
-            assert after[text, length] == texts.tokens[text]
-    assert torch.equal(texts.row_positions, texts.positions.repeat_interleave(3))
-    assert (texts.live.diff(dim=1) <= 0).all()  # in descending order
-
-
 def test_texts_share_the_columns_in_which_all_beams_agree():
     model, texts = table(1), texts_of(beams=3, min_tokens=5)
     known = texts.shared_columns()
@@ -362,17 +327,3 @@ def test_samples_that_are_kept_go_on_as_they_would_have():
             assert len(few) == 2
     for name in ("best", "best_length", "kept", "live", "done"):
         assert torch.equal(getattr(few, name), getattr(whole, name)[[0, 2]]), name
-
-
-def test_a_text_of_the_most_tokens_ends():
-    """Nothing but the end may follow, however unlikely it is."""
-    model = table(3)
-    model[:, DECODER_IDS.end] = -50.0
-    texts = texts_of(beams=2)
-    for number in range(6):
-        assert not texts.finished().any()
-        assert texts.step == number
-        step(texts, model)
-    assert texts.finished().all()
-    assert texts.best_length.tolist() == [5, 5, 5]
-    assert texts.kept[:, 0].isfinite().all()

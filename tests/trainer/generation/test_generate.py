@@ -33,9 +33,7 @@ from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
-from trainer.model.patterns.block import Block
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.window import Window
+from trainer.model.patterns import Block, Local, Window
 from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 LENGTHS = [17, 3, 32, 9, 1, 16]
@@ -64,6 +62,14 @@ def test_as_many_beams_as_texts_find_the_best_of_all_texts(score, penalty):
         assert found.scores[sample] == pytest.approx(max(expected), abs=1e-4)
 
 
+def assert_alone(model, sources, config, found):
+    """Each sample's text and score are those that it has without the others."""
+    for sample in range(len(sources)):
+        one = generate(model, alone(sources, sample), config, IDS)
+        assert one.tokens[0].tolist() == found.tokens[sample].tolist()
+        assert_same(one.scores, found.scores[[sample]])
+
+
 CONFIGS = [
     GenerationConfig(beams=1, max_tokens=20),
     GenerationConfig(beams=4, max_tokens=20, no_repeat_ngram=2, min_tokens=3, length_penalty=2.0),
@@ -80,21 +86,14 @@ def test_a_ragged_batch_gives_each_sample_what_it_gives_alone(config):
     sources = ragged(LENGTHS, seeds=seeds, prompts=prompts)
     found = generate(model, sources, config, IDS)
     assert len({tuple(tokens.tolist()) for tokens in found.tokens}) > 3
-    for sample in range(len(LENGTHS)):
-        one = generate(model, alone(sources, sample), config, IDS)
-        assert one.tokens[0].tolist() == found.tokens[sample].tolist()
-        assert_same(one.scores, found.scores[[sample]])
+    assert_alone(model, sources, config, found)
 
 
 def test_samples_of_one_row_are_those_of_as_many_equal_rows():
     model, config = model_of(), GenerationConfig(beams=3, max_tokens=12)
     prompts = Ragged.from_rows([[5], [6, 7], [8, 9, 10], [11]], np.int32)
     shared = ragged([9, 14], rows=np.array([1, 0, 1, 1]), prompts=prompts)
-    found = generate(model, shared, config, IDS)
-    for sample in range(4):
-        one = generate(model, alone(shared, sample), config, IDS)
-        assert one.tokens[0].tolist() == found.tokens[sample].tolist()
-        assert_same(one.scores, found.scores[[sample]])
+    assert_alone(model, shared, config, generate(model, shared, config, IDS))
 
 
 def test_more_tokens_than_positions_are_refused():
@@ -123,13 +122,10 @@ def encoder(pattern, pooling, positions):
     return EncoderConfig(layers=2, positions=known, attention=pattern, pooling=pooling)
 
 
-def assert_alone(model, sources, config):
-    """Every sample, and every pair of neighbours in reverse order."""
+def assert_independent(model, sources, config):
+    """Every sample gets the same text alone, and the last two do in reverse order."""
     found = generate(model, sources, config, IDS)
-    for sample in range(len(sources)):
-        one = generate(model, alone(sources, sample), config, IDS)
-        assert one.tokens[0].tolist() == found.tokens[sample].tolist()
-        assert_same(one.scores, found.scores[[sample]])
+    assert_alone(model, sources, config, found)
     rows, prompts = np.arange(len(sources))[::-1][:2], sources.prompts
     few = generate(model, replace(sources, rows=sources.encoder_rows[rows], prompts=prompts.take(rows)), config, IDS)
     assert [tokens.tolist() for tokens in few.tokens] == [found.tokens[row].tolist() for row in rows]
@@ -149,7 +145,7 @@ def test_a_sample_does_not_depend_on_its_batch(pattern, pooling):
     model = model_of(replace(tiny_config(positions=64), encoder=encoder(pattern, pooling, 64)))
     prompts = Ragged.from_rows([[], [5, 6, 7], [4], [8, 8]], np.int32)
     sources = with_globals(ragged([33, 3, 48, 40], prompts=prompts), pattern)
-    assert_alone(model, sources, GenerationConfig(beams=3, max_tokens=6, no_repeat_ngram=2))
+    assert_independent(model, sources, GenerationConfig(beams=3, max_tokens=6, no_repeat_ngram=2))
 
 
 @pytest.mark.slow
@@ -168,7 +164,7 @@ def test_a_sample_does_not_depend_on_its_batch_at_larger_sizes(pattern, pooling)
     prompts = Ragged.from_rows([[], [5, 6, 7], [4] * 20, [8, 8]], np.int32)
     sources = with_globals(ragged([333, 30, 480, 470], high=3000, prompts=prompts), pattern)
     for beams in (1, 4, 5):
-        assert_alone(model, sources, GenerationConfig(beams=beams, max_tokens=40, no_repeat_ngram=3))
+        assert_independent(model, sources, GenerationConfig(beams=beams, max_tokens=40, no_repeat_ngram=3))
 
 
 PROMPTS = Ragged.from_rows([[], [5, 6, 7], [4]], np.int32)
