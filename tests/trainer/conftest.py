@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.trainer.joint_parts import make_generator, make_rows
-from trainer.scorer.generator import Generator
+from trainer.scorer.models import Generator
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
-from trainer.scorer.generator import Generator
+from trainer.scorer.models import Generator
 
 SEED, LENGTH = 5, 128
 

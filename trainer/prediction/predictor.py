@@ -24,17 +24,11 @@ from trainer.model.seq2seq import Seq2Seq
 
 @dataclass(frozen=True)
 class GenerationBatch:
-    """Pairs whose texts are generated together.
+    """Pairs whose texts are generated together."""
 
-    Attributes:
-        pairs: ``(n,)`` int64, rows of the pairs in the examples.
-        sources: ``(B,)`` int64, for each encoder row, an example with its source.
-        rows: ``(n,)`` int64, encoder row of each pair.
-    """
-
-    pairs: np.ndarray
-    sources: np.ndarray
-    rows: np.ndarray
+    pairs: np.ndarray  # (n,) int64, rows of the pairs in the examples
+    sources: np.ndarray  # (B,) int64, for each encoder row, an example with its source
+    rows: np.ndarray  # (n,) int64, encoder row of each pair
 
     def inputs(self, examples: Examples, special: SpecialTokens, multiple: int = 1) -> Sources:
         """Make the input of ``generate``."""
@@ -95,44 +89,29 @@ def _batch(pairs: list[int], sources: list[int], rows: list[int]) -> GenerationB
 
 @dataclass(frozen=True)
 class Predictions:
-    """Generated texts of n pairs.
+    """Generated texts of n pairs."""
 
-    Attributes:
-        texts: n texts, without special tokens.
-        tokens: n arrays ``(t,)`` int32, without start, prompt and end.
-        scores: ``(n,)`` float32, score of each text in the search.
-    """
-
-    texts: Sequence[str]
-    tokens: Sequence[np.ndarray]
-    scores: np.ndarray
+    texts: Sequence[str]  # without special tokens
+    tokens: Sequence[np.ndarray]  # n arrays (t,) int32, without start, prompt and end
+    scores: np.ndarray  # (n,) float32, score of each text in the search
 
 
 @dataclass(frozen=True)
 class Predictor:
     """A function from pairs to generated texts.
 
-    Attributes:
-        task: task, with its tools, that renders the pairs.
-        special: special tokens that the task may insert.
-        vocab_size: rows of the model's token table.
-        tokenizer: tokenizer that decodes the generated ids.
-        config: options of generation.
-        decoder_start: first special token of the decoder's input.
-        source_limit: rows of the encoder's position table; None without one.
-        source_multiple: number whose multiples sources were padded to in training.
-        batch_positions: maximum number of encoder and decoder positions in a batch; on one CPU thread in float32, it
-            does not affect the texts (docs/generation.md).
+    ``batch_positions`` is the maximum number of encoder and decoder positions in a batch; on one CPU thread in float32,
+    it does not affect the texts (docs/generation.md).
     """
 
     task: Task
-    special: SpecialTokens
-    vocab_size: int
+    special: SpecialTokens  # that the task may insert
+    vocab_size: int  # rows of the model's token table
     tokenizer: Tokenizer
     config: GenerationConfig
-    decoder_start: str = END
-    source_limit: int | None = None
-    source_multiple: int = 1
+    decoder_start: str = END  # first special token of the decoder's input
+    source_limit: int | None = None  # rows of the encoder's position table
+    source_multiple: int = 1  # number whose multiples sources were padded to in training
     batch_positions: int = 1 << 16
 
     def __call__(

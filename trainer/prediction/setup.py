@@ -38,19 +38,12 @@ from trainer.run_config import ValidationConfig
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model with its weights, and the recipe of its training if known.
+    """A model with its weights, and the recipe of its training if known."""
 
-    Attributes:
-        path: path as given by the user.
-        model: configuration, vocabulary and weights.
-        recipe: recipe of the run; None for a folder, and for a run without a stored recipe.
-        entry: description of the model in a manifest of predictions.
-    """
-
-    path: Path
+    path: Path  # as given by the user
     model: Model
-    recipe: Recipe | None
-    entry: Mapping[str, Any]
+    recipe: Recipe | None  # of the run; None for a folder, and for a run without a stored recipe
+    entry: Mapping[str, Any]  # description of the model in a manifest of predictions
 
     @property
     def decoder_positions(self) -> int | None:
@@ -99,15 +92,12 @@ def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
     if model.config.decoder is None:
         raise FarspanError(f"{path}: the model has no decoder, so it generates no text; give an encoder-decoder")
     if model.parent.get("kind") == "farspan.checkpoint" and not is_model_folder(path):
-        entry = {
-            "run": _run_of(path).name,
-            "checkpoint": model.parent["name"],
-            "sha256": model.parent["weights_sha256"],
-        }
-        return OpenedModel(path, model, read_recipe(_run_of(path)), {**entry, "vocab_size": model.vocabulary.size})
-    digest = weights_sha256(path) if is_model_folder(path) else _digest(model.state)
-    entry = {"folder": path.resolve().name, "checkpoint": None, "sha256": digest}
-    return OpenedModel(path, model, None, {**entry, "vocab_size": model.vocabulary.size})
+        run, digest = _run_of(path), model.parent["weights_sha256"]
+        entry, recipe = {"run": run.name, "checkpoint": model.parent["name"], "sha256": digest}, read_recipe(run)
+    else:
+        digest = weights_sha256(path) if is_model_folder(path) else _digest(model.state)
+        entry, recipe = {"folder": path.resolve().name, "checkpoint": None, "sha256": digest}, None
+    return OpenedModel(path, model, recipe, {**entry, "vocab_size": model.vocabulary.size})
 
 
 def _run_of(path: Path) -> Path:
@@ -255,17 +245,11 @@ def choose_config(opened: OpenedModel, options: Mapping[str, Any]) -> Generation
 
     If neither sets ``max_tokens``, it is the length of targets in training, at most 256.
     """
-    values = _of_recipe(opened)
     data, decoder = opened.recipe and opened.recipe.data, opened.decoder_positions
+    evaluation, known = opened.recipe and opened.recipe.evaluation, {field.name for field in fields(GenerationConfig)}
+    stored = asdict(evaluation.generation) if evaluation and evaluation.generation else {}
+    values = {name: value for name, value in stored.items() if name in known}
     if "max_tokens" not in values:
         limits = [data.target_length if data else None, opened.model.parent.get("target_length"), decoder]
         values["max_tokens"] = min([256, *(limit - 1 for limit in limits if limit)])
     return parse(GenerationConfig, {**values, **options}, "--generation")
-
-
-def _of_recipe(opened: OpenedModel) -> dict[str, Any]:
-    evaluation = opened.recipe and opened.recipe.evaluation
-    if not evaluation or not evaluation.generation:
-        return {}
-    known = {field.name for field in fields(GenerationConfig)}
-    return {name: value for name, value in asdict(evaluation.generation).items() if name in known}

@@ -29,45 +29,34 @@ _SHOWN = 8  # pairs of each source whose texts are kept
 
 @dataclass(frozen=True)
 class HeldOutPairs:
-    """The first pairs of a split.
+    """The first pairs of a split."""
 
-    Attributes:
-        name: name of their source in the metrics.
-        pairs: artefact that holds them.
-        rows: ``(n,)`` int64, their rows in the artefact.
-        predictor: generates their texts.
-    """
-
-    name: str
+    name: str  # of their source in the metrics
     pairs: PairSet
-    rows: np.ndarray
+    rows: np.ndarray  # (n,) int64, their rows in the artefact
     predictor: Predictor
 
     def check(self, metric: Metric) -> None:
         """Check that every pair has what the metric needs."""
-        self._check("references", "reference to compare a text with; validate on a split with references")
+        needed = {"references": "reference to compare a text with; validate on a split with references"}
         if metric.needs_options:
-            self._check("options", f"options to choose from, which metric {metric.name} needs; take exact_match")
-
-    def _check(self, column: str, lacking: str) -> None:
-        empty = [row for row, one in zip(self.rows, self.pairs.values(column, self.rows), strict=True) if not one]
-        if empty:
-            (name,) = self.pairs.values("pair_id", np.array(empty[:1]))
-            raise FarspanError(f"{self.pairs.folder}: pair {name!r} has no {lacking}")
+            needed["options"] = f"options to choose from, which metric {metric.name} needs; take exact_match"
+        for column, lacking in needed.items():
+            empty = [row for row, one in zip(self.rows, self.pairs.values(column, self.rows), strict=True) if not one]
+            if empty:
+                (name,) = self.pairs.values("pair_id", np.array(empty[:1]))
+                raise FarspanError(f"{self.pairs.folder}: pair {name!r} has no {lacking}")
 
 
 @dataclass(frozen=True)
 class Validation:
     """Generation of texts for held-out pairs, and their scores.
 
-    Attributes:
-        parts: pairs of each source.
-        metric: metric that scores texts against references.
-        texts: of the first pairs of each source in the last call: ``source``, ``pair``, ``text``, ``references`` and
-            ``scores``.
+    ``texts`` are those of the first pairs of each source in the last call: ``source``, ``pair``, ``text``,
+    ``references`` and ``scores``.
     """
 
-    parts: Sequence[HeldOutPairs]
+    parts: Sequence[HeldOutPairs]  # of each source
     metric: Metric
     texts: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
@@ -89,9 +78,8 @@ class Validation:
     def __call__(self, model: Seq2Seq, world: World) -> dict[str, float]:
         """Generate and score; all ranks call this together, and get the same result.
 
-        Returns:
-            The metric over the pairs of all sources, with several sources also ``KEY/NAME`` of each, and the mean
-            number of generated tokens.
+        This is the metric over the pairs of all sources, with several sources also ``KEY/NAME`` of each, and the mean
+        number of generated tokens.
         """
         chunks = [
             (part, rows)

@@ -23,18 +23,11 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
 @dataclass(frozen=True)
 class Framing:
-    """An encoder's tokenizer and special tokens.
-
-    Attributes:
-        tokenizer: tokenizer that adds no special tokens.
-        before, after: ``(n,)`` int64, ids of the special tokens before and after a text.
-        pad: id of the padding token.
-        mask: id of the mask token; None without one.
-    """
+    """An encoder's tokenizer, which adds no special tokens, and the ids of these."""
 
     tokenizer: HuggingFaceTokenizer
-    before: np.ndarray
-    after: np.ndarray
+    before: np.ndarray  # (n,) int64, before a text
+    after: np.ndarray  # (n,) int64, after it
     pad: int
     mask: int | None
 
@@ -118,19 +111,12 @@ _CURE = (
 
 @dataclass(frozen=True)
 class EncoderFiles:
-    """The local files of an encoder.
-
-    Attributes:
-        folder: folder of the files.
-        name: name on the hub, or last part of the folder.
-        dimension: width of the encoder's vectors.
-        fingerprint: hex sha256 of names and contents of configuration, vocabulary and weights.
-    """
+    """The local files of an encoder."""
 
     folder: str
-    name: str
-    dimension: int
-    fingerprint: str
+    name: str  # on the hub, or last part of the folder
+    dimension: int  # width of the encoder's vectors
+    fingerprint: str  # hex sha256 of names and contents of configuration, vocabulary and weights
 
 
 def find_encoder(name_or_folder: str) -> EncoderFiles:
@@ -140,16 +126,9 @@ def find_encoder(name_or_folder: str) -> EncoderFiles:
     names = sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
     settings = [name for name in names if name.endswith(_SETTINGS)]
     weights = next((found for pattern in _WEIGHTS if (found := fnmatch.filter(names, pattern))), [])
-    missing = [
-        what
-        for what, there in (
-            ("config.json", "config.json" in names),
-            ("tokenizer", any(name in names for name in ("tokenizer.json", "vocab.txt", "vocab.json"))),
-            ("weights", bool(weights)),
-        )
-        if not there
-    ]
-    if missing:
+    vocabulary = {"tokenizer.json", "vocab.txt", "vocab.json"}.intersection(names)
+    parts = {"config.json": "config.json" in names, "tokenizer": vocabulary, "weights": weights}
+    if missing := [name for name, there in parts.items() if not there]:
         raise FarspanError(f"encoder {name_or_folder}: the folder has no {' and no '.join(missing)}; {_CURE}")
     digest = hashlib.sha256()
     for name in settings + weights:

@@ -1,4 +1,4 @@
-"""Masked language models that score: their lookup, checks before the weights are loaded, and those of Hugging Face."""
+"""Masked language models that score, and the generator of joint training: their lookup, and checks before loading."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer
-from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, PAD, SpecialTokens
 from trainer.checkpoint.files import checkpoints_in
 from trainer.checkpoint.trained_model import TrainedModel, find_trained
 from trainer.conversion.model_folder import is_model_folder
+from trainer.model.build import build_model
+from trainer.model.config import GeneratorConfig, ModelConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer.encoder import (
     EncoderFiles,
@@ -117,23 +121,14 @@ _UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A masked language model whose weights are not loaded yet.
+    """A masked language model whose weights are not loaded yet."""
 
-    Attributes:
-        path: path given by the user.
-        fingerprint: hash of weights, configuration and vocabulary.
-        tokenizer_fingerprint: fingerprint of the model's tokenizer.
-        special: special tokens of the model; ``<bos>`` and ``<eos>`` only if they framed texts in training.
-        positions: maximum input length.
-        load: function that loads the model in float32 on the CPU.
-    """
-
-    path: str
-    fingerprint: str
+    path: str  # given by the user
+    fingerprint: str  # hash of weights, configuration and vocabulary
     tokenizer_fingerprint: str
-    special: SpecialTokens
-    positions: int
-    load: Callable[[], nn.Module]
+    special: SpecialTokens  # <bos> and <eos> only if they framed texts in training
+    positions: int  # maximum input length
+    load: Callable[[], MaskedLM | PretrainedMaskedLM]  # in float32 on the CPU
 
 
 def find_model(path: str) -> FoundModel:
@@ -202,3 +197,51 @@ def _find_pretrained(path: str) -> FoundModel:
     return FoundModel(
         path, files.fingerprint, tokenizer.fingerprint, special, positions, partial(load_masked_lm, files)
     )
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A masked language model to be trained together with an encoder-decoder."""
+
+    model: MaskedLM  # in float32 on the CPU
+    special: SpecialTokens
+    positions: int | None  # maximum input length
+    identity: str | None  # of the initial weights; None if they are random
+
+
+def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Generator:
+    """Load the generator, or initialise it randomly for the token ids of ``corpus``."""
+    entry = corpus.manifest.tokenizer
+    if config.initial is None:
+        assert config.model is not None
+        names = [DOCUMENT_SEPARATOR, MASK] if corpus.manifest.config["room_per_document"] else [MASK]
+        special = SpecialTokens.append(entry["vocab_size"], entry["owned_tokens"], names)
+        key = make_key(seed, "generator")  # a different seed, because its embeddings would otherwise equal the model's
+        drawn = build_model(config.model, special.vocab_size, int.from_bytes(key[:4], "little"))
+        assert isinstance(drawn, MaskedLM)
+        return Generator(drawn, special, config.model.encoder.positions.limit, None)
+    try:
+        initial = find_model(config.initial)
+    except FarspanError as error:
+        raise FarspanError(f"generator.initial: {error}") from error
+    if initial.tokenizer_fingerprint != entry["fingerprint"]:
+        raise FarspanError(
+            f"generator.initial {config.initial} has the tokenizer with fingerprint {initial.tokenizer_fingerprint}, "
+            f"{corpus.folder} {entry['fingerprint']}; give a generator trained on a corpus with this tokenizer"
+        )
+    model = initial.load()
+    if not isinstance(model, MaskedLM):
+        raise FarspanError(
+            f"generator.initial {config.initial} is not a run of `farspan train`; give one with an encoder alone, or "
+            "score with it as data.objective.scorer"
+        )
+    return Generator(model, initial.special, initial.positions, initial.fingerprint)
+
+
+def generator_config(config: GeneratorConfig) -> ModelConfig:
+    """Read the generator's configuration without its weights."""
+    if config.model is not None:
+        return config.model
+    assert config.initial is not None
+    trained = find_trained(Path(config.initial))
+    return (trained.generator or trained).config

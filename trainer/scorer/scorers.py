@@ -10,36 +10,23 @@ so they agree to 1e-5 in float32. The same call on the same machine gives the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, PAD
+from trainer.model.masked_lm import MaskedLM
 from trainer.scorer.inference import BATCH_TOKENS, batches, choose_device, pin_threads
-from trainer.scorer.models import FoundModel, find_model
+from trainer.scorer.models import FoundModel, PretrainedMaskedLM, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 # Positions whose logits are in memory at once; on a CPU, larger chunks are not faster.
 _CHUNK = {"cpu": 512, "cuda": 8192}
-
-
-class TokenModel(Protocol):
-    """The interface of a scorer's model, a ``MaskedLM`` or ``PretrainedMaskedLM``."""
-
-    def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
-        """Encode ``(B, S)`` int64 ids with their ``(B, S)`` bool mask; returns ``(B, S, d)``."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Map hidden states ``(N, d)`` to logits ``(N, V)``."""
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 class _Windows(NamedTuple):
@@ -53,10 +40,7 @@ class _Windows(NamedTuple):
 class MaskedLMScorer:
     """A scorer, as in ``objectives.api.protocol.Scorer``, whose weights are loaded at its first use.
 
-    Attributes:
-        fingerprint: fingerprint of the model, and of the precision if it is not float32.
-        tokenizer_fingerprint, special: as in ``FoundModel``.
-        room: maximum number of text tokens in a window.
+    ``fingerprint`` covers the precision, if not float32; ``room`` is the maximum number of text tokens in a window.
     """
 
     def __init__(self, found: FoundModel, device: str, precision: str, threads: int | None) -> None:
@@ -77,10 +61,10 @@ class MaskedLMScorer:
         return partial(load_scorer, self._found.path, **options), ()
 
     @cached_property
-    def model(self) -> TokenModel:
+    def model(self) -> MaskedLM | PretrainedMaskedLM:
         """Model on its device."""
         model = self._found.load().eval().requires_grad_(False)
-        return model.to(choose_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
+        return model.to(choose_device(self._device), getattr(torch, self._precision))
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Compute the losses as in ``objectives.api.protocol.Scorer``; each window has its own begin and end tokens."""

@@ -12,10 +12,8 @@ from torch.distributed.fsdp import fully_shard
 from transformers import LongT5Config, LongT5ForConditionalGeneration
 from transformers.optimization import Adafactor as TransformersAdafactor
 
-from corpora.errors import FarspanError
 from tests.trainer.conversion.models import ours
 from tests.trainer.distributed_ranks import on_ranks
-from trainer.checkpoint.state import optimizer_tensors, restore_optimizer, write_tensors
 from trainer.conversion.families import t5
 from trainer.conversion.names import load_state
 from trainer.model.layers.heads import Projections
@@ -190,22 +188,6 @@ def test_forty_updates_of_longt5_are_those_of_transformers():
     expected = load_state(t5.name_map(t5.read_config(theirs.config.to_dict())), theirs.state_dict(), ignored=t5.IGNORED)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-4, atol=1e-5, msg=f"{name}: {{}}".format)
-
-
-def test_state_of_the_former_shape_is_refused(tmp_path):
-    """It had one row of column means for all the projections that share a weight."""
-    model: Any = Stacked(stacked=True)
-    optimizer = build_optimizer(model, OptimizerConfig(name="adafactor"))
-    model(torch.arange(7)).square().sum().backward()
-    optimizer.step()
-    state = optimizer.state[model.layers[0].weight]
-    state["columns"] = state["columns"].mean(0, keepdim=True)
-    write_tensors(tmp_path, optimizer_tensors(model, optimizer), None)
-    again = Stacked(stacked=True)
-    expected = r"weight.columns of shape \[1, 4\], not \[3, 4\]; use the farspan that wrote it$"
-    with pytest.raises(FarspanError, match=expected) as refused:
-        restore_optimizer(again, build_optimizer(again, OptimizerConfig(name="adafactor")), tmp_path, None)
-    assert "\n" not in str(refused.value)
 
 
 CONFIG = OptimizerConfig(name="muon", learning_rate=0.02, weight_decay=0.1)

@@ -34,20 +34,13 @@ def test_nothing_in_a_weights_file_is_executed(tiny, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_weights_of_another_model_are_refused(tiny, tmp_path):
-    """They would be filled up with random numbers."""
+def test_weights_of_another_model_are_refused_unless_the_caller_does_not_use_them(tiny, tmp_path):
+    """They would be filled up with random numbers; published encoders of texts have no pooler, for example."""
     deeper = shutil.copytree(tiny, tmp_path / "deeper")
     config = json.loads((deeper / "config.json").read_text())
     (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     with pytest.raises(FarspanError, match=r"the weights lack 16 parameters.*encoder\.layer\.2"):
         load_weights(find_encoder(str(deeper)), AutoModel)
-
-
-def test_parameters_that_the_caller_does_not_use_may_be_missing(tiny, tmp_path):
-    """A pooler, for example, which published encoders of texts do not have."""
-    deeper = shutil.copytree(tiny, tmp_path / "deeper")
-    config = json.loads((deeper / "config.json").read_text())
-    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     model: Any = load_weights(find_encoder(str(deeper)), AutoModel, unused=("layer.2.",))
     assert len(model.encoder.layer) == 3
     assert not model.training

@@ -37,9 +37,8 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.positions import Learned
 from trainer.run.train import train
 from trainer.scorer.encoder import find_encoder
-from trainer.scorer.generator import open_generator
-from trainer.scorer.inference import batches, choose_device, pin_threads
-from trainer.scorer.models import FoundModel, describe_positions, load_masked_lm
+from trainer.scorer.inference import batches, choose_device
+from trainer.scorer.models import FoundModel, describe_positions, load_masked_lm, open_generator
 from trainer.scorer.scorers import load_scorer
 
 ARCHITECTURES = ("Bert", "Roberta", "DistilBert", "Electra", "ModernBert", "Longformer")
@@ -200,11 +199,11 @@ def test_a_generator_is_drawn_unlike_its_model(corpus):
 
 def test_a_generator_of_another_tokenizer_is_refused(corpus, generator, monkeypatch):
     found = FoundModel("run", "f", "another tokenizer", generator.special, LENGTH, lambda: generator.model)
-    monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: found)
+    monkeypatch.setattr("trainer.scorer.models.find_model", lambda path: found)
     with pytest.raises(FarspanError, match=r"generator.initial run has the tokenizer with fingerprint another"):
         open_generator(GeneratorConfig(initial="run"), Corpus(corpus), SEED)
     same = replace(found, tokenizer_fingerprint=small_tokenizer().fingerprint)
-    monkeypatch.setattr("trainer.scorer.generator.find_model", lambda path: same)
+    monkeypatch.setattr("trainer.scorer.models.find_model", lambda path: same)
     opened = open_generator(GeneratorConfig(initial="run"), Corpus(corpus), SEED)
     assert (opened.model, opened.positions, opened.identity) == (generator.model, LENGTH, "f")
 
@@ -216,15 +215,6 @@ def test_batches_hold_every_row_once_within_the_budget(lengths, tokens):
     assert sorted(row for rows in found for row in rows.tolist()) == np.flatnonzero(lengths).tolist()
     assert all(len(rows) == 1 or len(rows) * lengths[rows].max() <= tokens for rows in found)
     assert (np.diff(lengths[np.concatenate([np.empty(0, np.int64), *found])]) <= 0).all()
-
-
-def test_threads_are_pinned_for_a_while():
-    before = torch.get_num_threads()
-    with pin_threads(1):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
-    with pin_threads(None):
-        assert torch.get_num_threads() == before
 
 
 def test_a_rank_asks_its_own_device(monkeypatch):
@@ -261,12 +251,6 @@ def test_backbone_and_head_together_are_the_model(tmp_path, architecture):
     assert describe_positions(files) == 16
 
 
-def test_a_model_without_a_head_is_refused_by_the_names_of_its_weights(tmp_path):
-    files = find_encoder(make_encoder(str(tmp_path)))
-    with pytest.raises(FarspanError, match="its weights have no head that predicts tokens"):
-        describe_positions(files)
-
-
 def test_a_model_that_predicts_positions_together_is_refused(bert, monkeypatch):
     """The head is applied to the asked positions alone; that has to be the same."""
     from transformers.models.bert.modeling_bert import BertOnlyMLMHead
@@ -290,11 +274,6 @@ def test_a_scorer_is_loaded_once_a_process_and_travels_by_its_path(bert):
     assert again is not scorer
     assert again.fingerprint == scorer.fingerprint
     assert np.array_equal(again.losses(*rows), losses)
-
-
-def test_the_fingerprint_follows_the_weights(bert, tmp_path):
-    other = make_masked_lm(str(tmp_path), seed=1)
-    assert scorer_of(bert).fingerprint != scorer_of(other).fingerprint
 
 
 def test_a_converted_model_is_refused_by_what_it_does_not_say(tmp_path):

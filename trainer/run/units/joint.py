@@ -36,7 +36,7 @@ from trainer.parallel.distributed import World
 from trainer.run.sources import open_mixtures
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run.units.unit import Model, ModelSize
-from trainer.scorer.generator import Generator, generator_config, open_generator
+from trainer.scorer.models import Generator, generator_config, open_generator
 
 _CANDIDATES = 3
 """Positions per candidate in the dry run and the memory estimate."""

@@ -39,8 +39,7 @@ from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reduction_
 from trainer.run.train import train
 from trainer.run.units.joint import JointBatches, JointUnit
 from trainer.run_config import EvaluationConfig
-from trainer.scorer.generator import Generator, open_generator
-from trainer.scorer.models import FoundModel, find_model
+from trainer.scorer.models import FoundModel, Generator, find_model, open_generator
 from trainer.scorer.scorers import MaskedLMScorer
 
 
