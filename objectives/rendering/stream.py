@@ -50,75 +50,6 @@ class Streams:
         return len(self.sequence_ids)
 
 
-def stream_examples(examples: Examples, special: SpecialTokens, *, ends_between: bool = True) -> Streams:
-    """Join source and target of each example to one row, a single unit, with labels on the target.
-
-    The prompt of a target has no labels. An example without target becomes a row without labels.
-
-    Args:
-        examples: B examples of an objective or a task.
-        special: the special tokens that they were rendered with.
-        ends_between: True to keep ``<eos>`` at the end of a source and ``<bos>`` at the beginning of a target; False to
-            leave out both where they meet, for readers that take them for the boundary of two documents.
-
-    Raises:
-        FarspanError: the examples are those of an encoder-only objective, which have labels in place of a target.
-    """
-    if examples.labels is not None:
-        raise FarspanError(
-            "the objective predicts tokens in their places in the source, without a target, so its rows cannot be "
-            "streams; choose an objective with a target"
-        )
-    rows = np.arange(len(examples))
-    sources, targets = examples.source_lengths.astype(np.int64), examples.target_lengths.astype(np.int64)
-    prompts = np.zeros(len(rows), np.int64) if examples.prompt_lengths is None else examples.prompt_lengths
-    skipped = np.zeros(len(rows), np.int64)
-    if not ends_between and examples.source_ids.size and examples.target_ids.size:
-        both = (sources > 0) & (targets > 0)
-        begun = both & (examples.target_ids[:, 0] == special[BEGIN])
-        sources = sources - (both & (examples.source_ids[rows, sources - 1] == special[END]))
-        skipped[begun] = 1
-    out = _Columns.of(sources + targets - skipped)
-    parts = np.zeros((0, 0), np.int32) if examples.segment_ids is None else examples.segment_ids
-    sides = read_only(examples.source_ids, examples.target_ids, sources, skipped, prompts.astype(np.int64), parts)
-    _join(sides, out.offsets, out.values)
-    return out.streams(examples.sequence_ids, sources.astype(np.int32))
-
-
-def stream_text(
-    batch: SequenceBatch,
-    *,
-    begin: int | None = None,
-    between: int | None = None,
-    end: int | None = None,
-    across_documents: bool = False,
-) -> Streams:
-    """Lay out the text of corpus rows with labels on all tokens, for causal language models.
-
-    Args:
-        batch: n corpus rows.
-        begin: id before each part; None for no token.
-        between: id between two parts of a row, which belongs to the first of them; None for no token.
-        end: id after each part that reaches the end of its document; None for no token.
-        across_documents: False to make each part a unit, so that no label predicts its first token; True to make each
-            row a unit, in which parts attend to earlier ones and all tokens but the first have labels.
-    """
-    tokens, starts = batch.tokens.compact(), batch.document_starts.compact()
-    first = np.repeat(tokens.offsets[:-1], starts.lengths) + starts.values
-    sizes = np.diff(np.append(first, tokens.offsets[-1]))
-    ended = (batch.document_offsets.compact().values + sizes == batch.document_lengths.compact().values) & (
-        end is not None
-    )
-    edges = np.concatenate([[0], np.cumsum(ended)])[starts.offsets]
-    inner = np.maximum(starts.lengths - 1, 0) * (between is not None)
-    lengths = tokens.lengths + np.diff(edges) + starts.lengths * (begin is not None) + inner
-    out = _Columns.of(lengths)
-    frame = tuple(NONE if token is None else token for token in (begin, between, end))
-    parts = read_only(tokens.values, first, sizes, ended, starts.offsets)
-    _lay_out(parts, frame, across_documents, out.offsets, out.values)
-    return out.streams(batch.sequence_ids, np.zeros(len(batch), np.int32))
-
-
 @dataclass(frozen=True)
 class _Columns:
     """Unfilled columns of ``Streams``: ids, labels, positions, documents."""
@@ -214,7 +145,8 @@ class StreamLayout:
         between: token between two documents of a text; None for no token.
         end: token after each document of a text that ends in the row; ``<eos>`` is left out if the tokenizer has none;
             None for no token.
-        ends_between: keep the end token of an example's source and the begin token of its target.
+        ends_between: keep the end token of an example's source and the begin token of its target; False leaves out both
+            where they meet, for readers that take them for the boundary of two documents.
         max_length: maximum number of positions of a row; None for any number.
         vocab_size: number of token embeddings of the model, which all ids must be below; None for any number.
     """
@@ -241,12 +173,7 @@ class StreamLayout:
     def text_tokens(self, vocab_size: int, owned: Mapping[str, int]) -> SpecialTokens:
         """Return the ids of padding and of the tokens around documents, all of them the tokenizer's own.
 
-        Args:
-            vocab_size: vocabulary size of the tokenizer.
-            owned: roles and special tokens that the tokenizer has, name -> id.
-
-        Raises:
-            FarspanError: the tokenizer lacks a token.
+        ``owned``: roles and special tokens that the tokenizer has, name -> id.
         """
         ids = {}
         for role in ("begin", "between", "end"):
@@ -264,15 +191,9 @@ class StreamLayout:
         return SpecialTokens(ids, vocab_size)
 
     def check(self, special: SpecialTokens, longest: int, described: str) -> None:
-        """Check rows before they are read.
+        """Check, before rows are read, that the model has embeddings for all ids and no row is too long.
 
-        Args:
-            special: the special tokens of the rows.
-            longest: number of positions that the longest row has at least.
-            described: name of the rows, for messages.
-
-        Raises:
-            FarspanError: the model has no embedding for some ids, or a row is too long.
+        ``longest``: number of positions that the longest row has at least. ``described``: name of the rows, for errors.
         """
         if self.vocab_size is not None and special.vocab_size > self.vocab_size:
             raise FarspanError(
@@ -286,14 +207,48 @@ class StreamLayout:
             )
 
     def stream_text(self, batch: SequenceBatch, special: SpecialTokens) -> Streams:
-        """Lay out rows of text; ``special`` is the result of ``text_tokens``."""
-        begin, between, end = (special.ids.get(name) if name else None for name in (self.begin, self.between, self.end))
-        across = self.across_documents
-        return self._within(stream_text(batch, begin=begin, between=between, end=end, across_documents=across))
+        """Lay out the text of n corpus rows with labels on all tokens; ``special`` is the result of ``text_tokens``.
+
+        A token ``between`` belongs to the part before it; ``end`` follows parts that reach the end of their document.
+        """
+        names = (self.begin, self.between, self.end)
+        begin, between, end = (special.ids.get(name, NONE) if name else NONE for name in names)
+        tokens, starts = batch.tokens.compact(), batch.document_starts.compact()
+        first = np.repeat(tokens.offsets[:-1], starts.lengths) + starts.values
+        sizes = np.diff(np.append(first, tokens.offsets[-1]))
+        ended = batch.document_offsets.compact().values + sizes == batch.document_lengths.compact().values
+        ended &= end != NONE
+        edges = np.concatenate([[0], np.cumsum(ended)])[starts.offsets]
+        inner = np.maximum(starts.lengths - 1, 0) * (between != NONE)
+        out = _Columns.of(tokens.lengths + np.diff(edges) + starts.lengths * (begin != NONE) + inner)
+        parts = read_only(tokens.values, first, sizes, ended, starts.offsets)
+        _lay_out(parts, (begin, between, end), self.across_documents, out.offsets, out.values)
+        return self._within(out.streams(batch.sequence_ids, np.zeros(len(batch), np.int32)))
 
     def stream_examples(self, examples: Examples, special: SpecialTokens) -> Streams:
-        """Join source and target of examples that were rendered with ``special``."""
-        return self._within(stream_examples(examples, special, ends_between=self.ends_between))
+        """Join source and target of each example, rendered with ``special``, to one unit with labels on the target.
+
+        The prompt of a target has no labels. An example without target becomes a row without labels.
+        """
+        if examples.labels is not None:
+            raise FarspanError(
+                "the objective predicts tokens in their places in the source, without a target, so its rows cannot be "
+                "streams; choose an objective with a target"
+            )
+        rows = np.arange(len(examples))
+        sources, targets = examples.source_lengths.astype(np.int64), examples.target_lengths.astype(np.int64)
+        prompts = np.zeros(len(rows), np.int64) if examples.prompt_lengths is None else examples.prompt_lengths
+        skipped = np.zeros(len(rows), np.int64)
+        if not self.ends_between and examples.source_ids.size and examples.target_ids.size:
+            both = (sources > 0) & (targets > 0)
+            begun = both & (examples.target_ids[:, 0] == special[BEGIN])
+            sources = sources - (both & (examples.source_ids[rows, sources - 1] == special[END]))
+            skipped[begun] = 1
+        out = _Columns.of(sources + targets - skipped)
+        parts = np.zeros((0, 0), np.int32) if examples.segment_ids is None else examples.segment_ids
+        sides = read_only(examples.source_ids, examples.target_ids, sources, skipped, prompts.astype(np.int64), parts)
+        _join(sides, out.offsets, out.values)
+        return self._within(out.streams(examples.sequence_ids, sources.astype(np.int32)))
 
     def _within(self, streams: Streams) -> Streams:
         """Refuse rows that are too long."""

@@ -18,7 +18,7 @@ from corpora.storage.shards import StoredShard
 from objectives.api.examples import Examples
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch
-from objectives.rendering.stream import stream_examples
+from objectives.rendering.stream import StreamLayout
 from pipelines.export.items import Frame, Items, Parts, check_fit
 
 
@@ -87,7 +87,8 @@ class MaskItems:
             if self.layout == "seq2seq":
                 yield _pairs(examples, frame)
                 continue
-            streams = stream_examples(examples, masks.special_tokens, ends_between=self.ends_between)
+            layout = StreamLayout(ends_between=self.ends_between)
+            streams = layout.stream_examples(examples, masks.special_tokens)
             ids, loss = streams.input_ids, streams.labels.values >= 0
             items = frame.lay_out(_separate(ids.values, ids.offsets[:-1], ids.lengths, ended=False), loss)
             yield replace(items, domains=_domains(batch) if frame.domains else None)

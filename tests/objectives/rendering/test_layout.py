@@ -18,7 +18,7 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from objectives.rendering.layout import Layout, global_positions
 from objectives.rendering.reconstruct import reconstruct, reconstruct_labels
 from objectives.rendering.render import render_labels, render_masked, render_sentinels
-from objectives.rendering.stream import Streams, stream_examples, stream_text
+from objectives.rendering.stream import StreamLayout, Streams
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import masks_of
@@ -81,10 +81,6 @@ def rendered(rule: str):
     return objective.render(BATCH, objective.mask(BATCH, bytes(16)), special), special
 
 
-def test_none_is_none():
-    assert rendered("none")[0].global_positions is None
-
-
 @pytest.mark.parametrize("rule", ["bos", "separators", "masked"])
 def test_rules_mark_their_tokens(rule):
     examples, special = rendered(rule)
@@ -99,6 +95,7 @@ def test_rules_mark_their_tokens(rule):
 
 def test_masked_positions_are_those_with_labels():
     examples, special = rendered("none")
+    assert examples.global_positions is None
     labels = np.full(examples.source_ids.shape, IGNORED, np.int32)
     labels[0, 4] = 17
     assert global_positions(replace(examples, labels=labels), special, "masked")[0, 4]
@@ -146,33 +143,22 @@ def without(ids: np.ndarray, token: int) -> np.ndarray:
     return np.where(ids == token, 5, ids)
 
 
+UNSEEN = replace(MASKS, span_flags=Ragged(np.full_like(MASKS.span_flags.values, IN_SOURCE), MASKS.span_flags.offsets))
+
+
 @pytest.mark.parametrize(
-    ("examples", "masks", "message"),
+    ("changes", "masks", "message"),
     [
-        (
-            replace(EXAMPLES, source_ids=without(EXAMPLES.source_ids, SPECIAL.sentinels[1])),
-            MASKS,
-            "marker 1 is not in the source",
-        ),
-        (
-            replace(EXAMPLES, target_ids=without(EXAMPLES.target_ids, SPECIAL.sentinels[1])),
-            MASKS,
-            "marker 1 is not in the target",
-        ),
-        (replace(EXAMPLES, target_lengths=EXAMPLES.target_lengths - 1), MASKS, "does not end where the spans do"),
-        (replace(EXAMPLES, source_lengths=EXAMPLES.source_lengths * 0 + 9), MASKS, "not in the source"),
-        (
-            EXAMPLES,
-            replace(
-                MASKS, span_flags=Ragged(np.full_like(MASKS.span_flags.values, IN_SOURCE), MASKS.span_flags.offsets)
-            ),
-            "in neither source nor target",
-        ),
+        ({"source_ids": without(EXAMPLES.source_ids, SPECIAL.sentinels[1])}, MASKS, "marker 1 is not in the source"),
+        ({"target_ids": without(EXAMPLES.target_ids, SPECIAL.sentinels[1])}, MASKS, "marker 1 is not in the target"),
+        ({"target_lengths": EXAMPLES.target_lengths - 1}, MASKS, "does not end where the spans do"),
+        ({"source_lengths": EXAMPLES.source_lengths * 0 + 9}, MASKS, "not in the source"),
+        ({}, UNSEEN, "in neither source nor target"),
     ],
 )
-def test_damage_is_named(examples, masks, message):
+def test_damage_is_named(changes, masks, message):
     with pytest.raises(FarspanError, match=f"sequence {LONGER.sequence_id(0).hex()}: .*{message}"):
-        OBJECTIVE.reconstruct(examples, masks, SPECIAL)
+        OBJECTIVE.reconstruct(replace(EXAMPLES, **changes), masks, SPECIAL)
 
 
 MASKED = SpecialTokens.append(VOCAB, OWNED, [MASK])
@@ -181,34 +167,21 @@ REPLACED_ROW = masks_of(LONGER, [[(3, 2, REPLACED | IN_TARGET), (9, 1, IN_SOURCE
 LABELLED = render_labels(LONGER, REPLACED_ROW, MASKED, LAYOUT, mask=MASK)
 
 
-def moved(labels: np.ndarray) -> np.ndarray:
-    return np.roll(labels, 1, axis=1)
+NO_LABELS = np.full_like(LABELLED.labels, IGNORED)
 
 
 @pytest.mark.parametrize(
-    ("examples", "masks", "message"),
+    ("changes", "masks", "message"),
     [
-        (replace(LABELLED, labels=moved(LABELLED.labels)), REPLACED_ROW, "token 3 has no label, unlike its span"),
-        (
-            replace(LABELLED, labels=np.where(LABELLED.labels == IGNORED, 7, LABELLED.labels)),
-            REPLACED_ROW,
-            "token 0 has a label, unlike its span",
-        ),
-        (
-            replace(LABELLED, source_lengths=np.array([9], np.int32)),
-            REPLACED_ROW,
-            "source has 7 tokens, spans reach to",
-        ),
-        (
-            replace(LABELLED, labels=np.full_like(LABELLED.labels, IGNORED)),
-            masks_of(LONGER, [[(3, 2, IN_SOURCE)]]),
-            "token 3 is neither in the source nor a label",
-        ),
+        ({"labels": np.roll(LABELLED.labels, 1, axis=1)}, REPLACED_ROW, "token 3 has no label, unlike its span"),
+        ({"labels": np.full_like(NO_LABELS, 7)}, REPLACED_ROW, "token 0 has a label, unlike its span"),
+        ({"source_lengths": np.array([9], np.int32)}, REPLACED_ROW, "source has 7 tokens, spans reach to"),
+        ({"labels": NO_LABELS}, masks_of(LONGER, [[(3, 2, IN_SOURCE)]]), "3 is neither in the source nor a label"),
     ],
 )
-def test_damage_to_labels_is_named(examples, masks, message):
+def test_damage_to_labels_is_named(changes, masks, message):
     with pytest.raises(FarspanError, match=f"sequence {LONGER.sequence_id(0).hex()}: .*{message}"):
-        reconstruct_labels(examples, masks, MASKED, LAYOUT)
+        reconstruct_labels(replace(LABELLED, **changes), masks, MASKED, LAYOUT)
 
 
 def test_replacements_are_looked_for():
@@ -271,7 +244,7 @@ def test_examples_are_joined_as_a_plain_loop_joins_them(case, ends_between):
         for column, values in zip(expected, (ids, labels, range(len(ids)), documents), strict=True):
             column.append(list(values))
         prefixes.append(len(source))
-    streams = stream_examples(batch, OWN_SPECIAL, ends_between=ends_between)
+    streams = StreamLayout(ends_between=ends_between).stream_examples(batch, OWN_SPECIAL)
     assert columns(streams) == expected
     assert streams.prefix_lengths.tolist() == prefixes
 
@@ -304,7 +277,10 @@ def test_text_is_laid_out_as_a_plain_loop_lays_it_out(batch, frame, across, seed
             ids, documents = ids + piece, documents + [part] * len(piece)
         for column, values in zip(expected, (ids, labels, positions, documents), strict=True):
             column.append(values)
-    streams = stream_text(batch, begin=begin, between=between, end=end, across_documents=across)
+    before, inner, after = (f"<{token}>" if token else None for token in frame)
+    layout = StreamLayout(across_documents=across, begin=before, between=inner, end=after)
+    special = SpecialTokens({f"<{token}>": token for token in frame if token}, VOCAB + 1)
+    streams = layout.stream_text(batch, special)
     assert columns(streams) == expected
     assert np.count_nonzero(streams.position_ids.values == 0) == units
     assert streams.prefix_lengths.tolist() == [0] * len(batch)
@@ -315,7 +291,7 @@ def test_the_last_source_position_predicts_the_first_target_token():
     objective = Span(density=0.3)
     special = objective.validate(CorpusFacts(VOCAB, OWNED, 50, 40, 3))
     rendered = objective.render(batch, objective.mask(batch, bytes(16)), special)
-    streams = stream_examples(rendered, special)
+    streams = StreamLayout().stream_examples(rendered, special)
     for row in range(2):
         prefix = int(streams.prefix_lengths[row])
         assert prefix == rendered.source_lengths[row]
@@ -327,4 +303,4 @@ def test_the_last_source_position_predicts_the_first_target_token():
 def test_labels_in_place_of_a_target_are_refused():
     batch = replace(Examples(*np.zeros((2, 1, 16), np.int32), *np.zeros((3, 1), np.int32)), labels=np.zeros((1, 16)))
     with pytest.raises(FarspanError, match="without a target, so its rows cannot be streams"):
-        stream_examples(batch, OWN_SPECIAL)
+        StreamLayout().stream_examples(batch, OWN_SPECIAL)
