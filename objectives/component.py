@@ -97,7 +97,7 @@ class Component:
         objective = self.objective
         if not isinstance(objective, MarkedSpans) or type(objective).render is not MarkedSpans.render:
             return None
-        return None if objective._marker or objective.global_attention != "none" else objective._layout
+        return None if objective.marker or objective.global_attention != "none" else objective.layout
 
     def key(self, key: bytes) -> bytes:
         """Return the key of this component's draws."""

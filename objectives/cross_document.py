@@ -91,7 +91,7 @@ class CrossDocument:
         return options_of(self)
 
     @property
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         begin, end = BEGIN if self.begin else None, END if self.end else None
         return Layout(begin, end, before=DOCUMENT_BEGIN, after=DOCUMENT_END)
 
@@ -101,18 +101,18 @@ class CrossDocument:
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check that a row has room for the tokens around documents, and number the special tokens."""
-        self._layout.check(self.name, facts)
+        self.layout.check(self.name, facts)
         if self._tools and self._tools.tokenizer.vocab_size != facts.vocab_size:
             raise FarspanError(
                 f"cross_document: the tokenizer has {self._tools.tokenizer.vocab_size} ids, the corpus's has "
                 f"{facts.vocab_size}; give the one in the corpus's folder"
             )
-        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, MASK])
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self.layout.names, MASK])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the source and target lengths of every draw, ``(n,)`` int64 each; targets are empty (labels only)."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths
-        return tokens + self._layout.around(parts), np.zeros_like(tokens)
+        return tokens + self.layout.around(parts), np.zeros_like(tokens)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose tokens of n rows, one span each, by (key, options, sequence id, length) of the row."""
@@ -131,7 +131,7 @@ class CrossDocument:
             span_starts=spans,
             span_lengths=Ragged(np.ones_like(spans.values), spans.offsets),
             span_flags=Ragged(flags, spans.offsets),
-            source_lengths=(tokens + self._layout.around(batch.document_starts.lengths)).astype(np.int32),
+            source_lengths=(tokens + self.layout.around(batch.document_starts.lengths)).astype(np.int32),
             target_lengths=np.zeros(len(batch), np.int32),
             replacements=self._replacements(id_keys(key + b"replacements", ids), flags & REPLACED != 0, spans.offsets),
         )
@@ -156,12 +156,12 @@ class CrossDocument:
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
         """Render source and labels, with an empty target."""
-        examples = render_labels(batch, masks, special, self._layout, mask=MASK, segment_ids=segment_ids)
-        return with_global_positions(examples, special, self.global_attention, self._layout)
+        examples = render_labels(batch, masks, special, self.layout, mask=MASK, segment_ids=segment_ids)
+        return with_global_positions(examples, special, self.global_attention, self.layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct_labels(examples, masks, special, self._layout)
+        return reconstruct_labels(examples, masks, special, self.layout)
 
 
 @lru_cache(maxsize=4)

@@ -21,21 +21,14 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
-from objectives.api.options import (
-    check,
-    check_choice,
-    check_flag,
-    check_whole,
-    equipped,
-    is_number,
-    normalize,
-)
-from objectives.api.protocol import CorpusFacts, EntityRecognizer, Tools
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
+from objectives.api.options import check, check_choice, check_flag, check_whole, equipped, is_number, normalize
+from objectives.api.protocol import EntityRecognizer, Tools
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK
 from objectives.rendering.layout import Layout
 from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
-from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
+from objectives.rouge.scores import TIES, cluster_scores, sentence_scores
+from objectives.rouge.words import WORDS, split_words
 from objectives.sentences.entities import SpacyRecognizer, choose_pyramid, find_mentions
 from objectives.sentences.selection import (
     Sentences,
@@ -113,7 +106,7 @@ class EntityPyramid(MarkedSpans):
         listed = isinstance(labels, list | tuple) and len(labels) > 0 and all(isinstance(name, str) for name in labels)
         check(self, "entity_labels", labels is None or listed, "a list of kinds such as PERSON, or null")
         check_choice(self, "mask_token", MASK, SENTENCE_MASK)
-        check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
+        check_whole(self, "target_length", least=self.layout.ends + 1, null=True)
         check_choice(self, "global_attention", "none", "bos", "separators", "masked")
         kinds = tuple(sorted(set(labels))) if listed else None
         normalize(self, ratio=float(self.ratio), visible=float(self.visible), entity_labels=kinds)
@@ -130,17 +123,12 @@ class EntityPyramid(MarkedSpans):
         return equipped(self, replace(tools, recognizer=recognizer))
 
     @property
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return Layout(begin=BEGIN if self.begin else None, after=DOCUMENT_SEPARATOR)
 
     @property
-    def _marker(self) -> str:
+    def marker(self) -> str:
         return self.mask_token
-
-    def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for the tokens around the text, and number the special tokens."""
-        self._layout.check(self.name, facts)
-        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
@@ -149,7 +137,7 @@ class EntityPyramid(MarkedSpans):
             sentences = find_sentences(batch, "sequence")
             return most_tokens(sentences, pick_counts(sentences.sizes, self.ratio, "down", "float64"))
 
-        return longest_texts(batch, self._layout, self.target_length, most)
+        return longest_texts(batch, self.layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
@@ -162,7 +150,7 @@ class EntityPyramid(MarkedSpans):
         choice, entities = choose_pyramid(scores, mentions, sentences, picks, self.entity_ties)
         masks, numbers = make_chosen_spans(batch, sentences, choice)
         if self.target_length is not None:
-            masks = within_target(masks, self.target_length - self._layout.ends, "skip")
+            masks = within_target(masks, self.target_length - self.layout.ends, "skip")
             numbers = _numbers_of(masks, sentences)
         offsets = masks.span_starts.offsets
         shown = _lowest(draw(key, batch, sentences).sentences[numbers, 0], offsets, self.visible)
@@ -173,7 +161,7 @@ class EntityPyramid(MarkedSpans):
             span_flags=Ragged(flags, offsets),
             span_labels=pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names),
         )
-        source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
+        source, target = rendered_lengths(batch, masks, self.layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
 
     def _list_needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:

@@ -122,7 +122,7 @@ class FillInTheMiddle:
         return options_of(self)
 
     @property
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         return Layout(BEGIN if self.begin else None, end=None, between=self.separator)
 
     def with_tools(self, tools: Tools) -> FillInTheMiddle:
@@ -131,7 +131,7 @@ class FillInTheMiddle:
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check the room for sentinels, and that each is a special token of the tokenizer."""
-        self._layout.check(self.name, facts, more=2)  # three sentinels for at least one token of the middle
+        self.layout.check(self.name, facts, more=2)  # three sentinels for at least one token of the middle
         names = [self.prefix, self.suffix, self.middle, self.end]
         lacking = [name for name in names if name != END and find_owned_id(facts.owned_tokens, name) is None]
         if lacking and not self.append:
@@ -140,7 +140,7 @@ class FillInTheMiddle:
                 f"ordinary text; it has {', '.join(list(facts.owned_tokens)[:12])}; give the tokenizer's name for "
                 "it (options prefix, suffix, middle, end), or append=true to append it to the vocabulary"
             )
-        table = SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, *names])
+        table = SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self.layout.names, *names])
         if len({table[name] for name in names}) < 4:
             raise FarspanError(f"fill_in_the_middle: two of {', '.join(names)} have one id; give other names")
         return table
@@ -151,7 +151,7 @@ class FillInTheMiddle:
         targets = self._plain_lengths(batch)
         if self.target_length is not None:
             targets = np.minimum(targets, self.target_length)
-        return tokens + 2 + self._layout.around(parts), targets
+        return tokens + 2 + self.layout.around(parts), targets
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the cuts of n rows, by (key, options, sequence id, text) of the row."""
@@ -237,7 +237,7 @@ class FillInTheMiddle:
     @property
     def _literals(self) -> tuple[str | None, ...]:
         """Tokens that stand around text, in the order of their places behind it: see ``_arrange``."""
-        return self._layout.begin, self.prefix, self.suffix, self.middle, self.separator, self.end
+        return self.layout.begin, self.prefix, self.suffix, self.middle, self.separator, self.end
 
     def _plain_lengths(self, batch: SequenceBatch) -> np.ndarray:
         """Target lengths of rows that are not cut, ``(n,)`` int64."""

@@ -21,8 +21,7 @@ from objectives.api.masks import MaskBatch
 from objectives.api.options import (
     check,
     check_choice,
-    check_flag,
-    check_global_attention,
+    check_layout,
     check_numbers,
     check_whole,
     equipped,
@@ -120,11 +119,9 @@ class ModelBased(MarkedSpans):
         means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "aggregation", *AGGREGATIONS)
         check_choice(self, "sentinel_order", "descending", "ascending")
-        check_flag(self, "begin")
-        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
-        check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
+        check_whole(self, "target_length", least=self.layout.ends + 2, null=True)  # one sentinel with one token
         check_whole(self, "sentinels", least=1, null=True)
-        check_global_attention(self)
+        check_layout(self)
         shares = {"density": hidden, "span_share": share, "candidate_density": drawn}
         numbers = {option: value if value is None else float(value) for option, value in shares.items()}
         normalize(self, **numbers, mean_span_lengths=means)
@@ -158,7 +155,7 @@ class ModelBased(MarkedSpans):
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check the room for the tokens around the text, and number the special tokens."""
-        self._layout.check(self.name, facts)
+        self.layout.check(self.name, facts)
         # One row for each mean; all counts grow with tokens and parts.
         means = np.asarray(self.mean_span_lengths)
         tokens = np.full(len(means), facts.max_tokens)
@@ -170,7 +167,7 @@ class ModelBased(MarkedSpans):
         return SpecialTokens.append(
             facts.vocab_size,
             facts.owned_tokens,
-            names=self._layout.names,
+            names=self.layout.names,
             sentinels=int(most.max()) if self.sentinels is None else self.sentinels,
             order="ascending" if self.sentinel_order == "ascending" else "descending",
         )
@@ -183,9 +180,9 @@ class ModelBased(MarkedSpans):
             candidates = np.minimum(drawn, span_counts(tokens, drawn, mean) + np.maximum(parts - 1, 0))
             hidden, spans, positions = self._budgets(tokens, candidates)
             used = np.minimum(hidden + np.minimum(hidden, spans), positions)
-            targets.append(np.where(hidden > 0, used + self._layout.ends, 0))
+            targets.append(np.where(hidden > 0, used + self.layout.ends, 0))
         # A sentinel replaces at least one token, so no source is longer than its text.
-        return tokens + self._layout.around(parts), np.max(targets, axis=0)
+        return tokens + self.layout.around(parts), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the candidates of n rows, score them, and hide the hardest.
@@ -243,14 +240,14 @@ class ModelBased(MarkedSpans):
             spans = np.maximum(np.floor(candidates * self.span_share + 1e-9), 1).astype(np.int64)
         if self.sentinels is not None:
             spans = np.minimum(spans, self.sentinels)
-        positions = _UNBOUNDED if self.target_length is None else self.target_length - self._layout.ends
+        positions = _UNBOUNDED if self.target_length is None else self.target_length - self.layout.ends
         return hidden, spans, np.full(len(tokens), positions)
 
     def _hidden(self, batch: SequenceBatch, candidates: Candidates) -> MaskBatch:
         """Hide the hardest candidates within the budgets, and measure the rendered rows."""
         budgets = self._budgets(batch.tokens.lengths, candidates.lengths.lengths)
         masks = hide_hardest(batch.sequence_ids, candidates, *budgets)
-        source, target = rendered_lengths(batch, masks, self._layout, sentinels=True)
+        source, target = rendered_lengths(batch, masks, self.layout, sentinels=True)
         return replace(masks, source_lengths=source, target_lengths=target)
 
 

@@ -18,18 +18,9 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.masks import MaskBatch
-from objectives.api.options import (
-    FITS,
-    check,
-    check_choice,
-    check_flag,
-    check_global_attention,
-    check_whole,
-    is_share,
-    normalize,
-)
+from objectives.api.options import FITS, check, check_choice, check_flag, check_layout, check_whole, is_share, normalize
 from objectives.api.protocol import CorpusFacts
-from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.api.special_tokens import SpecialTokens
 from objectives.draws.compositions import PLACEMENTS, SpanDraws, draw_masks, noise_counts
 from objectives.rendering.marked import MarkedSpans
 
@@ -75,34 +66,33 @@ class PrefixLm(MarkedSpans):
         check(
             self, "density", valid, f"a number above 0, up to 0.5{' with pivot t5' if self.pivot == 't5' else ' or 1'}"
         )
-        check_flag(self, "sentinel", "begin")
-        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
+        check_flag(self, "sentinel")
         check_choice(self, "fit", *FITS)
-        check_global_attention(self)
+        check_layout(self)
         check_whole(self, "target_length", least=self._framing + 1, null=True)
         normalize(self, density=float(self.density))
 
     @property
     def _framing(self) -> int:
         """Positions of a target beside its text."""
-        return self._layout.ends + self.sentinel
+        return self.layout.ends + self.sentinel
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check the room around the text and the longest target, and number the special tokens."""
-        self._layout.check(self.name, facts)
+        self.layout.check(self.name, facts)
         needed = int(self._pivots(np.array([facts.max_tokens]))[0, 2]) + self._framing
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
                 f"prefix_lm: option target_length is {self.target_length}, but a row of {facts.max_tokens} tokens may "
                 f"need {needed}; raise target_length to {needed}, or give fit=window for later pivots"
             )
-        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, self._layout.names, int(self.sentinel))
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, self.layout.names, int(self.sentinel))
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
         _, last, hidden = self._pivots(tokens).T
-        source = np.where(hidden > 0, last + self.sentinel, tokens) + self._layout.around(parts)
+        source = np.where(hidden > 0, last + self.sentinel, tokens) + self.layout.around(parts)
         return source, np.where(hidden > 0, hidden + self._framing, 0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
@@ -118,7 +108,7 @@ class PrefixLm(MarkedSpans):
         # One span, of all tokens from the pivot on; only its first piece has the sentinel.
         sizes, spans = np.where(most > 0, tokens - pivots, 0), (most > 0).astype(np.int64)
         free = np.full(len(tokens), PLACEMENTS.index("free"))
-        around, ends = self._layout.around(parts), np.full(len(tokens), self._layout.ends)
+        around, ends = self.layout.around(parts), np.full(len(tokens), self.layout.ends)
         return SpanDraws(keys, sizes, sizes, spans, pivots, free, spans * self.sentinel, around, ends)
 
     def _pivots(self, tokens: np.ndarray) -> np.ndarray:

@@ -22,29 +22,18 @@ from objectives.api.options import (
     check,
     check_chances,
     check_choice,
-    check_flag,
-    check_global_attention,
+    check_layout,
     check_whole,
     equipped,
     is_number,
     normalize,
 )
-from objectives.api.protocol import CorpusFacts, Tools
-from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
+from objectives.api.protocol import Tools
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, UNKNOWN
 from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
-from objectives.rouge import (
-    COUNTS,
-    PRECISIONS,
-    TIES,
-    WORDS,
-    Words,
-    select_greedily,
-    sentence_scores,
-    split_words,
-    token_words,
-    window_scores,
-)
+from objectives.rouge.scores import COUNTS, PRECISIONS, TIES, select_greedily, sentence_scores, window_scores
+from objectives.rouge.words import WORDS, Words, split_words, token_words
 from objectives.sentences.selection import (
     Choice,
     Draws,
@@ -62,14 +51,7 @@ from objectives.sentences.selection import (
     uniform,
     with_noise,
 )
-from objectives.sentences.spans import (
-    RANDOM,
-    TREATMENTS,
-    choose_treatments,
-    longest_texts,
-    stand_ins,
-    within_target,
-)
+from objectives.sentences.spans import RANDOM, TREATMENTS, choose_treatments, longest_texts, stand_ins, within_target
 
 # pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256; one document, hence no separator.
 _PEGASUS = {
@@ -211,11 +193,9 @@ class PrincipalSentences(MarkedSpans):
         chances = check_chances(self, "treatments", "mask", "random", "intact", "remove")
         check_choice(self, "scope", "document", "sequence")
         check_choice(self, "mask_token", SENTENCE_MASK, MASK, UNKNOWN)
-        check_flag(self, "begin")
-        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
-        check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
+        check_whole(self, "target_length", least=self.layout.ends + 1, null=True)
         check_choice(self, "when_full", "skip", "stop")
-        check_global_attention(self)
+        check_layout(self)
         unclear = self.global_attention == "masked" and self.mask_token == UNKNOWN
         check(
             self, "global_attention", not unclear, f"none, or mask_token={SENTENCE_MASK}: text may hold {UNKNOWN} too"
@@ -229,13 +209,8 @@ class PrincipalSentences(MarkedSpans):
         return equipped(self, tools)
 
     @property
-    def _marker(self) -> str:
+    def marker(self) -> str:
         return self.mask_token
-
-    def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for the tokens around the text, and number the special tokens."""
-        self._layout.check(self.name, facts)
-        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
@@ -245,7 +220,7 @@ class PrincipalSentences(MarkedSpans):
             ratio: Any = self.ratio if isinstance(self.ratio, float) else self.ratio[-1]
             return most_tokens(sentences, pick_counts(sentences.sizes, ratio, self.rounding, self.precision))
 
-        return longest_texts(batch, self._layout, self.target_length, most)
+        return longest_texts(batch, self.layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose the sentences of n rows, by (key, options, sequence id, text) of the row."""
@@ -268,8 +243,8 @@ class PrincipalSentences(MarkedSpans):
         fit the shorter target after a longer sentence was skipped. A longer target than the stored one adds nothing.
         """
         if self.target_length is not None:
-            masks = within_target(masks, self.target_length - self._layout.ends, self.when_full)
-        source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
+            masks = within_target(masks, self.target_length - self.layout.ends, self.when_full)
+        source, target = rendered_lengths(batch, masks, self.layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
 
     def _choose(self, batch: SequenceBatch, sentences: Sentences, draws: Draws) -> Choice:

@@ -27,8 +27,7 @@ from objectives.api.options import (
     FITS,
     check,
     check_choice,
-    check_flag,
-    check_global_attention,
+    check_layout,
     check_numbers,
     check_whole,
     is_number,
@@ -37,7 +36,7 @@ from objectives.api.options import (
     options_of,
 )
 from objectives.api.protocol import CorpusFacts
-from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
 from objectives.draws.compositions import PLACEMENTS, SpanDraws, draw_masks, noise_counts, span_counts
 from objectives.rendering.marked import MarkedSpans
 
@@ -109,12 +108,10 @@ class Span(MarkedSpans):
         check(self, "density", is_share(self.density) or _is_schedule(self.density), wanted)
         means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "placement", *PLACEMENTS)
-        check_flag(self, "begin")
         check_choice(self, "sentinel_order", "descending", "ascending")
-        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
         check_choice(self, "fit", *FITS)
-        check_global_attention(self)
-        check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
+        check_layout(self)
+        check_whole(self, "target_length", least=self.layout.ends + 2, null=True)  # one sentinel with one token
         check_whole(self, "sentinels", least=1, null=True)
         density: Any = self.density
         schedule = _is_schedule(density) and tuple((int(tokens), float(share)) for tokens, share in density)
@@ -131,7 +128,7 @@ class Span(MarkedSpans):
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check budgets against the longest row with the most parts, and number the special tokens."""
-        self._layout.check(self.name, facts)
+        self.layout.check(self.name, facts)
         # Counts grow with parts, and with tokens between bounds of the schedule: one row for each bound and mean.
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
         sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})
@@ -140,7 +137,7 @@ class Span(MarkedSpans):
         _, noise, spans = self._counts(tokens, parts, np.tile(self._means, len(sizes)))
         pieces = self._pieces(noise, spans, parts)
         worst, markers = int((noise + pieces).argmax()), int(pieces.max())
-        needed = int((noise + pieces)[worst]) + self._layout.ends
+        needed = int((noise + pieces)[worst]) + self.layout.ends
         row = f"a row of {tokens[worst]} tokens in {format_count(facts.max_documents, 'document')}"
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
@@ -157,7 +154,7 @@ class Span(MarkedSpans):
         return SpecialTokens.append(
             facts.vocab_size,
             facts.owned_tokens,
-            names=self._layout.names,
+            names=self.layout.names,
             sentinels=markers if self.sentinels is None else self.sentinels,
             order="ascending" if self.sentinel_order == "ascending" else "descending",
         )
@@ -169,8 +166,8 @@ class Span(MarkedSpans):
         for mean in self._means:
             _, noise, spans = self._counts(tokens, parts, np.full(len(tokens), mean))
             pieces = self._pieces(noise, spans, parts)
-            sources.append(tokens - noise + pieces + self._layout.around(parts))
-            targets.append(np.where(noise > 0, noise + pieces + self._layout.ends, 0))
+            sources.append(tokens - noise + pieces + self.layout.around(parts))
+            targets.append(np.where(noise > 0, noise + pieces + self.layout.ends, 0))
         return np.max(sources, axis=0), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
@@ -189,7 +186,7 @@ class Span(MarkedSpans):
             words = id_keys(key + b"window", ids)[:, 0]
             firsts = (words % (tokens - sizes + 1).astype(np.uint64)).astype(np.int64)
         placements = np.full(len(tokens), PLACEMENTS.index(self.placement))
-        around, ends = self._layout.around(parts), np.full(len(tokens), self._layout.ends)
+        around, ends = self.layout.around(parts), np.full(len(tokens), self.layout.ends)
         return SpanDraws(id_keys(key, ids), sizes, noise, spans, firsts, placements, noise, around, ends)
 
     def _counts(
@@ -204,7 +201,7 @@ class Span(MarkedSpans):
 
         def fits(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
             pieces = self._pieces(noise, spans(size, noise), parts)
-            return noise + pieces + self._layout.ends <= (self.target_length or 0)
+            return noise + pieces + self.layout.ends <= (self.target_length or 0)
 
         if self.target_length is not None and self.fit == "window":
             size = _largest(size, lambda size: fits(size, noise_counts(size, densities)))

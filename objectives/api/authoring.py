@@ -79,22 +79,15 @@ class SpanObjective(MarkedSpans, ABC):
 
         A span that crosses a document boundary is cut there.
 
-        Args:
-            row: the row; the choice must depend only on it, ``rng`` and the options.
-            rng: random generator of this row, keyed by seed, options and sequence id.
+        The choice must depend only on ``row``, the options and ``rng``, the row's own random generator, which is keyed
+        by seed, options and sequence id.
         """
 
     def most_hidden(self, lengths: np.ndarray) -> np.ndarray | None:
-        """Return an upper bound on the tokens that ``choose`` hides in rows of the given lengths.
+        """Return an upper bound on the tokens that ``choose`` hides in rows of ``lengths`` tokens, ``(n,)`` integers.
 
-        With it, training that draws masks checks before its first step that every target fits. Without it (the
-        default), training warns that it cannot check.
-
-        Args:
-            lengths: ``(n,)`` int64, tokens of each row.
-
-        Returns:
-            ``(n,)`` integers, or None if unknown.
+        With it, training that draws masks checks before its first step that every target fits. With None (the default),
+        training warns that it cannot check.
         """
         return None
 
@@ -106,31 +99,15 @@ class SpanObjective(MarkedSpans, ABC):
             if field.init and kinds <= {*_PLAIN, NoneType}:
                 _check_kind(self, field.name, kinds)
 
-    @property
-    def _layout(self) -> Layout:
-        return self.layout
-
-    @property
-    def _marker(self) -> str | None:
-        return self.marker
-
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check that a row has room for the layout, and number the special tokens.
-
-        Raises:
-            FarspanError: too little room.
-        """
+        """Check that a row has room for the layout, and number the special tokens."""
         self.layout.check(self.name, facts)
         names = [*self.layout.names, *([self.marker] if self.marker else [])]
         count = 0 if self.marker else min(self.sentinels, facts.max_tokens)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, names, count)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the spans of n rows, independently of each other.
-
-        Raises:
-            FarspanError: a row has spans that cannot be hidden; names the row.
-        """
+        """Choose the spans of n rows, independently of each other; errors name the row."""
         generators = (np.random.Generator(np.random.Philox(key=row_key)) for row_key in id_keys(key, batch.ids()))
         spans = [self._spans(_row(batch, number), rng) for number, rng in enumerate(generators)]
         self._check_most(batch, np.array([row[:, 1].sum() for row in spans], np.int64))
@@ -162,11 +139,7 @@ class SpanObjective(MarkedSpans, ABC):
         return tokens + self.layout.around(batch.document_starts.lengths.astype(np.int64)), targets
 
     def _check_most(self, batch: SequenceBatch, hidden: np.ndarray) -> None:
-        """Check that ``choose`` kept to ``most_hidden``.
-
-        Args:
-            hidden: ``(n,)`` int64, tokens hidden in each row.
-        """
+        """Check that the tokens hidden in each row, ``(n,)`` int64, keep to ``most_hidden``."""
         lengths = batch.tokens.lengths.astype(np.int64)
         most = self.most_hidden(lengths)
         if most is None or not (above := hidden > most).any():

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from corpora.errors import FarspanError
 from corpora.settings import format_value
 from objectives.api.protocol import Tools
-from objectives.api.special_tokens import DOCUMENT_SEPARATOR
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END
 
 Equipped = TypeVar("Equipped")
 
@@ -39,8 +39,10 @@ def check_flag(objective: Any, *options: str) -> None:
         check(objective, option, isinstance(getattr(objective, option), bool), "true or false")
 
 
-def check_global_attention(objective: Any) -> None:
-    """Check the rule of global attention: ``separators`` requires a ``separator`` between documents."""
+def check_layout(objective: Any) -> None:
+    """Check ``begin``, ``separator`` and ``global_attention``, of which rule ``separators`` requires a separator."""
+    check_flag(objective, "begin")
+    check_choice(objective, "separator", DOCUMENT_SEPARATOR, END, None)
     check_choice(objective, "global_attention", "none", "bos", "separators", "masked")
     impossible = objective.global_attention == "separators" and objective.separator is None
     check(objective, "global_attention", not impossible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")

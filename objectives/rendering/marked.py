@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.options import options_of
+from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import BEGIN, SpecialTokens
 from objectives.rendering.layout import Layout, with_global_positions
 from objectives.rendering.reconstruct import reconstruct
@@ -20,12 +21,10 @@ from objectives.rendering.render import render_masked, render_sentinels
 class MarkedSpans:
     """Options, rendering and reconstruction of a dataclass whose fields are its options.
 
-    Attributes:
-        begin: True if source and target start with ``<bos>``.
-        separator: token between two documents, or None.
-        global_attention: a rule of ``rendering.layout``.
+    ``separator`` is the token between two documents, or None; ``global_attention`` a rule of ``rendering.layout``.
     """
 
+    name: ClassVar[str]
     begin: bool
     separator: str | None
     global_attention: str
@@ -36,13 +35,20 @@ class MarkedSpans:
         return options_of(self)
 
     @property
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
+        """The special tokens around the text."""
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     @property
-    def _marker(self) -> str | None:
+    def marker(self) -> str | None:
         """The token in place of every span; None for numbered sentinels in source and target."""
         return None
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check the room for the tokens around the text, and number the special tokens."""
+        self.layout.check(self.name, facts)
+        names = [*self.layout.names, *filter(None, [self.marker])]
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, names)
 
     def render(
         self,
@@ -57,7 +63,7 @@ class MarkedSpans:
 
         ``heads``: ``(n,)`` int32, id before each source, -1 for none; only with numbered sentinels.
         """
-        layout, mask = self._layout, self._marker
+        layout, mask = self.layout, self.marker
         if mask is None:
             examples = render_sentinels(batch, masks, special, layout, heads=heads, segment_ids=segment_ids)
         else:
@@ -66,4 +72,4 @@ class MarkedSpans:
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """Recover the text of every row, rows of int32, from the output of ``render``."""
-        return reconstruct(examples, masks, special, self._layout, mask=self._marker)
+        return reconstruct(examples, masks, special, self.layout, mask=self.marker)
