@@ -35,7 +35,8 @@ from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.protocol import Tools, equip, load_objective
-from objectives.rouge import cluster_scores, split_words
+from objectives.rouge.scores import cluster_scores
+from objectives.rouge.words import split_words
 from objectives.sentences.entities import SpacyRecognizer
 
 DOCUMENTS, WORDS = 4, 700

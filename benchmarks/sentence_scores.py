@@ -24,7 +24,8 @@ from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, sentences_of
 
 from corpora.storage.ragged import Ragged
-from objectives.rouge import select_greedily, sentence_scores, split_words
+from objectives.rouge.scores import select_greedily, sentence_scores
+from objectives.rouge.words import split_words
 
 try:
     from rouge_score_rs import RougeScorer as RustScorer

@@ -22,7 +22,8 @@ import farspan
 from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
-from objectives.rouge import sentence_scores, split_words
+from objectives.rouge.scores import sentence_scores
+from objectives.rouge.words import split_words
 from pipelines.evaluation.report import draw, print_table
 
 SENTENCES = 3  # of a reference, and of a prediction

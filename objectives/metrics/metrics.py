@@ -15,7 +15,7 @@ from corpora.keyed import make_key
 from corpora.text.word_ngrams import ngram_hashes
 from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, Flavour, list_metrics
 from objectives.metrics.protocol import Metric, check_references, round_values
-from objectives.rouge import pair_scores
+from objectives.rouge.pairs import pair_scores
 
 SAMPLES = 1_000
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
@@ -60,8 +60,6 @@ def compute_copied_shares(predictions: Sequence[str], source: str, n: int = COPI
 
     Returns ``(k,)`` float64 from 0 to 1, NaN for a prediction without words.
     """
-    if n < 1:
-        raise FarspanError(f"copies of n-grams with n = {n}: n must be at least 1")
     words = np.minimum(ngram_hashes(predictions, 1).lengths, n)
     shares = np.full(len(predictions), np.nan)
     for size in np.unique(words[words > 0]).tolist():

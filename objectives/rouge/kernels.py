@@ -11,20 +11,14 @@ from objectives.rouge.sequences import Ngrams, add_counts, count_shared, lcs_len
 
 
 class Measure(NamedTuple):
-    """Parameters that map n-gram counts to a score, for compiled code.
+    """Parameters that map n-gram counts to a score, for compiled code."""
 
-    Attributes:
-        worth: ``(largest count + 1,)`` int64, weight of each count in units; integers, so that sums do not depend on
-            their order and equal sentences have equal scores.
-        unit: scale of the weights, a power of two.
-        least: smallest denominator.
-        single: round to float32, like C++'s ``float``.
-    """
-
+    # (largest count + 1,) int64, weight of each count in units: integers, so that sums do not depend on their order and
+    # equal sentences have equal scores
     worth: np.ndarray
-    unit: float
-    least: float
-    single: bool
+    unit: float  # scale of the weights, a power of two
+    least: float  # smallest denominator
+    single: bool  # round to float32, like C++'s float
 
 
 @compiled
@@ -148,23 +142,15 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
 
 
 class Index(NamedTuple):
-    """Inverted index of a text's n-grams: one entry for each distinct n-gram of each sentence, with its count.
+    """Inverted index of a text's n-grams: one entry for each distinct n-gram of each sentence; all int64."""
 
-    Attributes:
-        bounds: ``(sentences + 1,)`` int64, the entries of each sentence.
-        sentences, grams, counts: ``(entries,)`` int64.
-        starts: ``(distinct + 1,)`` int64, start of each n-gram in ``holders``.
-        holders: ``(entries,)`` int64, entries by n-gram.
-        most: ``(distinct,)`` int64, the largest count of each n-gram in one sentence.
-    """
-
-    bounds: np.ndarray
-    sentences: np.ndarray
-    grams: np.ndarray
-    counts: np.ndarray
-    starts: np.ndarray
-    holders: np.ndarray
-    most: np.ndarray
+    bounds: np.ndarray  # (sentences + 1,) the entries of each sentence
+    sentences: np.ndarray  # (entries,)
+    grams: np.ndarray  # (entries,)
+    counts: np.ndarray  # (entries,)
+    starts: np.ndarray  # (distinct + 1,) start of each n-gram in ``holders``
+    holders: np.ndarray  # (entries,) entries by n-gram
+    most: np.ndarray  # (distinct,) the largest count of each n-gram in one sentence
 
 
 @compiled

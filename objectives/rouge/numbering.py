@@ -25,13 +25,10 @@ def number(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Number the words of each text by first occurrence, in a table with open addressing.
 
-    Returns ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the
-    number of distinct ids of each text.
-
-    Args:
-        begins, ends: word i is ``letters[begins[i]:ends[i]]``; words before ``edges[0]`` are stopwords.
-        keys: ``(words,)`` uint64, equal for equal words, and different for different words of up to ``exact`` letters.
-        edges: ``(texts + 1,)`` first word of each text, and the end of the last.
+    Word i is ``letters[begins[i]:ends[i]]``. ``keys``: ``(words,)`` uint64, equal for equal words, and different for
+    different words of up to ``exact`` letters. ``edges``: ``(texts + 1,)`` first word of each text, and the end of the
+    last; the words before are stopwords. Returns ``(edges[-1] - edges[0],)`` int32 ids, -1 for stopwords, and
+    ``(texts,)`` int64, the number of distinct ids of each text.
     """
     stop = edges[0]
     ids = np.empty(edges[-1], np.int32)
@@ -47,14 +44,9 @@ def number(
 
 
 class _Table(NamedTuple):
-    """Hash table of words by their keys.
+    """Hash table of words by their keys: key, number and first occurrence of the word in each slot."""
 
-    Attributes:
-        owners: the text whose word is in each slot.
-        keys, numbers, words: key, number and first occurrence of that word.
-    """
-
-    owners: np.ndarray
+    owners: np.ndarray  # the text whose word is in each slot
     keys: np.ndarray
     numbers: np.ndarray
     words: np.ndarray

@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from objectives.rouge.kernels import Measure, pick, score_clusters, slide
 from objectives.rouge.sequences import number_ngrams
@@ -37,7 +36,7 @@ def sentence_scores(words: Words, *, n: int = 1, counts: str = "orig", precision
     nowhere else, scores 0. ``precision``: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of
     PEGASUS's C++, which gives more ties. Returns n rows of float64 or float32.
     """
-    measure = _measure(words, n, counts, precision)
+    measure = _measure(words, counts, precision)
     sizes = np.ones(len(words.distinct), np.int64)
     return _rows(slide(number_ngrams(words, n), sizes, measure), words.sentences, precision)
 
@@ -47,12 +46,10 @@ def window_scores(
 ) -> Ragged:
     """Score every run of ``sizes[i]`` sentences of text i against the rest of the text (PEGASUS's ``continuous``).
 
-    The run's n-grams are those within its sentences. All else is as in ``sentence_scores``.
-
-    ``sizes``: ``(texts,)`` integers, at least 1; at most all sentences of a text are used. Returns n rows, one number
-    for each sentence at which a run can start.
+    The run's n-grams are those within its sentences. ``sizes``: ``(texts,)`` integers, at least 1; at most all
+    sentences of a text are used. Returns n rows, one number for each sentence at which a run can start.
     """
-    measure = _measure(words, n, counts, precision)
+    measure = _measure(words, counts, precision)
     held = np.diff(words.sentences)
     sizes = np.clip(np.asarray(sizes, np.int64), 1, np.maximum(held, 1))
     offsets = Ragged.from_lengths(held[:0], np.where(held > 0, held - sizes + 1, 0)).offsets
@@ -74,13 +71,11 @@ def select_greedily(
     its sentences. An inverted index gives the sentences that a step affects, so the cost of a step is the number of
     occurrences whose contribution changes, plus one comparison per remaining sentence.
 
-    ``picks``: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken. ``ties``:
-    ``earlier`` or ``later``, the one of equal sentences that is taken; PEGASUS's code takes the later. Returns the
-    numbers of the sentences in their text, int32, in the order in which they were taken, and the score of each together
-    with all before it.
+    ``picks``: ``(texts,)`` integers; at most all sentences of a text are taken. ``ties``: the one of equal sentences
+    that is taken; PEGASUS's code takes the later. Returns the numbers of the sentences in their text, int32, in the
+    order in which they were taken, and the score of each together with all before it.
     """
-    _check("ties", ties, TIES)
-    measure = _measure(words, n, counts, precision)
+    measure = _measure(words, counts, precision)
     picks = np.clip(np.asarray(picks, np.int64), 0, np.diff(words.sentences))
     order = Ragged.from_lengths(np.empty(picks.sum(), np.int32), picks)
     scores = pick(number_ngrams(words, n), order.offsets, measure, ties == "later", order.values)
@@ -96,23 +91,14 @@ def cluster_scores(words: Words, documents: Ragged) -> Ragged:
     ``documents``: one row per cluster: first sentence of each document in the cluster, ascending from 0. Returns
     float64, one row per cluster, one number per sentence.
     """
-    measure = _measure(words, 1, "orig", "float64")
+    measure = _measure(words, "orig", "float64")
     documents = documents.compact()
     starts = documents.values.astype(np.int64)  # one compiled version for all types of integers
     scores = score_clusters(number_ngrams(words, 1), number_ngrams(words, 2), starts, documents.offsets, measure)
     return Ragged(scores, words.sentences)
 
 
-def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise FarspanError(f"{name} is {value!r}; give one of {', '.join(choices)}")
-
-
-def _measure(words: Words, n: int, counts: str, precision: str) -> Measure:
-    _check("counts", counts, COUNTS)
-    _check("precision", precision, PRECISIONS)
-    if n < 1:
-        raise FarspanError(f"n is {n}; an n-gram has at least 1 word")
+def _measure(words: Words, counts: str, precision: str) -> Measure:
     number = np.arange(np.diff(words.edges).max(initial=0) + 1)
     single = precision == "float32"
     if counts == "log":

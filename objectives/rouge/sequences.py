@@ -17,21 +17,14 @@ class Ngrams(NamedTuple):
     An n-gram belongs to a sentence if all its words do: those of a sentence of words a to b start at a to b - n. The
     other n-grams of a text start in one sentence and end in another.
 
-    Attributes:
-        size: n.
-        ids: ``(positions,)`` int32, numbered within each text; undefined at positions where no n-gram starts.
-        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``.
-        bounds: ``(sentences + 1,)`` int64, the same for sentences.
-        sentences: ``(texts + 1,)`` int64, the sentences of text i.
-        distinct: ``(texts,)`` int64, number of distinct ids of each text.
     """
 
-    size: int
-    ids: np.ndarray
-    edges: np.ndarray
-    bounds: np.ndarray
-    sentences: np.ndarray
-    distinct: np.ndarray
+    size: int  # n
+    ids: np.ndarray  # (positions,) int32, numbered within each text; undefined at positions where no n-gram starts
+    edges: np.ndarray  # (texts + 1,) int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``
+    bounds: np.ndarray  # (sentences + 1,) int64, the same for sentences
+    sentences: np.ndarray  # (texts + 1,) int64, the sentences of text i
+    distinct: np.ndarray  # (texts,) int64, number of distinct ids of each text
 
 
 def number_ngrams(words: Words, size: int) -> Ngrams:

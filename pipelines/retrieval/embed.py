@@ -28,7 +28,8 @@ from corpora.storage.shards import StoredShard, map_shard, write_shard
 from corpora.text.utf8 import byte_offsets
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.rouge import sentence_scores, split_words
+from objectives.rouge.scores import sentence_scores
+from objectives.rouge.words import split_words
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
 from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve

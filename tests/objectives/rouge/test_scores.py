@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
 from objectives.rouge.scores import cluster_scores, select_greedily, sentence_scores, window_scores
@@ -266,20 +265,6 @@ def test_sets_of_ids():
     scores = sentence_scores(words, counts="uniq")[0].tolist()
     # {5} and {9, 7, 5, 3}; {9} and {5, 7, 3}; {7, 5, 3} and {5, 9}
     assert scores == pytest.approx([2 / 5, 0, 2 / 5])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda words: sentence_scores(words, counts="all"), "counts is 'all'; give one of orig, uniq, log"),
-        (lambda words: sentence_scores(words, precision="half"), "precision is 'half'"),
-        (lambda words: sentence_scores(words, n=0), "n is 0; an n-gram has at least 1 word"),
-        (lambda words: select_greedily(words, np.array([1]), ties="first"), "ties is 'first'; give one of earlier"),
-    ],
-)
-def test_unknown_settings_are_refused(call, message):
-    with pytest.raises(FarspanError, match=message):
-        call(words_of([["a"]]))
 
 
 def test_many_sentences_of_a_word():
