@@ -30,16 +30,14 @@ def divide(
 ) -> None:
     """Choose the tokens of each document, and the part of each stream, that enter a source.
 
-    Args:
-        lengths, offsets: tokens of each document, of n rows.
-        room: ``(n,)`` int64, positions for the stream of each row.
-        separator: number of tokens of a separator.
-        shares: True if each document has a share of the room; False if the stream is cut as one text.
-        handed_on: True if room that a short document leaves is divided among longer ones.
-        tails: True if a cut text keeps both ends; False if it keeps its first tokens.
-        kept: output, ``(documents, 2)`` int64, first and last tokens of each document that enter the stream.
-        streams: output, ``(4, n)`` int64: length of the stream, number of its first and of its last positions in the
-            source, and number of document tokens among these.
+    ``room``: ``(n,)`` int64, positions for the stream of each row. ``separator``: its number of tokens; ``last``: it
+    also follows the last document. ``shares``: each document has a share of the room, and with ``handed_on``, room that
+    a short one leaves is divided among longer ones; without, the stream is cut as one text. ``tails``: a cut text keeps
+    both ends.
+
+    Output: ``kept``, ``(documents, 2)`` int64, first and last tokens of each document that enter the stream; and
+    ``streams``, ``(4, n)`` int64: length of the stream, number of its first and of its last positions in the source,
+    and number of document tokens among these.
     """
     for row in range(len(room)):
         first, stop = offsets[row], offsets[row + 1]
@@ -127,17 +125,12 @@ def fill_sources(
     source: np.ndarray,
     marks: np.ndarray,
 ) -> None:
-    """Fill the sources of n rows.
+    """Fill the sources ``(n, S)`` int32, and ``marks``, ``(n, S)`` bool, with the positions with global attention.
 
-    Args:
-        tokens: text of all documents.
-        documents: first token and length of each document, ``kept`` of ``divide``, and offsets of the rows.
-        queries: tokens, and first token and shown length ``(n,)`` of each query.
-        pieces: ``(n,)`` int64, most positions of the stream in a block.
-        lengths: ``(n,)`` int32, length of each source.
-        source: output, ``(n, S)`` int32.
-        marks: output, ``(n, S)`` bool, all False; positions with global attention become True. Empty if the rule is
-            ``NONE``.
+    ``documents``: first token and length of each document, ``kept`` of ``divide``, and offsets of the rows.
+    ``queries``: tokens, and first token and shown length ``(n,)`` of each query. ``pieces``: ``(n,)`` int64, most
+    positions of the stream in a block. ``lengths``: ``(n,)`` int32, length of each source. ``marks`` is all False
+    before, and empty if the rule is ``NONE``.
     """
     pad, end, rule = frame
     most = 0
@@ -265,9 +258,8 @@ def fill_targets(
 ) -> None:
     """Fill the decoder's rows: before, query, after, target, end; the last two only if there is a target.
 
-    ``queries``: tokens, and first token and shown length ``(n,)`` of each query. ``targets``: tokens, and first token
-    and shown length ``(n,)`` of each target; length ``NO_TOKEN`` for no target. ``lengths``: ``(n,)`` int32, length of
-    each row. ``target``: output, ``(n, T)`` int32.
+    ``queries``, ``targets``: as the queries of ``fill_sources``; length ``NO_TOKEN`` for no target. ``lengths``:
+    ``(n,)`` int32, length of each row. ``target``: output, ``(n, T)`` int32.
     """
     before, after = texts
     pad, end = frame

@@ -177,15 +177,9 @@ def load_task(name: str, preset: str | None = None, options: Mapping[str, Any] |
 
 
 def sample_targets(seed: int, pair_ids: Iterable[str], epochs: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Draw a target of each pair uniformly, keyed by (seed, pair id, epoch).
+    """Draw one of the ``counts`` targets of each pair uniformly, keyed by (seed, pair id, epoch).
 
-    Args:
-        pair_ids: n ids.
-        epochs: ``(n,)`` int64.
-        counts: ``(n,)`` int64, number of targets of each pair.
-
-    Returns:
-        ``(n,)`` int64, index of the target; ``NO_TARGET`` for a pair without targets.
+    Returns ``(n,)`` int64, index of the target; ``NO_TARGET`` for a pair without targets.
     """
     names = (f"{epoch}:{name}" for epoch, name in zip(epochs.tolist(), pair_ids, strict=True))
     draws = id_keys(make_key(seed, "target"), names)[:, 0] >> np.uint64(1)

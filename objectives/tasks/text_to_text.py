@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,23 +34,23 @@ from objectives.api.special_tokens import (
     SpecialTokens,
 )
 from objectives.tasks.kernels import BOS, NO_TOKEN, NONE, QUERY, SEPARATORS, fill_sources, fill_targets
-from objectives.tasks.plan import Frame, Plan, plan
+from objectives.tasks.plan import Plan, Texts, divide_sources
 from objectives.tasks.presets import PRESETS
-from objectives.tasks.protocol import NO_TARGET, SAMPLES, Lengths, PairFacts, Rendered, document_lengths, join_questions
+from objectives.tasks.protocol import (
+    NO_TARGET,
+    SAMPLES,
+    Cut,
+    Lengths,
+    PairFacts,
+    Rendered,
+    document_lengths,
+    join_questions,
+)
 from objectives.tasks.texts import encode_inserted, spell_after_space
 
 _SPECIAL = (DOCUMENT_SEPARATOR, END, BEGIN, DOCUMENT_BEGIN, DOCUMENT_END)
 _TEXTS = ("prefix", "middle", "separator", "target_prefix")
 _RULES = {"none": NONE, "bos": BOS, "query": QUERY, "separators": SEPARATORS}
-
-
-class _Texts(NamedTuple):
-    """Ids of the inserted texts, int32; ``NO_TOKEN`` for special tokens whose ids are not known."""
-
-    before_source: np.ndarray  # begin, and the prefix unless it is in the target
-    before_target: np.ndarray
-    middle: np.ndarray
-    separator: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -176,22 +176,14 @@ class TextToText:
         return table
 
     def lengths(self, queries: np.ndarray, documents: Ragged, targets: np.ndarray) -> Lengths:
-        """Compute rendered lengths and cuts from lengths alone; with ``target_space``, a target counts one token more.
-
-        ``queries``: ``(n,)`` int64, tokens of each query, 0 for none. ``documents``: n rows of int64, tokens of each
-        document of a pair. ``targets``: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
-        """
+        """Compute rendered lengths and cuts; with ``target_space``, a target counts one token more."""
         return self._plan(self._texts(None), queries, documents, self._longest_targets(targets)).lengths
 
     def _longest_targets(self, targets: np.ndarray) -> np.ndarray:
         return targets + (self.target_space & (targets != NO_TARGET))
 
     def render(self, batch: PairBatch, chosen: np.ndarray, special: SpecialTokens) -> Rendered:
-        """Render n pairs, or the examples that they make together, in one compiled pass.
-
-        ``chosen``: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
-        ``special``: ids of special tokens.
-        """
+        """Render n pairs, or the examples that they make together, in one compiled pass."""
         if (chosen >= np.diff(batch.target_offsets)).any():
             raise IndexError("the index of a chosen target is outside its pair")
         if self.target_space and (chosen >= 0).any():
@@ -225,7 +217,7 @@ class TextToText:
         return Rendered(examples, lengths.cut)
 
     def _sources(
-        self, batch: PairBatch, shown: Plan, queries: tuple[np.ndarray, ...], texts: _Texts, special: SpecialTokens
+        self, batch: PairBatch, shown: Plan, queries: tuple[np.ndarray, ...], texts: Texts, special: SpecialTokens
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Fill source ids ``(n, S)`` int32 and, unless the rule is none, global positions ``(n, S)`` bool."""
         tokens = batch.document_tokens
@@ -267,32 +259,34 @@ class TextToText:
 
     def _plan(
         self,
-        texts: _Texts,
+        texts: Texts,
         queries: np.ndarray,
         documents: Ragged,
         targets: np.ndarray,
         pair_ids: Sequence[str] | None = None,
     ) -> Plan:
-        """Divide the positions of source and target; arguments as for ``lengths``."""
-        frame = Frame(
-            source_length=self.source_length,
-            target_length=self.target_length,
-            block=self.block if self.query == "every_block" else self.source_length,
-            before_source=len(texts.before_source),
-            before_target=len(texts.before_target),
-            middle=len(texts.middle),
-            separator=len(texts.separator),
-            end=int(self.end),
-            query={"none": None, "decoder": "target"}.get(self.query, "source"),
-            query_tokens=None if self.query_length is None else max(self.query_length - self._around, 0),
-            separator_last=self.separator_last,
-            shares=self.documents == "shares",
-            handed_on=self.leftover == "handed_on",
-            tails=self.keep == "head_and_tail",
-        )
-        result = plan(frame, queries, documents, targets)
-        if len(queries) and result.room.min() < 1:
-            self._refuse(int(result.room.argmin()), result, pair_ids)
+        """Divide the positions of source and target, from lengths alone; arguments as for ``lengths``."""
+        documents = documents.compact()
+        block = self.block if self.query == "every_block" else self.source_length
+        if self.query == "none":
+            queries = np.zeros_like(queries)
+        shown = queries if self.query_length is None else np.minimum(queries, max(self.query_length - self._around, 0))
+        question = np.where(shown > 0, shown + len(texts.middle), 0)
+        head = len(texts.before_source) + question * self._in_source
+        lead = len(texts.before_target) + question * (self.query == "decoder")
+        shares, handed_on = self.documents == "shares", self.leftover == "handed_on"
+        choice = (len(texts.separator), self.separator_last, shares, handed_on, self.keep == "head_and_tail")
+        source, kept, streams = divide_sources(documents, head, self.source_length, block, int(self.end), choice)
+        pieces, answer_room = block - head - self.end, self.target_length - lead - 1
+        answers = np.minimum(targets, answer_room)
+        prompt = lead * (self.query == "decoder")
+        ends = np.append(0, np.cumsum(documents.values))[documents.offsets]
+        cut = Cut(queries - shown, np.diff(ends) - streams[3], targets - answers)
+        target = np.where(targets == NO_TARGET, prompt, lead + answers + 1)
+        least = answer_room if self.query == "decoder" else pieces
+        result = Plan(Lengths(source, target, prompt, cut), least, shown, answers, pieces, kept, streams)
+        if len(queries) and least.min() < 1:
+            self._refuse(int(least.argmin()), result, pair_ids)
         return result
 
     def _refuse(self, row: int, result: Plan, pair_ids: Sequence[str] | None) -> None:
@@ -318,7 +312,7 @@ class TextToText:
     def _is_special(self, text: str | None) -> bool:
         return text in _SPECIAL or (self._tokenizer is not None and text in self._tokenizer.owned_tokens)
 
-    def _texts(self, special: SpecialTokens | None) -> _Texts:
+    def _texts(self, special: SpecialTokens | None) -> Texts:
         def ids(option: str) -> list[int]:
             text = getattr(self, option)
             if text is None:
@@ -333,7 +327,7 @@ class TextToText:
         target = (
             [self._id(BEGIN, special)] * self.target_begin + ids("target_prefix") + prefix * (self.query == "decoder")
         )
-        return _Texts(*(np.array(one, np.int32) for one in (source, target, ids("middle"), ids("separator"))))
+        return Texts(*(np.array(one, np.int32) for one in (source, target, ids("middle"), ids("separator"))))
 
     def _need_tokenizer(self, what: str) -> Tokenizer:
         if self._tokenizer is None:

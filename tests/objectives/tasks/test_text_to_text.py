@@ -218,20 +218,6 @@ def test_languages_frame_texts_as_in_mbart_50(query):
     assert special.vocab_size == FACTS.vocab_size + ("<doc-sep>" in special.ids)
 
 
-def test_rows_do_not_depend_on_their_batch():
-    task = load_task("text_to_text", "bart_ls", {"block": 16, "query_length": 5, "source_length": 64})
-    special = task.validate(FACTS)
-    sizes = [40, 3, 200, 1, 17]
-    texts = [[list(range(100, 100 + size))] for size in sizes]
-    batch = pair_batch(texts, [[10, 11, 12]] * 5, [[[7, 8], [9]]] * 5, np.int32)
-    together = task.render(batch, np.array([0, 1, 0, 1, NO_TARGET]), special).examples
-    assert together.target_ids.tolist() == [[7, 8, EOS], [9, EOS, PAD], [7, 8, EOS], [9, EOS, PAD], [PAD] * 3]
-    for row in range(5):
-        assert sources(task, pair_batch([texts[row]], [[10, 11, 12]])) == [
-            together.source_ids[row, : together.source_lengths[row]].tolist()
-        ]
-
-
 def test_a_text_without_its_tokenizer_and_a_table_without_its_token_are_named():
     task = load_task("text_to_text", "longt5_qa")
     with pytest.raises(FarspanError, match=r"the text 'question: ' needs the tokenizer; give with_tools"):
