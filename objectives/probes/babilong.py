@@ -12,8 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from objectives.probes.example import WHOLE, Example, Probe, Request
-from objectives.probes.materials import Draws
+from objectives.probes.example import WHOLE, Draws, Example, Probe, Request
 from objectives.probes.ruler import essay
 
 PEOPLE = ("Anouk", "Bruno", "Celia", "Dimitri", "Edda", "Farid")
@@ -34,17 +33,12 @@ class Story(NamedTuple):
 
 @dataclass
 class World:
-    """People who walk between places and carry things, with the facts that say so.
-
-    Attributes:
-        at: place of each person that has one.
-        moved: number of the fact that said so.
-    """
+    """People who walk between places and carry things, with the facts that say so."""
 
     draws: Draws
     facts: list[str] = field(default_factory=list)
-    at: dict[str, str] = field(default_factory=dict)
-    moved: dict[str, int] = field(default_factory=dict)
+    at: dict[str, str] = field(default_factory=dict)  # place of each person that has one
+    moved: dict[str, int] = field(default_factory=dict)  # number of the fact that said so
 
     def tell(self, fact: str) -> int:
         """Add a fact, and return its number."""

@@ -13,8 +13,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.storage.ragged import Ragged
-from objectives.probes.example import WHOLE, Example, Probe, Request
-from objectives.probes.materials import Draws, Materials, Text, numbered
+from objectives.probes.example import WHOLE, Draws, Example, Materials, Probe, Request, Text, numbered
 
 
 @lru_cache(maxsize=2)

@@ -27,8 +27,7 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, write_shard
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.probes import load_probe
-from objectives.probes.example import DEPTHS, WHOLE, Example, Request
-from objectives.probes.materials import Materials, Text, list_words
+from objectives.probes.example import DEPTHS, WHOLE, Example, Materials, Request, Text, list_words
 from objectives.probes.ruler import fitting_questions
 from pipelines.documents.shard import DocumentsShard
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job

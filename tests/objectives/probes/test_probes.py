@@ -17,8 +17,7 @@ from corpora.keyed import make_key
 from corpora.storage.ragged import Ragged
 from objectives.probes import PROBES, load_probe
 from objectives.probes.babilong import PEOPLE, PLACES
-from objectives.probes.example import WHOLE, Request
-from objectives.probes.materials import Materials, list_words
+from objectives.probes.example import WHOLE, Materials, Request, list_words
 from objectives.probes.ruler import NOISE
 from tests.artefacts import small_tokenizer
 from tests.published_tokenizers import t5_files, tokenizer_of
