@@ -68,14 +68,10 @@ class Examples:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Examples], pad: int) -> Examples:
-        """Concatenate the rows of all ``parts``, padded to the widest.
+        """Concatenate the rows of all ``parts``, at least one, padded to the widest with the id ``pad``.
 
-        Args:
-            parts: at least one; if only some have global positions or prompts, the rows of the others have none.
-            pad: the pad id.
-
-        Raises:
-            FarspanError: only some parts have labels, or only some have segment ids.
+        If only some have global positions or prompts, the rows of the others have none. Labels and segment ids are in
+        all parts or in none.
         """
         for name, what in (("labels", "labels in place of a target"), ("segment_ids", "numbers of documents")):
             if len({getattr(part, name) is None for part in parts}) > 1:

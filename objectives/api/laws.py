@@ -24,14 +24,7 @@ from corpora.storage.ragged import Ragged
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.plugins import OWN_ERRORS
 from objectives.api.protocol import Objective, draw_key
-from objectives.api.special_tokens import (
-    BEGIN,
-    DOCUMENT_BEGIN,
-    DOCUMENT_END,
-    DOCUMENT_SEPARATOR,
-    END,
-    PAD,
-)
+from objectives.api.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, END, PAD
 from objectives.api.trial import Trial, mask_rows, odd_rows, one_document
 
 _COPIES = 32  # of a row, under other sequence ids and keys
@@ -189,8 +182,9 @@ def text_comes_back(trial: Trial) -> Iterator[str]:
 
 def separators_stay(trial: Trial) -> Iterator[str]:
     """The source keeps all separators that the documents of a row require."""
-    parts = trial.batch.document_starts.lengths
-    full = np.array([len(np.unique(starts[starts < size])) for starts, size in _documents(trial.batch)], np.int64)
+    starts, sizes = trial.batch.document_starts, trial.batch.tokens.lengths
+    parts = starts.lengths
+    full = np.array([len(np.unique(own[own < size])) for own, size in zip(starts, sizes, strict=True)], np.int64)
     for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):
         if name not in trial.special.ids:
             continue
@@ -305,7 +299,3 @@ def _bytes(batch: SequenceBatch) -> list[bytes]:
 
 def _document(borders: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.searchsorted(borders, places, "right")
-
-
-def _documents(batch: SequenceBatch) -> list[tuple[np.ndarray, int]]:
-    return [(batch.document_starts[row], int(batch.tokens.lengths[row])) for row in range(len(batch))]

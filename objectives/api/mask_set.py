@@ -16,7 +16,7 @@ from corpora.storage.manifest_file import NAME, find_parent, manifest_sha256, pa
 from corpora.storage.shard_cache import ShardCache
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MaskBatch, mask_schema
-from objectives.api.protocol import CorpusFacts, Objective, load_objective
+from objectives.api.protocol import CorpusFacts, load_objective
 from objectives.api.special_tokens import SpecialTokens, table_fault
 
 
@@ -37,20 +37,24 @@ class MaskSet(ShardedRows):
         verify: bool = False,
         cache: ShardCache | None = None,
     ) -> None:
-        """``options``: ``adjustable`` options of the objective that override those of the manifest and so change the
-        selection among the stored candidates. ``cache``: cache for the shards of a remote mask set; None for private
-        temporary files.
+        """Open a mask set with ``adjustable`` options of its objective, which change the selection among candidates.
+
+        ``cache``: cache for the shards of a remote mask set; None for private temporary files.
         """
         super().__init__(folder, "farspan.masks", verify, cache)
         self._options = options
-        tokenizer = self.manifest.tokenizer
+        config, tokenizer, path = self.manifest.config, self.manifest.tokenizer, os.path.join(folder, NAME)
         wrong = table_fault(self.manifest.special_tokens, tokenizer["vocab_size"], tokenizer["owned_tokens"])
         if wrong:
-            path = os.path.join(folder, NAME)
             raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
-        self.objective = self._load_objective(options or {})
+        self.objective = load_objective(config["objective"], options={**config["options"], **(options or {})})
+        if not options and self.objective.global_attention != config["global_attention"]:
+            raise FarspanError(
+                f"{path}: says global_attention {config['global_attention']!r}, objective {self.objective.name} with "
+                f"these options {self.objective.global_attention!r}; run `farspan mask` again"
+            )
         self.schema = mask_schema(self.objective)
-        self.draws: int = self.manifest.config["draws"]
+        self.draws: int = config["draws"]
         if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
             raise FarspanError(
                 f"{folder}: manifest.json says draws {self.draws!r} of {len(self)} rows; restore it, or run "
@@ -69,18 +73,6 @@ class MaskSet(ShardedRows):
         self._view = self.cache_by_batch(
             lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
         )
-
-    def _load_objective(self, options: Mapping[str, Any]) -> Objective:
-        """Build the objective of the manifest with its options, overridden by ``options``."""
-        config, path = self.manifest.config, os.path.join(self.folder, NAME)
-        chosen = {**config["options"], **options}
-        objective = load_objective(config["objective"], options=chosen)
-        if not options and objective.global_attention != config["global_attention"]:
-            raise FarspanError(
-                f"{path}: says global_attention {config['global_attention']!r}, objective {objective.name} with "
-                f"these options {objective.global_attention!r}; run `farspan mask` again"
-            )
-        return objective
 
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "options": self._options, "verify": self.verify, "cache": self.cache}
@@ -112,17 +104,12 @@ class MaskSet(ShardedRows):
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != digest:
             made_from = find_parent(self.folder)
-            changed = made_from == resolve(corpus.folder, ".")
+            why = f"but of the one that was at {made_from or 'another place'}; give that one, or"
+            if made_from == resolve(corpus.folder, "."):
+                why = "which has changed since;"
             raise FarspanError(
-                f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "
-                + (
-                    "which has changed since"
-                    if changed
-                    else f"but of the one that was at {made_from or 'another place'}"
-                )
-                + "; "
-                + ("" if changed else "give that one, or ")
-                + "run `farspan mask` on this corpus"
+                f"{self.folder}: its masks are not those of the corpus {corpus.folder}, {why} run `farspan mask` on "
+                "this corpus"
             )
         ours, theirs = self.manifest, corpus.manifest
         for what, mine, other in (

@@ -135,11 +135,7 @@ class Objective(Protocol):
 
 
 def equip(objective: Equipped, tools: Tools) -> Equipped:
-    """Pass ``tools`` to an objective or a task, if it takes any.
-
-    Raises:
-        FarspanError: a required tool is missing or does not fit.
-    """
+    """Pass ``tools`` to an objective or a task, if it takes any; raise an error for a missing or unfit tool."""
     with_tools = getattr(objective, "with_tools", None)
     return with_tools(tools) if with_tools else objective
 
@@ -162,14 +158,7 @@ def draw_key(key: bytes, draw: int) -> bytes:
 def mask_draws(
     mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, key: bytes, draws: np.ndarray
 ) -> MaskBatch:
-    """Mask each row with the key of its own draw.
-
-    Args:
-        mask: an objective's ``mask``.
-        batch: n corpus rows.
-        key: result of ``mask_key``.
-        draws: ``(n,)`` int64, draw number of each row.
-    """
+    """Mask n rows by an objective's ``mask``, each with the key of its own draw number, ``draws`` ``(n,)`` int64."""
     numbers = np.unique(draws).tolist()
     if len(numbers) <= 1:
         return mask(batch, draw_key(key, numbers[0] if numbers else 0))

@@ -55,10 +55,8 @@ def find_owned_sentinels(owned: Mapping[str, int]) -> list[int]:
 def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, int]) -> str | None:
     """Describe the first fault of a mask set's table of special tokens, name -> id; None if there is none.
 
-    An id in the tokenizer's range must be that of its own token of this name; other ids follow that range without a
-    gap. Two names may share an id only if the tokenizer gives both roles to one token.
-
-    ``owned``: roles and special tokens that the tokenizer has, name -> id.
+    An id in the tokenizer's range must be that of its own token of this name, as in ``owned``; other ids follow that
+    range without a gap. Two names may share an id only if the tokenizer gives both roles to one token.
     """
     if lacking := [name for name in (PAD, BEGIN, END) if name not in table]:
         return f"lacks {', '.join(lacking)}"

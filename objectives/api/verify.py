@@ -14,15 +14,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Manifest
 from corpora.verify.artefact import others, shards, totals
 from objectives.api.mask_set import MaskSet
-from objectives.api.masks import (
-    IN_SOURCE,
-    IN_TARGET,
-    REPLACED,
-    TOTALS,
-    VISIBLE,
-    MaskBatch,
-    add_mask_totals,
-)
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, TOTALS, VISIBLE, MaskBatch, add_mask_totals
 
 _ALL_FLAGS = IN_SOURCE | VISIBLE | IN_TARGET | REPLACED
 

@@ -56,17 +56,13 @@ def draw_spans(
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers``, first for the
     visible stretches, then for the hidden ones, then for the offset of a rotation.
 
-    Args:
-        keys: ``(n, 2)`` uint64, one generator per row.
-        sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)`` (one more if free), or noise
-            and spans both 0.
-        firsts: ``(n,)`` int64, the first of these tokens in the row.
-        placements: ``(n,)`` int64, index in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible
-            first. ``rolled``: the same, then rotated by one random offset; a span that wraps around becomes two.
-            ``free``: the visible stretches at start and end may be empty.
-        documents: (document starts, offsets) of the rows; a span that crosses a start is cut in two there.
-        starts, lengths: output, the pieces of all rows, concatenated; int32, long enough for all.
-        pieces: output, ``(n,)`` int64, number of pieces per row.
+    The arguments up to ``placements`` are those of ``SpanDraws``; ``1 <= spans <= min(noise, sizes - noise)`` (one more
+    if free), or noise and spans are both 0. With placement ``t5``, visible and hidden stretches alternate, visible
+    first; ``rolled`` then rotates the row by one random offset, and a span that wraps around becomes two; ``free``
+    allows the visible stretches at start and end to be empty.
+
+    ``documents``: (document starts, offsets) of the rows; a span that crosses a start is cut in two there. Output:
+    ``starts`` and ``lengths``, int32, the pieces of all rows; and ``pieces``, ``(n,)`` int64, their number in each row.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     bits = np.zeros((sizes.max() + 1) // 64 + 1 if len(sizes) else 0, np.uint64)
@@ -141,11 +137,10 @@ def _composition(
     bits: np.ndarray,
     ends: np.ndarray,
 ) -> int:
-    """Draw a composition of ``items`` into ``parts`` stretches and write the end of each.
+    """Draw a composition of ``items`` into ``parts`` stretches, write their ends, and return the draws used so far.
 
-    ``key``: ``(2,)`` uint64, the generator. ``blocks``: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain
-    draw number ``used``. ``gaps``: scratch, ``(parts,)`` uint64 or longer. Returns number of draws taken from the
-    generator so far.
+    ``blocks``: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain draw number ``used``. ``gaps``: scratch of
+    uint64 for ``parts``.
     """
     least, count = np.uint64(items - parts), np.uint64(parts - 1)
     used = _draw_up_to(least, count, key, used, blocks, gaps)
@@ -174,8 +169,6 @@ def _draw_up_to(
 
     Source: Lemire 2019, "Fast random integer generation in an interval", section 4. Rejections are rare, so a whole
     stretch is first drawn in vector code as if there were none.
-
-    ``drawn``: output, ``(count,)`` uint64 or longer.
     """
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     done = 0

@@ -22,11 +22,10 @@ AGGREGATIONS = ("mean", "sum", "max")
 
 
 def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str = "mean") -> Ragged:
-    """Aggregate token losses to one loss per span.
+    """Aggregate the losses of all spans' tokens, ``(tokens,)`` float, to one loss per span, rows of float32.
 
-    ``token_losses``: ``(tokens,)`` float, losses of the spans' tokens, concatenated. ``span_lengths``: rows of int, at
-    least 1 each; their sum is ``tokens``. ``aggregation``: ``mean``, ``sum`` or ``max`` over a span's tokens, in
-    float64. Returns rows of float32, one number per span.
+    ``span_lengths``: rows of int, at least 1 each; their sum is ``tokens``. ``aggregation``: ``mean``, ``sum`` or
+    ``max`` over a span's tokens, in float64.
     """
     lengths = span_lengths.compact()
     firsts = np.cumsum(lengths.values, dtype=np.int64) - lengths.values
@@ -39,10 +38,7 @@ def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str
 
 
 def rank_spans(losses: Ragged) -> Ragged:
-    """Rank the spans of each row by loss, rows of int32: 0 for the largest loss; of equal losses, the earlier is first.
-
-    ``losses``: rows of float, none NaN.
-    """
+    """Rank the spans of each row by loss, rows of int32: 0 for the largest; of equal losses, the earlier is first."""
     losses = losses.compact()
     rows = np.repeat(np.arange(len(losses)), losses.lengths)
     order = np.lexsort((-losses.values, rows))  # stable
@@ -56,13 +52,9 @@ def keep_hardest(
 ) -> Ragged:
     """Take spans by rank until a budget of their row is used up; return the number of tokens taken from each.
 
-    Returns rows of int32: 0 for a span that is not taken, and less than its length for one that is cut.
-
-    Args:
-        span_lengths: rows of int, at least 1 each.
-        ranks: rows of int32, each a permutation of 0, 1, .
-        tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes one position per token and one
-            for its marker.
+    Returns rows of int32: 0 for a span that is not taken, and less than its length for one that is cut. ``ranks``: rows
+    of int32, each a permutation of 0, 1, ... ``tokens``, ``spans``, ``positions``: ``(n,)`` int64, the budgets of each
+    row; a span takes one position per token and one for its marker.
     """
     candidates = columns(span_lengths, ranks)
     kept = np.zeros(len(candidates[0]), np.int32)
@@ -100,18 +92,12 @@ def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: n
 
 
 class Candidates(NamedTuple):
-    """The candidate spans of n rows.
-
-    Attributes:
-        starts, lengths: n rows of int32, in tokens.
-        scores: n rows of float32, the loss of each span.
-        ranks: n rows of int32, 0 for the largest loss of a row.
-    """
+    """The candidate spans of n rows, rows of int32 but for ``scores``."""
 
     starts: Ragged
     lengths: Ragged
-    scores: Ragged
-    ranks: Ragged
+    scores: Ragged  # float32, the loss of each span
+    ranks: Ragged  # 0 for the largest loss of a row
 
 
 def hide_hardest(
@@ -119,8 +105,7 @@ def hide_hardest(
 ) -> MaskBatch:
     """Hide candidates by rank until a budget of their row is used up; one that is cut becomes two spans.
 
-    ``sequence_ids``: ``(n, 16)`` uint8. ``tokens``, ``spans``, ``positions``: ``(n,)`` int64, the budgets of each row,
-    as for ``keep_hardest``. Returns n rows with all candidates; rendered lengths are still 0.
+    Budgets are those of ``keep_hardest``. Returns n rows with all candidates; rendered lengths are still 0.
     """
     starts, lengths, scores, ranks = candidates
     rows_in_batch = len(sequence_ids)

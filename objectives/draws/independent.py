@@ -25,13 +25,12 @@ def choose_tokens(
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers(2**32,
     size=sizes[i], dtype=numpy.uint32)``.
 
-    Args:
-        keys: ``(n, 2)`` uint64, one generator per row.
-        sizes: ``(n,)`` int64, tokens of each row.
-        bounds: ``(k,)`` uint64, ascending, at most 2**32.
-        places: output, positions of the chosen tokens in their rows, concatenated; int32, one longer than all tokens.
-        kinds: output, number of bounds that each token's number reaches, 0 to k - 1; uint8, as long as ``places``.
-        counts: output, ``(n,)`` int64, number of tokens chosen in each row.
+    ``keys``: ``(n, 2)`` uint64, one generator per row. ``sizes``: ``(n,)`` int64, tokens of each row. ``bounds``:
+    ``(k,)`` uint64, ascending, at most 2**32.
+
+    Output, one longer than all tokens: ``places``, int32, positions of the chosen tokens in their rows, concatenated;
+    and ``kinds``, uint8, number of bounds that each token's number reaches, 0 to k - 1. ``counts``: output, ``(n,)``
+    int64, number of tokens chosen in each row.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
@@ -58,8 +57,8 @@ def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndar
 
     Indices are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
 
-    ``keys``: ``(n, 2)`` uint64, one generator per row, as numpy's Philox. ``counts``: ``(n,)`` int64. ``ids``: ``(v,)``
-    int32. ``out``: output, the drawn ids of all rows, concatenated; int32.
+    ``keys``: ``(n, 2)`` uint64, one generator per row, as numpy's Philox. ``out``: output, the drawn ids of all rows,
+    concatenated; int32.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     stream = blocks.reshape(-1)

@@ -20,10 +20,7 @@ from objectives.rendering.layout import Layout
 def reconstruct(
     examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout, *, mask: str | None = None
 ) -> Ragged:
-    """Recover the text tokens of every row: the inverse of ``render_sentinels``, or of ``render_masked`` with ``mask``.
-
-    ``examples``: their output for ``masks``, with the same ``layout`` and ``mask``. Returns rows of int32 tokens.
-    """
+    """Recover the text of every row, rows of int32, from ``render_sentinels``, or with ``mask``, ``render_masked``."""
     begin, end = layout.begin is not None, layout.end is not None
 
     def text(row: int) -> np.ndarray:
@@ -35,10 +32,7 @@ def reconstruct(
 
 
 def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout) -> Ragged:
-    """Recover the text tokens of every row: the inverse of ``render_labels``.
-
-    Returns rows of int32 tokens.
-    """
+    """Recover the text of every row, rows of int32: the inverse of ``render_labels``."""
     assert examples.labels is not None
     every_label = examples.labels
 

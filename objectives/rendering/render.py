@@ -68,15 +68,9 @@ def render_sentinels(
 ) -> Examples:
     """Render rows with a numbered sentinel for each span that is marked in the source, in source and target.
 
-    Returns ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
-
-    Args:
-        masks: B mask rows of the same sequences.
-        special: ids of padding, of the tokens of ``layout``, and of sentinels.
-        layout: begin and end of source and target, and the tokens at document boundaries of the source.
-        heads: ``(B,)`` int32, id before each source, -1 for none.
-        segment_ids: True to return the part of each source position, too. Tokens between two parts belong to the first
-            of them, head and begin to the first part of the row and end to the last.
+    ``heads``: ``(B,)`` int32, id before each source, -1 for none. ``segment_ids``: also return the part of each source
+    position: tokens between two parts belong to the first of them, head and begin to the first part of the row, and end
+    to the last.
     """
     rows = _rows(batch, masks)
     counts = _measure(batch, rows)

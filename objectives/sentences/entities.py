@@ -38,14 +38,10 @@ class SpacyRecognizer:
     Texts go through ``nlp.pipe``, with only the components that find entities. A text of more than ``LONGEST_PIECE``
     characters, or of ``LONGEST_RUN`` without white space, is processed in pieces. The entities of a text do not depend
     on the other texts, and words that texts add to the vocabulary are dropped after each call.
-
-    Attributes:
-        model: name of an installed model, or its folder.
-        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None for all, including dates and numbers.
     """
 
-    model: str = "en_core_web_sm"
-    labels: tuple[str, ...] | None = None
+    model: str = "en_core_web_sm"  # an installed model, or its folder
+    labels: tuple[str, ...] | None = None  # kinds of entities to find, e.g. ("PERSON", "ORG"); None for all
 
     def __post_init__(self) -> None:
         pipeline = _pipeline(self.model)
@@ -128,13 +124,10 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 class Mentions:
     """Mentions of the entities of n rows; an entity belongs to one row.
 
-    Attributes:
-        forms: names of the E entities, row after row, in the order of their first mention.
-        entities, sentences, documents: ``(m,)`` int64: entity, sentence and document of each mention, as indices into
-            ``forms`` and the arrays of ``Sentences``.
+    ``entities``, ``sentences``, ``documents``: ``(m,)`` int64, indices into ``forms`` and the arrays of ``Sentences``.
     """
 
-    forms: Sequence[str]
+    forms: Sequence[str]  # names of the E entities, row after row, in the order of their first mention
     entities: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
@@ -195,13 +188,10 @@ def choose_pyramid(
     equal ones; it may already be chosen. After all entities, the sentences with the highest scores follow, the earliest
     of equal ones first.
 
-    Returns the sentences of each row in the order of choice, and the entity for which each sentence was chosen, or E if
-    for none, ``(s,)`` int64.
-
-    Args:
-        scores: ``(s,)`` float64.
-        picks: ``(n,)`` int64, number of sentences to choose in each row.
-        ties: order of entities in equally many documents: the ``earlier`` or the ``later`` first mention comes first.
+    ``scores``: ``(s,)`` float64. ``picks``: ``(n,)`` int64, number of sentences to choose in each row. ``ties``: of
+    entities in equally many documents, the ``earlier`` or the ``later`` first mention comes first. Returns the
+    sentences of each row in the order of choice, and the entity for which each sentence was chosen, or E if for none,
+    ``(s,)`` int64.
     """
     row_of_sentence = sentences.text_of_sentence
     numbers = np.arange(len(scores))

@@ -23,18 +23,12 @@ from objectives.draws.independent import normal
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """The sentences of the texts of n rows; each has at least one token and is inside one part.
+    """The sentences of the texts of n rows, int64; each has at least one token and is inside one part."""
 
-    Attributes:
-        starts, lengths: ``(s,)`` int64, in tokens from the start of the row.
-        texts: ``(t + 1,)`` int64: text i has sentences ``texts[i]:texts[i + 1]``.
-        rows: ``(n + 1,)`` int64: row i has texts ``rows[i]:rows[i + 1]``.
-    """
-
-    starts: np.ndarray
-    lengths: np.ndarray
-    texts: np.ndarray
-    rows: np.ndarray
+    starts: np.ndarray  # (s,) in tokens from the start of the row
+    lengths: np.ndarray  # (s,) in tokens
+    texts: np.ndarray  # (t + 1,): text i has sentences ``texts[i]:texts[i + 1]``
+    rows: np.ndarray  # (n + 1,): row i has texts ``rows[i]:rows[i + 1]``
 
     @property
     def sizes(self) -> np.ndarray:
@@ -54,28 +48,18 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen sentences, best first: one row per text, or per corpus row after ``order_in_rows``.
+    """Chosen sentences, best first: one row per text, or per corpus row after ``order_in_rows``."""
 
-    Attributes:
-        numbers: rows of int64, indices into the arrays of ``Sentences``.
-        scores: rows of float, the score by which each was chosen.
-    """
-
-    numbers: Ragged
-    scores: Ragged
+    numbers: Ragged  # int64, indices into the arrays of ``Sentences``
+    scores: Ragged  # float, the score by which each was chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Four random 64-bit words for every text and every sentence.
+    """Four random 64-bit words for every text and every sentence."""
 
-    Attributes:
-        texts: ``(t, 4)`` uint64.
-        sentences: ``(s, 4)`` uint64.
-    """
-
-    texts: np.ndarray
-    sentences: np.ndarray
+    texts: np.ndarray  # (t, 4) uint64
+    sentences: np.ndarray  # (s, 4) uint64
 
 
 def find_sentences(batch: SequenceBatch, scope: str) -> Sentences:
@@ -146,10 +130,9 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 
 
 def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:
-    """Compute the number of sentences to choose from each text, ``(t,)`` int64: a share of them, but at least one.
+    """Compute the number of sentences to choose from texts of ``sizes``, ``(t,)`` int64: a share, but at least one.
 
-    ``sizes``: ``(t,)`` int64, sentences of each text. ``ratios``: a scalar or ``(t,)``. ``precision``: precision of the
-    product, ``float64``, or ``float32`` as in PEGASUS.
+    ``ratios``: a scalar or ``(t,)``. ``precision`` of the product: ``float64``, or ``float32`` as in PEGASUS.
     """
     product = sizes.astype(precision) * np.asarray(ratios).astype(precision)
     whole = np.ceil(product) if rounding == "up" else np.floor(product)

@@ -26,8 +26,7 @@ RANDOM = 1
 def choose_treatments(bits: np.ndarray, chances: Sequence[float]) -> np.ndarray:
     """Draw a treatment for each sentence: indices into ``TREATMENTS``, ``(k,)`` int64.
 
-    ``bits``: ``(k, 4)`` uint64, the draws of each sentence; the third column is used. ``chances``: four probabilities
-    in the order of ``TREATMENTS``, which add up to 1.
+    ``bits``: ``(k, 4)`` uint64, of which the third column is used. ``chances`` are in the order of ``TREATMENTS``.
     """
     bounds = np.cumsum(chances)
     # The float sum may be slightly below 1; a number above it gets the last treatment with a probability above 0.
@@ -41,9 +40,8 @@ def stand_ins(batch: SequenceBatch, sentences: Sentences, numbers: np.ndarray, b
     As in the published code, it is a random sentence of the text, possibly the replaced one. (There, it keeps its own
     length and may already be masked.)
 
-    ``numbers``: ``(k,)`` int64, the replaced sentences, ascending indices into ``sentences``. ``bits``: ``(k, 4)``
-    uint64, draws of the replaced sentences; the fourth column is used. Returns one int32 row for each row of ``batch``,
-    the ids of its sentences concatenated.
+    ``numbers``: ``(k,)`` int64, the replaced sentences, ascending. ``bits``: ``(k, 4)`` uint64, of which the fourth
+    column is used. Returns one int32 row for each row of ``batch``, the ids of its sentences concatenated.
     """
     text = sentences.text_of_sentence[numbers]
     rows = sentences.row_of_text[text]
@@ -71,9 +69,8 @@ def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
     Spans are tried by rank. One that does not fit is left out (``skip``) or ends the selection (``stop``). If no span
     of a row fits, its first is cut.
 
-    ``masks``: n rows of spans that are all in the target, with ranks and without labels. ``room``: maximum number of
-    tokens in the spans of a row, at least 1. Returns n rows, with the ``source_lengths`` and ``target_lengths`` of
-    ``masks``.
+    ``masks``: n rows of spans that are all in the target, with ranks and without labels; rendered lengths are not
+    changed. ``room``: maximum number of tokens in the spans of a row, at least 1.
     """
     starts, lengths, flags = (c.compact() for c in (masks.span_starts, masks.span_lengths, masks.span_flags))
     assert masks.span_ranks is not None
@@ -115,10 +112,8 @@ def longest_texts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute upper bounds on source and target lengths over all choices of sentences, ``(n,)`` int64 each.
 
-    A hidden sentence leaves at most one token in the source, so no source is longer than its text.
-
-    ``layout``: tokens around the text. ``most``: returns ``selection.most_tokens`` of the chosen sentences, which is
-    slow; called only if ``target_length`` is None.
+    A hidden sentence leaves at most one token in the source, so no source is longer than its text. ``most`` returns
+    ``selection.most_tokens``, which is slow; it is called only if ``target_length`` is None.
     """
     tokens = batch.tokens.lengths.astype(np.int64)
     sources = tokens + layout.around(batch.document_starts.lengths)
