@@ -8,19 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective
-from objectives.api.special_tokens import MASK
 from objectives.cross_document import CrossDocument
-from tests.factories import FIRST_TEXT_ID, OWNED, VOCAB, make_sequences, sequence_batches
+from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.handmade import real_rows
 from tests.toy_tools import TOOLS
 
@@ -73,50 +69,9 @@ def test_random_tokens_are_any_text_tokens_with_equal_chances():
     assert np.array_equal(masks.replacements.lengths, masks.span_starts.lengths)
 
 
-def test_places_and_random_tokens_are_unrelated():
-    objective = made(treatments=(0, 1, 0))
-    masks = objective.mask(make_sequences([2000] * 20), KEY)
-    correlation = stats.spearmanr(masks.replacements.values, masks.span_starts.values)
-    assert correlation.pvalue > LIKELY
-
-
-@given(batch=sequence_batches(min_rows=1), preset=st.sampled_from(["paper", "code"]))
-def test_only_text_is_masked_and_asked_for(batch, preset):
-    """Padding, begin, end and document tokens never are."""
-    objective = made(preset)
-    special = objective.validate(FACTS)
-    examples = objective.render(batch, objective.mask(batch, KEY), special)
-    around = [special[name] for name in objective._layout.names] + [special["<pad>"]]
-    asked = examples.labels != IGNORED
-    assert (examples.labels[asked] >= FIRST_TEXT_ID).all()
-    assert (examples.labels[asked] < VOCAB).all()
-    assert not np.isin(examples.source_ids[asked], around).any()
-    assert asked[examples.source_ids == special[MASK]].all()
-    for row in range(len(batch)):
-        parts = len(batch.document_starts[row])
-        ids = examples.source_ids[row].tolist()
-        assert (ids.count(special["<doc-s>"]), ids.count(special["</doc-s>"])) == (parts, parts)
-        # What was not chosen is there as it was.
-        shown = examples.source_ids[row][~asked[row]]
-        kept = np.delete(batch.tokens[row], objective.mask(batch, KEY).span_starts[row])
-        assert np.array_equal(shown[~np.isin(shown, around)], kept)
-
-
-@given(batch=sequence_batches(min_rows=1, max_length=300))
-def test_global_attention_is_the_published_rule(batch):
-    """Paper: chosen positions. Code: those, and the first t positions of a row with t chosen ones."""
-    for preset in ("paper", "code"):
-        objective = made(preset)
-        examples = objective.render(batch, objective.mask(batch, KEY), objective.validate(FACTS))
-        for labels, marked in zip(examples.labels.tolist(), examples.global_positions.tolist(), strict=True):
-            chosen = {place for place, label in enumerate(labels) if label != IGNORED}
-            prefix = set(range(len(chosen))) if preset == "code" else set()
-            assert {place for place, is_global in enumerate(marked) if is_global} == chosen | prefix
-
-
 def plainly(batch, row, objective, special, shares):
     """Source, labels and global positions of a row, token by token, with numpy's generators."""
-    layout, identity = objective._layout, [batch.sequence_id(row)]
+    layout, identity = objective.layout, [batch.sequence_id(row)]
     numbers = np.random.Generator(np.random.Philox(key=id_keys(KEY, identity)[0]))
     others = np.random.Philox(key=id_keys(KEY + b"replacements", identity)[0])
     source, labels = [special["<bos>"]] if layout.begin else [], [IGNORED] if layout.begin else []
@@ -192,47 +147,6 @@ def test_other_documents_in_a_row_move_no_mask():
     assert masks[1].source_lengths[0] - masks[0].source_lengths[0] == 4
 
 
-def test_masks_survive_arrow():
-    objective, batch = made(), make_sequences([100, 0, 3], 3)
-    masks = objective.mask(batch, KEY)
-    again = type(masks).from_arrow(masks.to_arrow())
-    assert isinstance(again.replacements, Ragged)
-    shown, stored = (objective.render(batch, rows, objective.validate(FACTS)) for rows in (masks, again))
-    assert np.array_equal(shown.source_ids, stored.source_ids)
-    assert np.array_equal(shown.labels, stored.labels)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mlm_probability": 0},
-        {"mlm_probability": 1.5},
-        {"mlm_probability": "0.15"},
-        {"mlm_probability": True},
-        {"treatments": 0.8},
-        {"treatments": [0.8, 0.2]},
-        {"treatments": [0.8, 0.1, 0.2]},
-        {"treatments": [1.1, -0.1, 0]},
-        {"treatments": [1, 0, None]},
-        {"begin": 1},
-        {"end": None},
-        {"global_attention": "prefix"},
-    ],
-)
-def test_bad_options_name_the_option_the_value_and_the_cure(options):
-    name, value = next(iter(options.items()))
-    with pytest.raises(FarspanError, match=f"cross_document: option {name} is ") as error:
-        CrossDocument(**options)
-    assert ("null" if value is None else repr(value)) in str(error.value)
-    assert "give" in str(error.value)
-
-
-def test_options_have_one_spelling():
-    objective = CrossDocument(mlm_probability=1, treatments=[1, 0, 0])
-    assert objective.options["treatments"] == [1.0, 0.0, 0.0]
-    assert CrossDocument(**objective.options) == objective
-
-
 def test_a_missing_tokenizer_says_how_to_give_it():
     with pytest.raises(FarspanError, match=r"objective.with_tools\(Tools\(tokenizer\)\), or treatments without random"):
         CrossDocument().mask(make_sequences([50]), KEY)
@@ -242,10 +156,3 @@ def test_a_tokenizer_of_another_vocabulary_is_refused():
     objective = CrossDocument().with_tools(small_vocabulary(40, {}))
     with pytest.raises(FarspanError, match="the tokenizer has 40 ids, the corpus's has 32000"):
         objective.validate(FACTS)
-
-
-def test_a_corpus_without_room_for_both_document_tokens_is_refused():
-    message = "puts 2 positions around a sequence and 2 around a document.*--room-per-sequence 2 --room-per-document 2"
-    with pytest.raises(FarspanError, match=message):
-        made().validate(CorpusFacts(VOCAB, OWNED, 4096, 4090, 4))
-    made("code").validate(CorpusFacts(VOCAB, OWNED, 4096, 4094, 1))  # one document, and it fits

@@ -15,7 +15,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
 from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK
 from objectives.entity_pyramid import EntityPyramid
 from objectives.principal_sentences import PrincipalSentences
 from tests.factories import OWNED, VOCAB, make_sequences
@@ -263,56 +263,6 @@ def test_any_half_of_the_choice_stays_visible_with_equal_chances():
         assert Counter(own.tolist())[SHOWN] == shown
 
 
-# Options and tools.
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"ratio": 0}, "option ratio is 0; give a number above 0 up to 1"),
-        ({"ratio": 1.5}, "ratio is 1.5"),
-        ({"visible": -0.1}, "visible is -0.1"),
-        ({"visible": True}, "visible is True"),
-        ({"min_words": -1}, "min_words is -1"),
-        ({"words": "tokens"}, "words is 'tokens'; give rouge or unicode"),
-        ({"stem": 1}, "stem is 1"),
-        ({"entity_ties": "first"}, "entity_ties is 'first'"),
-        ({"model": ""}, "model is ''"),
-        ({"entity_labels": "PERSON"}, "entity_labels is 'PERSON'; give a list"),
-        ({"entity_labels": []}, "entity_labels is \\[\\]"),
-        ({"mask_token": "[MASK]"}, "mask_token is '\\[MASK\\]'"),
-        ({"target_length": 2}, "target_length is 2; give a whole number from 3 up"),
-        ({"global_attention": "first_n"}, "global_attention is 'first_n'"),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(FarspanError, match=f"entity_pyramid: .*{message}"):
-        EntityPyramid(**options)
-
-
-def test_options_make_the_same_objective_again():
-    made = EntityPyramid(ratio=1, visible=0, entity_labels=["PERSON", "GPE", "PERSON"])
-    assert made.options["entity_labels"] == ["GPE", "PERSON"]
-    assert (
-        EntityPyramid(**made.options) == made == EntityPyramid(ratio=1.0, visible=0.0, entity_labels=("GPE", "PERSON"))
-    )
-
-
-def test_the_preset_is_the_published_code_s():
-    primera = load_objective("entity_pyramid", "primera").options
-    published = {"ratio": 0.3, "visible": 0.5, "min_words": 5, "stem": True, "entity_ties": "later"}
-    assert published.items() <= primera.items()
-    shown = {"mask_token": MASK, "begin": True, "target_length": 1024, "global_attention": "separators"}
-    assert shown.items() <= primera.items()
-
-
-def test_other_mask_token_and_no_begin():
-    objective = EntityPyramid(mask_token=SENTENCE_MASK, begin=False)
-    special = objective.validate(facts())
-    assert SENTENCE_MASK in special.ids
-    assert MASK not in special.ids
-
-
 def test_names_need_tools():
     with pytest.raises(FarspanError, match=r"entity_pyramid: .*equip\(objective, Tools\(tokenizer\)\)"):
         EntityPyramid().mask(rows(CLUSTER), KEY)
@@ -334,8 +284,3 @@ def test_the_named_model_finds_kinds_that_are_asked_for():
     ]
     masks = objective.mask(rows(cluster), KEY)
     assert set(masks.span_labels[0].as_py()) == {"germany", ""}
-
-
-def test_a_corpus_without_room_is_refused():
-    with pytest.raises(FarspanError, match=r"entity_pyramid: .*--room-per-document 1"):
-        EntityPyramid().validate(CorpusFacts(VOCAB, OWNED, 104, 100, 3, room_per_document=0))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, mask_key
@@ -165,16 +164,6 @@ def test_rows_beside_a_short_one_keep_their_spans():
     assert together == [rows_of(objective.mask(batch.take([row]), KEY))[0] for row in range(3)]
 
 
-def test_the_hardest_are_hidden():
-    batch = make_sequences([500] * 20)
-    masks = model_based(values := RandomScorer(values=1009)).mask(batch, KEY)
-    assert values.shown is not None
-    for row in range(20):
-        hidden = masks.span_flags[row] == HIDDEN
-        assert masks.span_scores[row][hidden].min() >= masks.span_scores[row][~hidden].max()
-        assert masks.span_ranks[row][hidden].max() <= masks.span_ranks[row][~hidden].min()
-
-
 @settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 150), min_size=1, max_size=3),
@@ -231,52 +220,6 @@ def test_reserved_sentinels_and_target_length_hold_for_the_worst_row(target_leng
     assert len(special.sentinels) == (sentinels or most)
     if target_length and sentinels is None:
         assert examples.target_lengths.max() == target_length
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"density": 0}, "density is 0; give a number between 0 and 1, or null"),
-        ({"span_share": 1.5}, "span_share is 1.5; give a number above 0 up to 1, or null"),
-        ({"span_share": 0}, "span_share is 0; give a number above 0 up to 1, or null"),
-        ({"density": 0.4}, "density is 0.4; give at most candidate_density, 0.3125"),
-        ({"candidate_density": 1}, "candidate_density is 1; give a number between 0 and 1"),
-        ({"mean_span_lengths": []}, "mean_span_lengths is .*; give a number from 1 up"),
-        ({"aggregation": "median"}, "aggregation is 'median'; give mean, sum or max"),
-        ({"sentinel_order": "up"}, "sentinel_order is 'up'; give descending or ascending"),
-        ({"begin": 1}, "begin is 1; give true or false"),
-        ({"separator": "<sep>"}, "separator is '<sep>'; give <doc-sep>, <eos> or null"),
-        ({"sentinels": 0}, "sentinels is 0; give a whole number from 1 up, or null"),
-        ({"target_length": 2}, "target_length is 2; give a whole number from 3 up, or null"),
-        ({"global_attention": "all"}, "global_attention is 'all'; give none, bos, separators or masked"),
-        (
-            {"global_attention": "separators", "separator": None},
-            "global_attention is 'separators'; give bos, or separator=<doc-sep> beside it",
-        ),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(FarspanError, match=f"^model_based: option {message}"):
-        ModelBased(**options)
-
-
-def test_options_have_one_spelling():
-    assert ModelBased(mean_span_lengths=5) == ModelBased(mean_span_lengths=[5.0])
-    assert load_objective("model_based", options=ModelBased(begin=True).options) == ModelBased(begin=True)
-
-
-def test_a_corpus_without_room_for_the_separators_is_refused():
-    tight = replace(facts(100, 9), sequence_length=102, room_per_document=0)
-    with pytest.raises(FarspanError, match="model_based: puts 1 position around a sequence and 1 around a document"):
-        ModelBased().validate(tight)
-
-
-def test_read_only_columns_of_a_mask_set_are_chosen_from_too():
-    batch = make_sequences([100, 80])
-    masks = model_based().mask(batch, KEY)
-    stored = type(masks).from_arrow(masks.to_arrow())
-    assert isinstance(stored.span_ranks, Ragged)
-    assert rows_of(model_based(density=0.2).select(batch, stored)) == rows_of(model_based(density=0.2).mask(batch, KEY))
 
 
 def test_the_scorer_sees_every_candidate_token_as_a_mask():

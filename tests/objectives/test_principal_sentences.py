@@ -80,48 +80,6 @@ def test_a_document_is_scored_for_itself_and_a_sequence_as_a_whole():
     assert chosen(rows(parts), ratio=0.25, scope="sequence") == [["Two three. "]]
 
 
-def test_one_mask_token_for_each_sentence_and_the_bare_sentences_as_target():
-    batch = rows([["Ab. ", "Ab. ", "C."], ["Ab. "]])
-    objective = equip(PrincipalSentences(ratio=0.7, begin=True), Tools(Characters()))
-    special = objective.validate(facts())
-    examples = objective.render(batch, objective.mask(batch, KEY), special)
-    names = {number: name for name, number in special.ids.items()}
-    read = ["".join(names.get(i, chr(i)) for i in ids[0]) for ids in (examples.source_ids, examples.target_ids)]
-    assert read == ["<bos><sent-mask><sent-mask>C.<doc-sep><sent-mask><eos>", "<bos>Ab. Ab. Ab. <eos>"]
-
-
-@pytest.mark.parametrize("preset", [None, *PRESETS])
-@pytest.mark.parametrize(
-    "text",
-    [
-        [],
-        ["Only one sentence."],
-        ["x"],
-        ["Same. "] * 9,
-        ["the of and "] * 5,
-        ["1 2. ", "3 4. ", "1 4."],
-        ["!!! ", "... "],
-        ["שלום עולם. ", "עולם אחר. "],
-        ["猫在跑。", "狗在叫。", "猫叫。"],
-    ],
-)
-def test_odd_texts_lose_nothing(preset, text):
-    objective: Any = equip(load_objective("principal_sentences", preset), Tools(Characters()))
-    batch = rows(text, CATS)
-    special = replace(objective.validate(facts()), ids=objective.validate(CorpusFacts(2**17, OWNED, 999, 900, 1)).ids)
-    masks = objective.mask(batch, KEY)
-    assert len(masks.span_starts[0]) == 0 if not text else len(masks.span_starts[0]) >= 1
-    assert np.isfinite(masks.span_scores.values).all()
-    again = objective.reconstruct(objective.render(batch, masks, special), masks, special)
-    assert all(np.array_equal(again[row], batch.tokens[row]) for row in range(2))
-
-
-def test_equal_sentences_are_taken_from_the_end_that_ties_name():
-    for ties, places in (("earlier", [0, 6, 12]), ("later", [36, 42, 48])):
-        masks = equip(PrincipalSentences(ratio=0.34, ties=ties), Tools(Characters())).mask(rows(["Same. "] * 9), KEY)
-        assert masks.span_starts[0].tolist() == places
-
-
 def test_scripts_without_ascii_letters_score_by_unicode_words():
     texts = (
         ["שלום עולם. ", "יום טוב. ", "עולם טוב. "],
@@ -133,17 +91,6 @@ def test_scripts_without_ascii_letters_score_by_unicode_words():
         masks = objective.mask(rows(*texts), KEY)
         assert (masks.span_scores.values > 0).all() == (words == "unicode")
         assert chosen(rows(*texts), words=words) == [[text[i]] for text, i in zip(texts, best, strict=True)]
-
-
-def test_16_384_tokens_without_a_full_stop_are_hidden_as_far_as_the_target_goes():
-    batch = make_sequences([16_384])
-    batch = replace(batch, sentence_starts=Ragged.from_rows([[0]], np.int32))
-    for preset in PRESETS:
-        masks = equip(load_objective("principal_sentences", preset, {"target_length": 512}), TOOLS).mask(batch, KEY)
-        begin = preset == "bart_ls"
-        assert masks.span_starts[0].tolist() == [0]
-        assert masks.span_lengths[0].tolist() == [511 - begin]
-        assert masks.target_lengths.tolist() == [512]
 
 
 def test_a_character_or_word_that_tokens_cut_is_read_once():
@@ -278,75 +225,6 @@ def test_a_sentence_needs_no_full_stop():
     assert chosen(batch, **PrincipalSentences.presets["bart_ls"]) == [["abc? "]]
 
 
-def test_a_row_needs_no_more_target_than_it_has():
-    """Every chosen sentence is in the target in full: published code cuts targets, and sentences go unsupervised."""
-    batch = make_sequences([4000] * 4, 3)
-    objective = equip(load_objective("principal_sentences", "bart_ls", {"target_length": 100}), TOOLS)
-    masks = objective.mask(batch, KEY)
-    assert (masks.target_lengths <= 100).all()
-    for row in range(4):
-        assert masks.span_lengths[row].sum() + 2 == masks.target_lengths[row]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"strategy": "rouge"}, "strategy is 'rouge'; give random, lead, ind, seq, continuous, hybrid or dynamic"),
-        ({"ratio": 0}, "ratio is 0; give a number above 0"),
-        ({"ratio": [0.4, 0.2]}, r"ratio is \[0.4, 0.2\]"),
-        ({"ratio": [0.1, 0.2, 0.3]}, "ratio is"),
-        ({"ratio": 1.1}, "ratio is 1.1"),
-        ({"ratio": "all"}, "ratio is 'all'"),
-        ({"rounding": "half"}, "rounding"),
-        ({"noise": -1, "strategy": "dynamic"}, "noise is -1; give a number from 0"),
-        ({"noise": 0.2}, "noise is 0.2; give 0, or strategy=dynamic"),
-        ({"counts": "all"}, "counts"),
-        ({"ngram": 0}, "ngram is 0; give a whole number from 1"),
-        ({"words": "bytes"}, "words is 'bytes'; give rouge, unicode or tokens"),
-        ({"stopwords": "german"}, "stopwords is 'german'; give none, english, or a list of words"),
-        ({"stopwords": [1]}, "stopwords"),
-        ({"stopwords": "english", "words": "tokens"}, "stopwords is 'english'; give none, or words other than tokens"),
-        ({"precision": "float16"}, "precision"),
-        ({"ties": "first"}, "ties"),
-        ({"treatments": [1, 0, 0]}, "treatments"),
-        (
-            {"treatments": [0.5, 0.5, 0.5, 0]},
-            "give 4 numbers that add up to 1: the chances of mask, random, intact, remove",
-        ),
-        ({"treatments": [1.5, -0.5, 0, 0]}, "treatments"),
-        ({"scope": "row"}, "scope"),
-        ({"mask_token": "[MASK]"}, "mask_token is"),
-        ({"begin": 1}, "begin is 1; give true or false"),
-        ({"separator": "<sep>"}, "separator"),
-        ({"target_length": 1}, "target_length is 1; give a whole number from 2"),
-        ({"target_length": 2, "begin": True}, "target_length is 2; give a whole number from 3"),
-        ({"when_full": "cut"}, "when_full"),
-        ({"global_attention": "all"}, "global_attention"),
-        ({"global_attention": "separators", "separator": None}, "give bos, or separator=<doc-sep> beside it"),
-        ({"global_attention": "masked", "mask_token": "<unk>"}, "give none, or mask_token=<sent-mask>"),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(FarspanError, match=message):
-        PrincipalSentences(**options)
-
-
-def test_one_spelling_of_equal_options():
-    assert PrincipalSentences(ratio=1).options == PrincipalSentences(ratio=[1.0, 1.0]).options
-    words = [PrincipalSentences(stopwords=given).options["stopwords"] for given in (["b", "a", "b"], ("a", "b"))]
-    assert words == [["a", "b"]] * 2
-
-
-def test_presets_differ_where_paper_and_code_do():
-    presets = PrincipalSentences.presets
-    assert (presets["longt5_paper"]["counts"], presets["longt5_code"].get("counts", "orig")) == ("uniq", "orig")
-    assert {presets[name]["stopwords"] for name in ("pegasus", "longt5_paper", "longt5_code")} == {"english"}
-    assert presets["pegasus"]["treatments"] == [0.9, 0.0, 0.1, 0.0]
-    assert presets["pegasus_paper"]["treatments"] == [0.8, 0.0, 0.2, 0.0]
-    assert presets["pegasus"]["ratio"] == pytest.approx([0.1485, 0.45])
-    assert (presets["pegasus_x"]["ratio"], presets["pegasus_x_4096"]["ratio"]) == (0.45, 0.05625)
-
-
 def test_text_needs_a_tokenizer_and_tokens_do_not():
     batch = make_sequences([30])
     with pytest.raises(FarspanError, match=r"equip\(objective, Tools\(tokenizer\)\), or give words=tokens"):
@@ -354,20 +232,6 @@ def test_text_needs_a_tokenizer_and_tokens_do_not():
     without: tuple[dict[str, Any], ...] = ({"words": "tokens"}, {"strategy": "lead"}, {"strategy": "random"})
     for options in without:
         assert len(PrincipalSentences(**options).mask(batch, KEY)) == 1
-
-
-def test_a_corpus_without_room_is_refused():
-    cramped = CorpusFacts(VOCAB, OWNED, 100, 100, 2, room_per_sequence=0, room_per_document=0)
-    with pytest.raises(FarspanError, match="--room-per-sequence 1 --room-per-document 1"):
-        PrincipalSentences().validate(cramped)
-
-
-def test_special_tokens_are_appended_also_where_the_vocabulary_spells_them():
-    special = PrincipalSentences(begin=True).validate(facts())
-    assert special["<sent-mask>"] >= VOCAB
-    assert special["<doc-sep>"] >= VOCAB
-    assert special["<bos>"] == OWNED["<bos>"]
-    assert "<mask>" in PrincipalSentences(mask_token="<mask>").validate(facts()).ids
 
 
 def test_english_stopwords_are_the_published_file():

@@ -1,6 +1,5 @@
 """The span objective: golden lengths, uniform places, budgets, options."""
 
-import math
 from collections import Counter
 from hashlib import sha256
 from operator import itemgetter
@@ -13,9 +12,7 @@ from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from objectives.api.masks import IN_SOURCE, IN_TARGET
 from objectives.api.protocol import CorpusFacts, load_objective
-from objectives.draws.compositions import noise_counts, span_counts
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences
 
@@ -47,35 +44,6 @@ def test_published_lengths(density, mean, tokens, source, target):
     examples = objective.render(batch, masks, objective.validate(facts(tokens)))
     assert examples.source_ids.shape == (1, source)
     assert examples.target_ids.shape == (1, target)
-
-
-@given(
-    st.lists(st.integers(0, 400), min_size=1, max_size=5),
-    st.integers(1, 5),
-    st.floats(0.01, 0.99),
-    st.floats(1, 12),
-    st.integers(0, 2**31),
-)
-def test_spans_have_t5s_shape(lengths, documents, density, mean, seed):
-    batch = make_sequences(lengths, documents, seed=seed)
-    masks = Span(density=density, mean_span_lengths=mean).mask(batch, KEY)
-    for row, length in enumerate(lengths):
-        starts, sizes = masks.span_starts[row].astype(int), masks.span_lengths[row].astype(int)
-        stops = starts + sizes
-        noise = noise_counts(np.array([length]), density)
-        assert sizes.sum() == noise[0]
-        assert (masks.span_flags[row] == IN_SOURCE | IN_TARGET).all()
-        if not len(starts):
-            assert length < 2
-            continue
-        assert starts[0] > 0
-        assert stops[-1] == length
-        borders = batch.document_starts[row]
-        touching = stops[:-1][stops[:-1] == starts[1:]]
-        # Spans touch at a border and nowhere else, and none crosses one.
-        assert set(touching) <= set(borders)
-        assert not any(start < border < stop for start, stop in zip(starts, stops, strict=True) for border in borders)
-        assert len(starts) - len(touching) == span_counts(np.array([length]), noise, mean)[0]
 
 
 # Starts and lengths, as sha256, of rows of 0 to 16,382 tokens in up to five documents: masks made before stay the same.
@@ -194,13 +162,6 @@ def test_target_too_short_names_both_cures():
         objective.validate(facts(16_382, documents=10))
 
 
-def test_a_corpus_without_room_for_separators_is_refused():
-    tight = CorpusFacts(VOCAB, OWNED, 512, 510, 4, room_per_sequence=1, room_per_document=0)
-    with pytest.raises(FarspanError, match="span: puts 1 position around a sequence and 1 around a document"):
-        Span().validate(tight)
-    Span(separator=None).validate(tight)
-
-
 def test_too_few_sentinels_are_an_error_before_work():
     with pytest.raises(FarspanError, match="raise sentinels to 27"):
         Span(sentinels=26).validate(facts(512, documents=2))
@@ -208,64 +169,7 @@ def test_too_few_sentinels_are_an_error_before_work():
     assert len(Span(sentinels=100).validate(facts(512)).sentinels) == 100
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"density": 0},
-        {"density": 1},
-        {"density": "0.1"},
-        {"density": True},
-        {"density": math.nan},
-        {"density": []},
-        {"density": [[100, 0.5], [100, 0.1]]},
-        {"density": [[200, 0.5], [100, 0.1]]},
-        {"density": [[0, 0.5]]},
-        {"density": [[10.5, 0.5]]},
-        {"density": [[100, 1]]},
-        {"density": [100, 0.5]},
-        {"placement": "random"},
-        {"mean_span_lengths": []},
-        {"mean_span_lengths": 0.5},
-        {"mean_span_lengths": [3, "4"]},
-        {"mean_span_lengths": None},
-        {"sentinel_order": "up"},
-        {"begin": 1},
-        {"separator": "<sep>"},
-        {"target_length": 2},
-        {"target_length": 3, "begin": True},
-        {"target_length": 100.0},
-        {"target_length": True},
-        {"fit": "crop"},
-        {"sentinels": 0},
-        {"global_attention": "first_n"},
-        {"global_attention": "separators", "separator": None},
-    ],
-)
-def test_bad_options_name_the_option_the_value_and_the_cure(options):
-    name, value = next(iter(options.items()))
-    with pytest.raises(FarspanError, match=f"option {name} is ") as error:
-        Span(**options)
-    assert ("null" if value is None else repr(value)) in str(error.value)
-    assert "give" in str(error.value)
-
-
 def test_reduce_without_a_length_reduces_nothing():
     batch = make_sequences([300])
     one, other = (Span(fit=fit, target_length=None).mask(batch, KEY) for fit in ("reduce", "error"))
     assert one.to_arrow().equals(other.to_arrow())
-
-
-def test_options_have_one_spelling():
-    assert Span(mean_span_lengths=5).options == Span(mean_span_lengths=[5.0]).options
-    assert Span(mean_span_lengths=(4, 8)).options["mean_span_lengths"] == [4.0, 8.0]
-    assert Span(**Span(mean_span_lengths=[4, 8]).options) == Span(mean_span_lengths=(4.0, 8.0))
-    scheduled = Span(density=((100.0, 0.5), [200, 0.25]))
-    assert scheduled.options["density"] == [[100, 0.5], [200, 0.25]]
-    assert Span(**scheduled.options) == scheduled
-
-
-def test_neighbouring_seeds_share_no_rows():
-    batch = make_sequences([200] * 20)
-    drawn = [Span().mask(batch, make_key(seed, "mask")) for seed in range(3)]
-    rows = {tuple(masks.span_starts[i].tolist()) for masks in drawn for i in range(20)}
-    assert len(rows) == 60
