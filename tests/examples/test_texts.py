@@ -227,11 +227,6 @@ def test_facts_of_a_chain_lie_in_different_parts_or_side_by_side(pages):
     assert 0.3 < np.mean(shares) < 0.7
 
 
-def test_texts_of_facts_alone(pages):
-    size = tasks.Size(train_documents=3, documents=2, words=0, questions=2)
-    assert {len(line["documents"][0].split()) for line in tasks.chains(pages, size)} == {19}
-
-
 def test_a_figure_for_each_objective_shows_the_whole_row(tmp_path, monkeypatch):
     figures = load_example("objective_rows")
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,5 @@
 """Objectives that look right and break one law each, as their authors might."""
 
-import random
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -62,13 +61,6 @@ class Counts(Sound):
 
     def choose(self, row, rng):
         return super().choose(row, self._rng)
-
-
-class GlobalRandom(Sound):
-    """Draws from Python's global generator."""
-
-    def choose(self, row, rng):
-        return [(random.randrange(max(len(row), 1)), 1)] if len(row) else []
 
 
 class SeesPlaces(Sound):
@@ -255,17 +247,6 @@ class EatsSeparators(Sound):
         first = (ids == special["<doc-sep>"]).argmax(1)
         ids[np.arange(len(ids)), first] = special["<pad>"]
         return examples
-
-
-class ForgetsAnOption(Sound):
-    """Options that do not make it again."""
-
-    @property
-    def options(self):
-        return {}
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_spans", self.spans)
 
 
 class HidesAnOption(Sound):

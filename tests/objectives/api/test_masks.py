@@ -79,16 +79,6 @@ def test_take_and_concatenate(masks, data):
     assert plain(MaskBatch.concatenate([masks, masks.take(picks)])) == rows + [rows[pick] for pick in picks]
 
 
-def test_columns_that_are_not_used_are_null():
-    empty = Ragged(np.empty(0, np.int32), np.zeros(2, np.int64))
-    flags = Ragged(np.empty(0, np.uint8), np.zeros(2, np.int64))
-    zero = np.zeros(1, np.int32)
-    record_batch = MaskBatch(np.zeros((1, 16), np.uint8), empty, empty, flags, zero, zero).to_arrow()
-    assert record_batch.column("span_scores").to_pylist() == [None]
-    assert record_batch.column("span_starts").to_pylist() == [[]]
-    assert MaskBatch.from_arrow(record_batch).span_scores is None
-
-
 PAD = 9
 
 

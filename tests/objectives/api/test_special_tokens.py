@@ -109,12 +109,6 @@ def test_bart_s_own_mask_is_used_and_its_sentence_mask_appended():
     assert special.ids == {"<pad>": 1, "<bos>": 0, "<eos>": 2, "<sent-mask>": 18, "<mask>": 17}
 
 
-def test_sentinels_are_not_to_be_written():
-    special = SpecialTokens.append(10, {}, sentinels=2)
-    with pytest.raises(ValueError, match="read-only"):
-        special.sentinels[0] = 1
-
-
 def test_merged_tables_keep_the_first_ones_ids_and_the_tokenizers():
     one = SpecialTokens.append(100, {"<pad>": 0, "<eos>": 2}, [MASK], sentinels=2, order="descending")
     other = SpecialTokens.append(100, {"<pad>": 0, "<eos>": 2, "<unk>": 0}, ["<unk>", DOCUMENT_SEPARATOR], sentinels=4)

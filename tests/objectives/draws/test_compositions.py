@@ -13,10 +13,10 @@ from scipy import stats
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from objectives.draws.compositions import noise_counts, span_counts
+from objectives.api.masks import IN_SOURCE, IN_TARGET
+from objectives.draws.compositions import PLACEMENTS, noise_counts, span_counts
 from objectives.span import Span
 from tests.factories import make_sequences
-from tests.objectives.handmade import real_rows
 
 KEY = make_key(0, "test")
 ROWS = 10_000
@@ -46,22 +46,6 @@ def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
     return [(first, *rest) for first in range(1, items - parts + 2) for rest in compositions(items - first, parts - 1)]
 
 
-@pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1)])
-def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans):
-    rows = 20_000
-    masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(equal_rows(rows, tokens), KEY)
-    starts = masks.span_starts.values.reshape(rows, spans)
-    sizes = masks.span_lengths.values.reshape(rows, spans)
-    visible = starts - np.concatenate([np.zeros((rows, 1), int), (starts + sizes)[:, :-1]], axis=1)
-    seen = Counter(map(tuple, np.concatenate([visible, sizes], axis=1).tolist()))
-    expected = {
-        (*shown, *hidden) for shown in compositions(tokens - noise, spans) for hidden in compositions(noise, spans)
-    }
-    assert set(seen) == expected
-    if len(expected) > 1:
-        assert stats.chisquare(list(seen.values())).pvalue > 1e-4
-
-
 def hidden_rows(masks, tokens: int) -> np.ndarray:
     """``(n, tokens)`` bool, for rows of equal length."""
     rows = np.repeat(np.arange(len(masks)), masks.span_starts.lengths)
@@ -70,10 +54,6 @@ def hidden_rows(masks, tokens: int) -> np.ndarray:
     np.add.at(edges, (rows, starts), 1)
     np.add.at(edges, (rows, starts + masks.span_lengths.values), -1)
     return edges.cumsum(axis=1)[:, :tokens].astype(bool)
-
-
-def patterns(hidden: np.ndarray) -> Counter:
-    return Counter(map(tuple, hidden.tolist()))
 
 
 def t5_patterns(tokens: int, noise: int, spans: int) -> Counter:
@@ -85,25 +65,31 @@ def t5_patterns(tokens: int, noise: int, spans: int) -> Counter:
     )
 
 
-def check_frequencies(seen: Counter, weights: Counter) -> None:
-    assert set(seen) == set(weights)
-    rows, total = sum(seen.values()), sum(weights.values())
-    if len(weights) > 1:
-        expected = [rows * weight / total for weight in weights.values()]
-        assert stats.chisquare([seen[pattern] for pattern in weights], expected).pvalue > 1e-4
+def all_rows(tokens: int, noise: int, spans: int, placement: str) -> Counter:
+    """Every row of a placement, as often as it is equally likely."""
+    if placement == "free":  # rows with so many hidden tokens and runs: a visible token between any two spans
+        rows = [tuple(bool(number >> place & 1) for place in range(tokens)) for number in range(1 << tokens)]
+        runs = {row: sum(row[place] and not (place and row[place - 1]) for place in range(tokens)) for row in rows}
+        return Counter(row for row in rows if sum(row) == noise and runs[row] == spans)
+    offsets = range(tokens if placement == "rolled" else 1)
+    rows = t5_patterns(tokens, noise, spans)
+    return Counter(tuple(np.roll(row, offset).tolist()) for row in rows for offset in offsets)
 
 
-@pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (9, 2, 2), (10, 8, 1), (2, 1, 1), (6, 3, 3)])
-def test_rolled_rows_are_t5s_turned_by_any_offset(tokens, noise, spans):
-    objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="rolled")
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(
+    ("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1), (8, 5, 3), (2, 1, 1)]
+)
+def test_rows_are_uniform_over_all_of_their_placement(tokens, noise, spans, placement):
+    objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement=placement)
     masks = objective.mask(equal_rows(ROWS, tokens), KEY)
-    weights: Counter = Counter()
-    for pattern in t5_patterns(tokens, noise, spans):
-        for offset in range(tokens):
-            weights[tuple(np.roll(pattern, offset).tolist())] += 1
-    check_frequencies(patterns(hidden_rows(masks, tokens)), weights)
-    # A span over both ends is two, and no more: otherwise spans never touch.
     hidden = hidden_rows(masks, tokens)
+    seen, weights = Counter(map(tuple, hidden.tolist())), all_rows(tokens, noise, spans, placement)
+    assert set(seen) == set(weights)
+    if len(weights) > 1:
+        expected = [ROWS * weight / weights.total() for weight in weights.values()]
+        assert stats.chisquare([seen[row] for row in weights], expected).pvalue > 1e-4
+    # A span over both ends of a rolled row is two, and no more: otherwise spans never touch.
     begins = (hidden & ~np.roll(hidden, 1, axis=1) | (np.arange(tokens) == 0) & hidden).sum(axis=1)
     assert np.array_equal(masks.span_starts.lengths, begins)
 
@@ -118,30 +104,15 @@ def test_rolled_rows_hide_every_place_alike():
     assert hidden_rows(Span(**{**single.options, "placement": "rolled"}).mask(rows, KEY), 40).any(axis=0).all()
 
 
-@pytest.mark.parametrize(
-    ("tokens", "noise", "spans"), [(10, 4, 2), (8, 5, 3), (9, 2, 2), (2, 1, 1), (5, 3, 3), (3, 2, 2)]
-)
-def test_free_rows_are_uniform_over_all_placements(tokens, noise, spans):
-    objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="free")
-    masks = objective.mask(equal_rows(ROWS, tokens), KEY)
-    rows = [tuple(bool(number >> place & 1) for place in range(tokens)) for number in range(1 << tokens)]
-    # Placements of so many spans with a visible token between any two: rows with so many hidden tokens and runs.
-    runs = {row: sum(row[place] and not (place and row[place - 1]) for place in range(tokens)) for row in rows}
-    weights = Counter(row for row in rows if sum(row) == noise and runs[row] == spans)
-    check_frequencies(patterns(hidden_rows(masks, tokens)), weights)
-
-
 @given(
     st.lists(st.integers(0, 400), min_size=1, max_size=5),
     st.integers(1, 5),
     st.floats(0.01, 0.99),
     st.floats(1, 12),
-    st.sampled_from(["rolled", "free"]),
+    st.sampled_from(PLACEMENTS),
     st.integers(0, 2**31),
 )
-def test_other_placements_hide_as_many_tokens_and_touch_at_borders_only(
-    lengths, documents, density, mean, placement, seed
-):
+def test_spans_hide_t5s_number_of_tokens_and_touch_at_borders_only(lengths, documents, density, mean, placement, seed):
     batch = make_sequences(lengths, documents, seed=seed)
     masks = Span(density=density, mean_span_lengths=mean, placement=placement).mask(batch, KEY)
     for row, length in enumerate(lengths):
@@ -150,13 +121,15 @@ def test_other_placements_hide_as_many_tokens_and_touch_at_borders_only(
         noise = noise_counts(np.array([length]), density)
         spans = span_counts(np.array([length]), noise, mean, placement == "free")
         assert sizes.sum() == noise[0]
+        assert (masks.span_flags[row] == IN_SOURCE | IN_TARGET).all()
         if not len(starts):
             assert length < 2
             continue
-        assert starts[0] >= 0
-        assert stops[-1] <= length
+        assert starts[0] >= (placement == "t5")
+        assert stops[-1] <= length if placement != "t5" else stops[-1] == length
         borders = batch.document_starts[row]
         touching = stops[:-1][stops[:-1] == starts[1:]]
+        # Spans touch at a border and nowhere else, and none crosses one.
         assert set(touching) <= set(borders)
         assert not any(start < border < stop for start, stop in zip(starts, stops, strict=True) for border in borders)
         wrapped = placement == "rolled" and starts[0] == 0 and stops[-1] == length
@@ -185,7 +158,7 @@ def numpy_spans(key: np.ndarray, tokens: int, noise: int, spans: int, placement:
     return sorted(((places + offset) % tokens).tolist())
 
 
-@pytest.mark.parametrize("placement", ["t5", "rolled", "free"])
+@pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize(("tokens", "density", "mean"), [(2, 0.5, 1), (7, 0.4, 1), (64, 0.5, 1), (3000, 0.15, 3)])
 def test_draws_are_numpys(tokens, density, mean, placement):
     rows = 1000 if tokens < 100 else 5
@@ -197,23 +170,6 @@ def test_draws_are_numpys(tokens, density, mean, placement):
         spans = span_counts(np.array([tokens]), noise, mean, placement == "free")
         expected = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement)
         assert np.flatnonzero(hidden[row]).tolist() == expected
-
-
-@pytest.mark.parametrize("placement", ["t5", "rolled", "free"])
-def test_draws_of_real_rows_are_numpys_cut_at_documents(placement):
-    batch, _ = real_rows()
-    masks = Span(placement=placement, mean_span_lengths=3).mask(batch, KEY)
-    cuts = 0
-    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(len(batch))])):
-        tokens, borders = int(batch.tokens.lengths[row]), set(batch.document_starts[row].tolist())
-        noise = noise_counts(np.array([tokens]), 0.15)
-        spans = span_counts(np.array([tokens]), noise, 3, placement == "free")
-        hidden = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement) if noise[0] else []
-        begins = [token for token in hidden if token - 1 not in hidden or token in borders]
-        assert masks.span_starts[row].tolist() == begins
-        assert masks.span_lengths[row].sum() == len(hidden)
-        cuts += len(begins) - sum(token - 1 not in hidden for token in hidden)
-    assert cuts > 10
 
 
 @given(st.integers(0, 50_000), st.floats(0.001, 0.999), st.floats(1, 40))

@@ -268,12 +268,7 @@ def test_replacements_are_as_many_as_their_tokens(replacements):
 @pytest.mark.parametrize("starts", [[0, 21], [2, 10], [0, 10, 5]])
 def test_parts_outside_of_the_text_are_refused(starts):
     batch = make_sequences([20], [[0] * len(starts)])
-    broken = SequenceBatch(
-        **{
-            **{name: getattr(batch, name) for name in batch.__slots__},
-            "document_starts": Ragged.from_rows([starts], np.int32),
-        }
-    )
+    broken = replace(batch, document_starts=Ragged.from_rows([starts], np.int32))
     with pytest.raises(FarspanError, match="parts begin outside of the text or in descending order"):
         render_sentinels(broken, masks_of(batch, [[]]), SPECIAL, LAYOUT)
 
