@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from corpora.text.sentences import SentenceSplitter
 
 
-def _as_given(text: str) -> str:
-    return text
-
-
 def _t5_lines(text: str) -> str:
     return text.replace(" . ", " .\n")
 
@@ -56,7 +52,7 @@ class Flavour:
     stem: bool
     longest: str
     sentences: str = "lines of the text"
-    lines: Callable[[str], str] = _as_given
+    lines: Callable[[str], str] = str
     needs_punkt: bool = False
     median: bool = False
     averages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
