@@ -1,4 +1,4 @@
-"""Rows for tests: texts as strings, spans as tuples, real ones, and tokenizers that read them."""
+"""Rows for tests: texts as strings or in sentences, spans as tuples, real ones, and tokenizers that read them."""
 
 import json
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
@@ -97,3 +98,24 @@ def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> M
 def rows_of(masks: MaskBatch) -> list[tuple]:
     """Every column of every row, as plain values that can be compared."""
     return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
+
+
+# letters that change in lowercasing, among them the two that become ASCII, and bytes that resemble theirs in UTF-8
+CHARACTERS = "aAbzZ059 .-_\n\t'éÉßΣκ\u0130\u0131\u212a\u212b\u0129\u01b0\u2102\U0001f600\u4e2d\x00\x01\x7f\xff"
+sentences = st.lists(
+    st.one_of(
+        st.text(CHARACTERS, max_size=12),
+        st.text(max_size=8),
+        st.lists(st.sampled_from("a b the The cat cats running runs 1 \u212aat i\u0130a".split()), max_size=8).map(
+            " ".join
+        ),
+    ),
+    max_size=6,
+)
+documents = st.lists(sentences, min_size=0, max_size=5)
+
+
+def starts_of(documents: list[list[str]]) -> Ragged:
+    """Starts of the sentences of each document, put one behind the other."""
+    ends = [np.cumsum([0, *map(len, sentences)]) for sentences in documents]
+    return Ragged.from_rows([row[:-1] for row in ends], np.int64)

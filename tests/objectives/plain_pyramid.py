@@ -1,16 +1,15 @@
 """The entity pyramid in plain Python, one row at a time and one rule after the other, on top of ``rouge_score``."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.keyed import id_keys
 from corpora.schemas.sequences import SequenceBatch
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
+from tests.objectives.rouge.plain_rouge import against_the_rest, of_clusters
 
 Span = tuple[int, int, int, float, int, str]  # start, length, flags, score, rank, label
 Find = Callable[[Sequence[str]], list[np.ndarray]]
@@ -28,9 +27,10 @@ def plain_row(
     places = [*places, len(whole)]
     documents = [[i for i, span in enumerate(spans) if a <= span[0] < b] for a, b in pairwise(borders)]
     texts = [whole[places[a] : places[b]] for a, b in spans]
-    scores = (
-        cluster_rouge([[texts[i] for i in d] for d in documents], o) if len(documents) > 1 else rest_rouge(texts, o)
-    )
+    if len(documents) > 1:
+        scores = of_clusters([[texts[i] for i in d] for d in documents], o["stem"])
+    else:
+        scores = against_the_rest(texts, o["stem"])
     scores = [0.0 if len(text.split()) < o["min_words"] else score for text, score in zip(texts, scores, strict=True)]
 
     # Who is mentioned where, and in how many documents.
@@ -89,25 +89,3 @@ def plain_form(name: str) -> str:
     words = words[1:] if words[:1] == ["the"] else words
     text = " ".join(words)
     return text[:-2].strip() if text[-2:] in ("'s", "’s") else text
-
-
-@lru_cache
-def _scorer(stem: bool) -> RougeScorer:
-    return RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stem)
-
-
-def cluster_rouge(documents: list[list[str]], o: dict[str, Any]) -> list[float]:
-    """Every sentence against each other document as one string."""
-    scores = []
-    for i, document in enumerate(documents):
-        for sentence in document:
-            others = (_scorer(o["stem"]).score(" ".join(d), sentence) for j, d in enumerate(documents) if j != i)
-            scores.append(sum(sum(figure.fmeasure for figure in found.values()) / 3 for found in others))
-    return scores
-
-
-def rest_rouge(sentences: list[str], o: dict[str, Any]) -> list[float]:
-    """ROUGE-1 of every sentence against the others."""
-    rests = [" ".join(sentences[:i] + sentences[i + 1 :]) for i in range(len(sentences))]
-    pairs = zip(rests, sentences, strict=True)
-    return [_scorer(o["stem"]).score(rest, sentence)["rouge1"].fmeasure for rest, sentence in pairs]

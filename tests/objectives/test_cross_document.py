@@ -129,16 +129,6 @@ def test_a_row_by_hand():
     assert examples.target_ids.shape == (1, 0)
 
 
-def test_a_tokenizers_own_mask_is_shown():
-    owned = {**OWNED, "<mask>": 4, "<doc-s>": 5}
-    objective = CrossDocument(1.0, (1, 0, 0))
-    special = objective.validate(replace(FACTS, owned_tokens=owned))
-    assert (special["<mask>"], special["<doc-s>"], special["</doc-s>"]) == (4, 5, VOCAB)
-    batch = make_sequences([50])
-    examples = objective.render(batch, objective.mask(batch, KEY), special)
-    assert (examples.source_ids == 4).sum() == 50
-
-
 def test_other_documents_in_a_row_move_no_mask():
     """A row's draws follow its id and length; where its documents begin is shown, not drawn."""
     one, many = make_sequences([400]), make_sequences([400], [[0, 100, 250]])

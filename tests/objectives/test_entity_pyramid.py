@@ -14,13 +14,12 @@ from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
-from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective
-from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK
+from objectives.api.protocol import Tools, equip, load_objective
 from objectives.entity_pyramid import EntityPyramid
 from objectives.principal_sentences import PrincipalSentences
-from tests.factories import OWNED, VOCAB, make_sequences
+from tests.factories import make_sequences
 from tests.objectives.handmade import Characters, rows
-from tests.toy_tools import TOOLS, ToyTokenizer
+from tests.toy_tools import TOOLS
 
 KEY = make_key(0, "test")
 HIDDEN, SHOWN = IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET
@@ -54,10 +53,6 @@ def chosen(batch: SequenceBatch, **options: object) -> list[list[tuple[str, str]
     return found
 
 
-def facts(tokens: int = 1000, documents: int = 3) -> CorpusFacts:
-    return CorpusFacts(VOCAB, OWNED, tokens + documents + 2, tokens, documents)
-
-
 CLUSTER = [
     ["OSlo one two three four five. ", "Alpha beta gamma delta epsilon. "],
     ["OSLO one two three four six. ", "US crews came in large numbers. "],
@@ -78,28 +73,6 @@ def test_the_choice_of_a_cluster_by_hand():
     assert masks.span_scores[0].tolist() == pytest.approx([FIRST_OF_OSLO, BEST_OF_OSLO, BEST_OF_US])
     assert masks.span_ranks[0].tolist() == [2, 0, 1]
     assert Counter(masks.span_flags[0].tolist()) == {HIDDEN: 2, SHOWN: 1}
-
-
-def test_source_target_and_global_positions():
-    objective = equip(EntityPyramid(ratio=0.5), Tools(Characters(), recognizer=Capitals()))
-    batch = rows(CLUSTER)
-    masks, special = objective.mask(batch, KEY), objective.validate(facts())
-    examples = objective.render(batch, masks, special)
-    spelled = {special[name]: name for name in (BEGIN, END, MASK, DOCUMENT_SEPARATOR)}
-    source = [spelled.get(int(token)) or chr(token) for token in examples.source_ids[0]]
-    flags = dict(zip(masks.span_starts[0].tolist(), masks.span_flags[0].tolist(), strict=True))
-    expected, at = [BEGIN], 0
-    for document in CLUSTER:
-        for sentence in document:
-            expected += [MASK] if flags.get(at) == HIDDEN else list(sentence)
-            at += len(sentence)
-        expected.append(DOCUMENT_SEPARATOR)
-    assert source == [*expected, END]
-    target = "".join([CLUSTER[0][0], *CLUSTER[2]])
-    assert [spelled.get(int(token)) or chr(token) for token in examples.target_ids[0]] == [BEGIN, *target, END]
-    separators = [place for place, token in enumerate(source) if token == DOCUMENT_SEPARATOR]
-    assert np.flatnonzero(examples.global_positions[0]).tolist() == [0, *separators]
-    assert len(separators) == 3
 
 
 def test_each_document_is_asked_for_once_and_all_rows_together():
@@ -154,18 +127,6 @@ def test_equal_sentences_are_taken_from_the_first_on():
     assert masked(rows(cluster), ratio=0.5).span_starts[0].tolist() == [0, 23, 46]
 
 
-def test_nothing_is_put_into_the_text_and_separators_are_no_text():
-    """There, " ." stands behind every sentence, and separators are spelt as numbers."""
-    objective = equip(EntityPyramid(visible=1.0), Tools(Characters(), recognizer=Capitals()))
-    batch = rows(CLUSTER)
-    special = objective.validate(facts())
-    examples = objective.render(batch, objective.mask(batch, KEY), special)
-    edges = [special[BEGIN], special[END], special[DOCUMENT_SEPARATOR]]
-    assert min(edges[2], special[MASK]) >= VOCAB
-    source = examples.source_ids[0]
-    assert np.array_equal(source[~np.isin(source, edges)], batch.tokens[0])
-
-
 def test_what_does_not_fit_the_target_stays_in_the_source():
     """There, the end of the target is cut off, so that hidden text is never said."""
     sentences = [CLUSTER[2][0], CLUSTER[2][1], CLUSTER[0][0]]  # in order of choice: 36, 36 and 30 characters
@@ -182,29 +143,6 @@ def test_what_does_not_fit_the_target_stays_in_the_source():
 
 
 # Odd clusters.
-
-
-def test_two_hundred_documents_and_one():
-    documents = [["OSLO is a town up north. ", f"It has {number} or so streets. "] for number in range(200)]
-    batch = rows(documents, documents[:1])
-    masks = masked(batch)
-    assert masks.span_starts.lengths.tolist() == [120, 1]
-    assert masks.span_labels[0].as_py()[0] == "oslo"
-
-
-@pytest.mark.parametrize(
-    ("cluster", "labels"),
-    [
-        ([["There are no names in this one. "], ["Nor are there any names in that. "]], [""]),
-        ([["and of the in on at. "], ["of the and on in at. "]], [""]),
-        ([["OSLO. "], ["OSLO. "]], [""]),  # too short to score
-        ([["שלום עולם זה יום יפה. "], ["זה יום יפה שלום עולם. "]], [""]),
-        ([["一二三四五六七八。"], ["一二三四五六七九。"]], [""]),
-        ([["x"], ["y"]], [""]),
-    ],
-)
-def test_clusters_without_names_without_words_of_two_words(cluster, labels):
-    assert [label for _, label in chosen(rows(cluster))[0]] == labels
 
 
 def test_scripts_without_ascii_letters_score_by_unicode_words():
@@ -224,12 +162,6 @@ def test_short_sentences_score_0_by_the_words_between_white_space():
         False,
         True,
     ]
-
-
-def test_stems_are_compared_where_asked():
-    cluster = [["Running dogs jumped over walls. "], ["Run dog jumps over a wall. "]]
-    scores = [masked(rows(cluster), ratio=1.0, stem=stem).span_scores[0][0] for stem in (True, False)]
-    assert scores[0] > 2 * scores[1] > 0
 
 
 def test_many_names_cost_no_square_of_them():
@@ -266,11 +198,6 @@ def test_any_half_of_the_choice_stays_visible_with_equal_chances():
 def test_names_need_tools():
     with pytest.raises(FarspanError, match=r"entity_pyramid: .*equip\(objective, Tools\(tokenizer\)\)"):
         EntityPyramid().mask(rows(CLUSTER), KEY)
-
-
-def test_a_missing_model_is_told_before_work_starts():
-    with pytest.raises(FarspanError, match="python -m spacy download no_such_model"):
-        equip(EntityPyramid(model="no_such_model"), Tools(ToyTokenizer()))
 
 
 def test_the_named_model_finds_kinds_that_are_asked_for():

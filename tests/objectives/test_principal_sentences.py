@@ -67,13 +67,6 @@ def test_choices_by_hand(options, expected):
     assert chosen(rows(CATS), **options) == [[CATS[i] for i in expected]]
 
 
-def test_scores_are_stored_as_they_decided():
-    masks = equip(PrincipalSentences(ratio=1), Tools(Characters())).mask(rows(CATS), KEY)
-    assert masks.span_scores[0].tolist() == pytest.approx([4 / 13, 6 / 13, 2 / 13, 6 / 13])
-    assert masks.span_ranks[0].tolist() == [2, 0, 3, 1]
-    assert masks.span_flags[0].tolist() == [HIDDEN] * 4
-
-
 def test_a_document_is_scored_for_itself_and_a_sequence_as_a_whole():
     parts = [["One two. ", "Three."], ["Two three. ", "Two. "]]
     assert chosen(rows(parts), ratio=0.25) == [["Two three. ", "One two. "]]
@@ -125,14 +118,6 @@ def test_treatments_have_their_chances_and_sentences_stand_in_with_equal_ones():
         if len(starts) == 10 and replaced.any():
             places.update(starts.tolist().index(text.tolist().index(piece[0])) for piece in pieces)
     assert stats.chisquare([places[i] for i in range(10)]).pvalue > 0.01
-
-
-def test_a_stand_in_is_repeated_or_cut():
-    batch = rows(["abc", "de", "fghij"])
-    masks = equip(PrincipalSentences(ratio=1, treatments=[0, 1, 0, 0]), Tools(Characters())).mask(batch, KEY)
-    read = "".join(map(chr, masks.replacements[0]))
-    options = [{(other * 5)[:n] for other in ("abc", "de", "fghij")} for n in (3, 2, 5)]
-    assert all(piece in allowed for piece, allowed in zip((read[:3], read[3:5], read[5:]), options, strict=True))
 
 
 def test_a_drawn_ratio_is_uniform_and_noise_differs_from_text_to_text():
@@ -200,13 +185,6 @@ def test_after_skip_a_shorter_target_may_find_less_than_it_would_have_chosen():
     stored, asked = (objective.mask(batch, KEY) for objective in made)
     assert (stored.span_lengths[0].tolist(), asked.span_lengths[0].tolist()) == ([13], [8])
     assert made[1].select(batch, stored).span_lengths[0].tolist() == [9]
-
-
-def test_a_full_target_leaves_the_rest_in_the_source():
-    batch = rows(["a b c d e. ", "a b c. ", "a b c d e f."])
-    for when_full, expected in (("skip", ["a b c d e. ", "a b c. "]), ("stop", ["a b c d e. "])):
-        found = chosen(batch, ratio=1, target_length=20, when_full=when_full)
-        assert found == [expected]
 
 
 def test_text_after_the_last_chosen_sentence_stays_and_the_first_token_counts():

@@ -16,7 +16,7 @@ from objectives.rouge.numbering import mixed, number
 from objectives.rouge.pairs import MEASURES, pair_scores
 from objectives.rouge.sequences import lcs_lengths, union_lcs
 from objectives.rouge.words import Words, split_words, token_words
-from tests.objectives.texts import documents, sentences, starts_of
+from tests.objectives.handmade import documents, sentences, starts_of
 
 words = st.lists(st.sampled_from([b"a", b"b", b"ab", b"ba", b"abababab", b"ababababa", b"bababababa"]), max_size=12)
 texts = st.lists(words, max_size=4)

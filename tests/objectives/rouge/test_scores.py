@@ -11,8 +11,8 @@ from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
 from objectives.rouge.scores import cluster_scores, select_greedily, sentence_scores, window_scores
 from objectives.rouge.words import Words, split_words, token_words
+from tests.objectives.handmade import documents, sentences, starts_of
 from tests.objectives.rouge.plain_rouge import TOKENIZER, Plain, against_the_rest, of_clusters
-from tests.objectives.texts import documents, sentences, starts_of
 
 SETTINGS = [(n, counts, single) for n in (1, 2, 3) for counts in ("orig", "uniq", "log") for single in (False, True)]
 VOCABULARY = [*"a b c d e f the of and 7 42".split(), "Cats", "cat", "cats", "RUNNING", "runs"]
