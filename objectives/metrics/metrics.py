@@ -194,17 +194,14 @@ class AnswerMetric:
         check_references(self.name, references)
         answers: Sequence[str | None] = predictions
         if self.needs_options:
-            answers = [nearest_option(*pair) for pair in zip(predictions, self._check_options(options), strict=True)]
+            if options is None or not all(map(len, options)):
+                raise FarspanError(f"metric {self.name} needs questions with options; use exact_match for others")
+            answers = [nearest_option(*pair) for pair in zip(predictions, options, strict=True)]
         pairs = list(zip(answers, references, strict=True))
         return {
             key: 100 * np.array([0.0 if text is None else score(text, texts) for text, texts in pairs], np.float64)
             for key, score in _SCORES[self.measure].items()
         }
-
-    def _check_options(self, options: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
-        if options is None or not all(map(len, options)):
-            raise FarspanError(f"metric {self.name} needs questions with options; use exact_match for others")
-        return options
 
     def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(means)
