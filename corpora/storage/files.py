@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from corpora.errors import FarspanError, one_line
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
 _DISK = LocalDisk()
 
 
-@dataclass(frozen=True)
-class _Publishing:
-    check: Callable[[], None] = lambda: None
-    taken: Callable[[], None] | None = None
-
-
-_publishing: ContextVar[_Publishing] = ContextVar("publishing", default=_Publishing())  # noqa: B039 (frozen)
+# the arguments of ``guard_creation``
+_rules: ContextVar[tuple[Callable[[], None] | None, Callable[[], None] | None]] = ContextVar(
+    "rules", default=(None, None)
+)
 
 
 def is_local(path: str) -> bool:
@@ -66,26 +62,26 @@ def open(path: str) -> BinaryIO:
 @contextmanager
 def create(path: str) -> Iterator[BinaryIO]:
     """Create a file atomically: it appears under ``path`` when the body ends, and not at all if the body raises."""
-    publishing = _publishing.get()
-    with _system(path).create(path, publishing.taken) as file:
+    check, taken = _rules.get()
+    with _system(path).create(path, taken) as file:
         yield file
-        publishing.check()
+        if check:
+            check()
 
 
 @contextmanager
 def guard_creation(check: Callable[[], None], taken: Callable[[], None] | None = None) -> Iterator[None]:
     """Set rules for the files that this thread creates inside the ``with`` block.
 
-    Args:
-        check: called before a file appears; if it raises, the file does not appear.
-        taken: called if a file of that name with other bytes exists; if it raises, that file stays, else it is
-            replaced. Without ``taken``, and on stores that cannot create exclusively, files are replaced unchecked.
+    ``check`` is called before a file appears; if it raises, the file does not appear. ``taken`` is called if a file of
+    that name with other bytes exists; if it raises, that file stays, else it is replaced. Without ``taken``, and on
+    stores that cannot create exclusively, files are replaced unchecked.
     """
-    token = _publishing.set(_Publishing(check, taken))
+    token = _rules.set((check, taken))
     try:
         yield
     finally:
-        _publishing.reset(token)
+        _rules.reset(token)
 
 
 def exists(path: str) -> bool:
@@ -128,14 +124,8 @@ def create_new(path: str, data: bytes) -> bool:
     """Create a small file unless it exists; True for exactly one of several processes.
 
     On local disk the folder must exist, and a reader may see the file while it is still empty. If the answer of a store
-    is lost, the contents of the file decide who has created it.
-
-    Args:
-        data: names its creator, as no other process does.
-
-    Raises:
-        FarspanError: the store cannot create exclusively.
-        FileNotFoundError: the local folder does not exist.
+    is lost, the contents of the file decide who has created it, so ``data`` names its creator. A store that cannot
+    create exclusively raises ``FarspanError``.
     """
     return _system(path).create_new(path, data)
 
@@ -191,11 +181,7 @@ _CURE = "give a regular file that you may read"
 
 
 def read_user_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the contents of a file, local or remote.
-
-    Raises:
-        FarspanError: it cannot be read, or is a folder, a pipe or a device.
-    """
+    """Return the contents of a file, local or remote; not of a folder, a pipe or a device."""
     try:
         return read_bytes(os.fspath(path))
     except OSError as error:
@@ -203,11 +189,7 @@ def read_user_file(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_user_json(path: str | os.PathLike[str], pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Return the JSON value in a file.
-
-    Args:
-        pairs: makes an object from its names and values, which may repeat; None for a dict.
-    """
+    """Return the JSON value in a file; ``pairs`` makes an object from its names and values, which may repeat."""
     data = read_user_file(path)
     return _parse(path, "JSON", lambda: json.loads(data, object_pairs_hook=pairs))
 

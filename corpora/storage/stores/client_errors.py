@@ -59,12 +59,9 @@ class Unsupported(FarspanError):
 
 @contextmanager
 def explain_errors(path: str) -> Iterator[None]:
-    """Convert the many kinds of error of the clients inside the ``with`` block.
+    """Convert errors of the clients inside the ``with`` block to ``FarspanError`` or ``FileNotFoundError``.
 
-    Raises:
-        FarspanError: the store refuses, or a library is missing; a ``StoreError`` if a later attempt may succeed.
-        FileNotFoundError: there is no such file.
-        NotADirectoryError: as the client raised it.
+    A later attempt may succeed after a ``StoreError``; ``NotADirectoryError`` stays as it is.
     """
     try:
         yield

@@ -42,9 +42,7 @@ def patience(answered: bool) -> float:
 def open_client(root: str, answered: bool, timeout: int) -> Any:
     """Open the client for ``scheme://authority``; equal settings share one.
 
-    Args:
-        answered: True if the store has answered this process before.
-        timeout: seconds after which an attempt at a request is given up.
+    ``answered``: True if the store has answered this process before. ``timeout``: seconds of an attempt at a request.
     """
     global _process
     _process = _process or os.getpid()
@@ -121,25 +119,15 @@ def _on_cloud_machine() -> bool:
     return False
 
 
-S3_SETTINGS = (
-    "s3_access_key_id",
-    "s3_secret_access_key",
-    "s3_session_token",
-    "s3_endpoint_url",
-    "s3_region_name",
-    "s3_verify",
+S3_SETTINGS = (  # those that take a value
+    *("s3_access_key_id", "s3_secret_access_key", "s3_session_token"),
+    *("s3_endpoint_url", "s3_region_name", "s3_verify"),
 )
-"""Names of the settings of S3 that take a value."""
 s3_settings: tuple[tuple[str, Any], ...] = ()  # the key of a cache
 
 
 def use_s3_settings(flags: Mapping[str, Any]) -> None:
-    """Set up S3 for this process.
-
-    Args:
-        flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); AWS's own variables and
-            profile replace those left out.
-    """
+    """Set up S3 for this process by Beam's ``--s3_*`` flags; AWS's own variables and profile replace those left out."""
     global s3_settings
     s3_settings = tuple(sorted(flags.items()))
 

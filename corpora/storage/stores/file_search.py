@@ -19,11 +19,10 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @dataclass
 class FoundFiles:
-    """The result of a search.
+    """The result of a search, sorted.
 
-    Attributes:
-        paths: everything found except folders, sorted: files, but also pipes and links whose targets do not exist.
-        repeated: links and folders not read because they had been read under another name, sorted.
+    ``paths`` are everything found except folders: files, but also pipes and links whose targets do not exist.
+    ``repeated`` are links and folders not read because they had been read under another name.
     """
 
     paths: list[str] = field(default_factory=list)

@@ -25,12 +25,10 @@ class NotAFile(OSError):
 
 
 class FileState(NamedTuple):
-    """State of a file, by which a change is noticed.
+    """State of a file, by which a change is noticed: its size in bytes, and two texts.
 
-    Attributes:
-        size: in bytes.
-        version: text that changes when the file is written to; if its former contents are restored, it is as before.
-        instance: text that also changes when the file is replaced by an equal one.
+    ``version`` changes when the file is written to, and back with its former contents; ``instance`` also changes when
+    the file is replaced by an equal one.
     """
 
     size: int
@@ -63,15 +61,12 @@ class LocalDisk:
                 os.fsync(file.fileno())
             if taken is None or not _link_unless_equal(temporary, path, taken):
                 os.replace(temporary, path)
-            self.delete([temporary])
         except OSError as error:
-            self.delete([temporary])
             if error.errno and error.filename in (None, temporary):  # the error of a full disk names no file
                 raise OSError(error.errno, error.strerror, path) from error
             raise
-        except BaseException:
+        finally:
             self.delete([temporary])
-            raise
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -152,11 +147,6 @@ def _link_unless_equal(temporary: str, path: str, taken: Callable[[], None]) -> 
             raise
         return False
     return True
-
-
-def require_regular(path: str) -> None:
-    """Check that a path is a regular file: opening a named pipe would block forever."""
-    _check_regular(path, os.stat(path).st_mode)
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, cast
 from corpora.errors import FarspanError
 from corpora.storage.stores.client_errors import REPLACED, Unsupported, explain_errors, is_definite, is_passing, status
 from corpora.storage.stores.connect import open_client, patience
-from corpora.storage.stores.remote import BUFFER, RangeFile, Remote, RemoteStore
+from corpora.storage.stores.local_disk import FileState
+from corpora.storage.stores.remote import BUFFER, RangeFile, RemoteStore
 
 _TIMEOUT = 60  # seconds of an attempt
 _RATE = 1 << 20  # bytes a second that an upload reaches at least
@@ -40,63 +41,64 @@ class ObjectStore(RemoteStore):
     """
 
     def open(self, path: str) -> BinaryIO:
-        file, head = self._begin(path, BUFFER)
-        if file.size <= BUFFER:
+        size, version, head = self._begin(path)
+        if size <= BUFFER:
             return io.BytesIO(head)
-        tail = file.size - _TAIL
+        tail = size - _TAIL
         kept = {0: head}  # start -> bytes
 
         def read(start: int, stop: int) -> bytes:
             """Read by one request, except in the first and last bytes of the file."""
             if start >= tail and tail not in kept:
-                kept[tail] = self.read(file, tail, file.size)
+                kept[tail] = self._read(path, version, tail, size)
             stop = min(stop, start + _REQUEST)
             parts = (part[start - first : stop - first] for first, part in kept.items() if first <= start)
-            return next(filter(None, parts), b"") or self.read(file, start, stop)
+            return next(filter(None, parts), b"") or self._read(path, version, start, stop)
 
-        return io.BufferedReader(RangeFile(file.size, read), BUFFER)
+        return io.BufferedReader(RangeFile(size, read), BUFFER)
 
-    def _begin(self, path: str, count: int) -> tuple[Remote, bytes]:
-        """Return a file and its first ``count`` bytes."""
+    def _begin(self, path: str) -> tuple[int, str | None, bytes]:
+        """Return the size of a file, its store's name for these contents, and its first bytes."""
         from obstore.exceptions import BaseError
 
         with explain_errors(path):
             try:
-                result = self._ask("get", self._key(path), options={"range": (0, count)})
-                return self._remote(result.meta), bytes(result.bytes())
+                result = self._ask("get", self._key(path), options={"range": (0, BUFFER)})
+                return result.meta["size"], result.meta["e_tag"], bytes(result.bytes())
             except BaseError as error:
                 outside = status(error) == 416 or "Invalid range" in str(error)
-                if not outside or (file := self.stat(path)).size:  # an empty object has no ranges
+                if not outside or self.size(path):  # an empty object has no ranges
                     raise
-                return file, b""
+                return 0, None, b""
 
-    def read(self, file: Remote, start: int, stop: int) -> bytes:
+    def _read(self, path: str, version: str | None, start: int, stop: int) -> bytes:
         """Read a range of a file."""
         from obstore.exceptions import PreconditionError
 
-        condition = {"if_match": file.version} if file.version else {}
-        with explain_errors(file.path):
+        condition = {"if_match": version} if version else {}
+        with explain_errors(path):
             try:
-                answer = self._ask("get", self._key(file.path), options={"range": (start, stop), **condition})
+                answer = self._ask("get", self._key(path), options={"range": (start, stop), **condition})
                 return bytes(answer.bytes())
             except (FileNotFoundError, PreconditionError) as error:
-                raise FarspanError(f"{file.path}: {REPLACED}") from error
+                raise FarspanError(f"{path}: {REPLACED}") from error
 
-    def stat(self, path: str) -> Remote:
+    def state(self, path: str) -> FileState:
         with explain_errors(path):
-            return self._remote(self._ask("head", self._key(path)))
+            meta = self._ask("head", self._key(path))
+        modified = str(meta["last_modified"].timestamp())
+        return FileState(meta["size"], meta["e_tag"] or modified, modified)
 
-    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
+    def list_paths(self, folder: str, recursive: bool) -> list[str]:
         prefix = folder.removeprefix(self._root).strip("/") or None
         with explain_errors(folder):
             if recursive:
                 entries = [entry for chunk in self._ask("list", prefix, take=list) for entry in chunk]
             else:
                 entries = list(self._ask("list_with_delimiter", prefix)["objects"])
-        for entry in entries:
-            # obstore lists the marker of a folder, an empty object "folder/", by the folder's name
-            if entry["size"] or self.exists(f"{self._root}/{entry['path']}"):
-                yield self._remote(entry)
+        found = [(f"{self._root}/{entry['path']}", entry["size"]) for entry in entries]
+        # obstore lists the marker of a folder, an empty object "folder/", by the folder's name
+        return [path for path, size in found if size or self.exists(path)]
 
     @contextmanager
     def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
@@ -124,10 +126,6 @@ class ObjectStore(RemoteStore):
                 with ThreadPoolExecutor(_THREADS) as pool:
                     list(pool.map(delete, keys))
 
-    def create_new(self, path: str, data: bytes) -> bool:
-        with explain_errors(path):
-            return self._create(path, data)
-
     def renew(self, path: str, data: bytes) -> bool:
         from obstore.exceptions import PreconditionError
 
@@ -149,7 +147,7 @@ class ObjectStore(RemoteStore):
         with explain_errors(path):
             return self._insist(attempt)
 
-    def _create(self, path: str, data: Any) -> bool:
+    def create_new(self, path: str, data: Any) -> bool:
         """Put an object unless it exists, in one request.
 
         If the answer to a request is lost, the object may be there already when it is repeated: its contents decide.
@@ -176,7 +174,8 @@ class ObjectStore(RemoteStore):
                 lost = True
                 raise
 
-        return self._insist(attempt)
+        with explain_errors(path):
+            return self._insist(attempt)
 
     def _insist(self, attempt: Callable[[], bool]) -> bool:
         """Make a conditional request, which the client does not repeat in all cases, until the patience has ended."""
@@ -196,8 +195,7 @@ class ObjectStore(RemoteStore):
             raise Unsupported(f"{path}: too large for one request")
         with open(local, "rb") as file:
             data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""
-        with explain_errors(path):
-            return self._create(path, data) or bool(self._equals(path, data))
+        return self.create_new(path, data) or bool(self._equals(path, data))
 
     def _upload(self, path: str, local: str) -> None:
         size = os.path.getsize(local)
@@ -225,9 +223,6 @@ class ObjectStore(RemoteStore):
             raise FileNotFoundError(f"{path}: a bucket, no file")
         return key
 
-    def _remote(self, meta: Any) -> Remote:
-        return Remote(f"{self._root}/{meta['path']}", meta["size"], meta["last_modified"].timestamp(), meta["e_tag"])
-
     def _ask(
         self,
         request: str,
@@ -239,9 +234,7 @@ class ObjectStore(RemoteStore):
     ) -> Any:
         """Make a request by the function of obstore that has its name, and return what ``take`` makes of the answer.
 
-        Args:
-            timeout: seconds of an attempt.
-            brief: repeat it for a few seconds only.
+        ``timeout``: seconds of an attempt. ``brief``: True to repeat it for a few seconds only.
         """
         import obstore  # slow to import, and local work does not need it
 

@@ -6,9 +6,8 @@ import fnmatch
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, BinaryIO, NoReturn
 
@@ -20,30 +19,8 @@ from corpora.storage.stores.local_disk import FileState
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file is read whole, in one request
 
 
-@dataclass(frozen=True)
-class Remote:
-    """A file on a store.
-
-    Attributes:
-        path: its URL.
-        size: bytes.
-        modified: time of its last modification in seconds of the store's clock; None if the store keeps none.
-        version: what its store calls these contents; None if it has no name for them.
-    """
-
-    path: str
-    size: int
-    modified: float | None = None
-    version: str | None = None
-
-
 class RangeFile(io.RawIOBase):
-    """A file that is read in any order, by ranges.
-
-    Args:
-        size: bytes of the file.
-        read: returns the bytes from a start to a stop inside the file, or some of them from the start on.
-    """
+    """A file of ``size`` bytes, read in any order; ``read(start, stop)`` returns at least the first of these bytes."""
 
     def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
         self._size, self._read, self._position = size, read, 0
@@ -80,10 +57,8 @@ class RangeFile(io.RawIOBase):
 class RemoteStore(ABC):
     """The operations of ``corpora.storage.files`` that read below ``scheme://authority``.
 
-    Raises:
-        FarspanError: from every operation, if the store refuses or does not answer. Never ``OSError``, which readers
-            take for a damaged file.
-        FileNotFoundError: there is no such object.
+    A store that refuses or does not answer raises ``FarspanError``, never ``OSError``, which readers take for a damaged
+    file; a missing object raises ``FileNotFoundError``.
     """
 
     def __init__(self, root: str) -> None:
@@ -94,12 +69,12 @@ class RemoteStore(ABC):
         """Open a file for reading."""
 
     @abstractmethod
-    def stat(self, path: str) -> Remote:
-        """Describe a file."""
+    def state(self, path: str) -> FileState:
+        """Return the state of a file."""
 
     @abstractmethod
-    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
-        """Yield the files in a folder; none if there is no such folder."""
+    def list_paths(self, folder: str, recursive: bool) -> list[str]:
+        """Return the paths of the files in a folder; none if there is no such folder."""
 
     def exists(self, path: str) -> bool:
         with suppress(FileNotFoundError):
@@ -107,11 +82,7 @@ class RemoteStore(ABC):
         return False
 
     def size(self, path: str) -> int:
-        return self.stat(path).size
-
-    def state(self, path: str) -> FileState:
-        file = self.stat(path)
-        return FileState(file.size, file.version or str(file.modified), str(file.modified))
+        return self.state(path).size
 
     def match(self, pattern: str) -> list[str]:
         """Return the files that match a glob, in which ``*`` stops at a slash and ``**`` does not."""
@@ -123,14 +94,13 @@ class RemoteStore(ABC):
         folder = prefix.rpartition("/")[0]
         below = pattern.removeprefix(folder + "/")
         regex = re.compile(_regex(pattern))
-        files = self.scan(folder, recursive="/" in below or "**" in below)
-        return sorted(file.path for file in files if regex.fullmatch(file.path))
+        return sorted(filter(regex.fullmatch, self.list_paths(folder, recursive="/" in below or "**" in below)))
 
     def walk(self, folder: str) -> list[str]:
-        return sorted(file.path for file in self.scan(folder, recursive=True))
+        return sorted(self.list_paths(folder, recursive=True))
 
     def names(self, folder: str) -> list[str]:
-        return sorted(file.path.rpartition("/")[2] for file in self.scan(folder, recursive=False))
+        return sorted(path.rpartition("/")[2] for path in self.list_paths(folder, recursive=False))
 
 
 def _regex(pattern: str) -> str:
@@ -141,11 +111,7 @@ def _regex(pattern: str) -> str:
 
 
 class FsspecStore(RemoteStore):
-    """The operations of ``corpora.storage.files`` that read; those that write raise.
-
-    Raises:
-        FarspanError: no installed library supports the scheme, or the store refuses.
-    """
+    """The operations of ``corpora.storage.files`` that read; those that write raise ``FarspanError``."""
 
     def open(self, path: str) -> BinaryIO:
         size = self.size(path)  # opening a folder raises no error everywhere
@@ -161,18 +127,19 @@ class FsspecStore(RemoteStore):
 
         return io.BufferedReader(RangeFile(size, read), BUFFER)
 
-    def stat(self, path: str) -> Remote:
+    def state(self, path: str) -> FileState:
         with explain_errors(path):
             info = self._system(path).info(path)
             if info["type"] != "file":
                 raise FileNotFoundError(path)
-            return replace(self._remote(info), version=str(sorted(info.items())))
+            return FileState(int(info["size"] or 0), str(sorted(info.items())))
 
-    def scan(self, folder: str, recursive: bool) -> Iterator[Remote]:
-        infos: dict[str, dict[str, Any]] = {}
+    def list_paths(self, folder: str, recursive: bool) -> list[str]:
+        keys: list[str] = []
         with explain_errors(folder), suppress(FileNotFoundError, NotADirectoryError):
-            infos = self._system(folder).find(folder, maxdepth=None if recursive else 1, detail=True)
-        yield from map(self._remote, infos.values())
+            keys = self._system(folder).find(folder, maxdepth=None if recursive else 1)
+        base = _open(self._root)._strip_protocol(f"{self._root}/")
+        return [f"{self._root}/{key.removeprefix(base).lstrip('/')}" for key in keys]
 
     def _refuse(self, path: str | list[str], *_: object) -> NoReturn:
         path, scheme = path if isinstance(path, str) else path[0], self._root.partition("://")[0]
@@ -187,11 +154,6 @@ class FsspecStore(RemoteStore):
         system = _open(self._root)
         system.invalidate_cache()
         return system
-
-    def _remote(self, info: dict[str, Any]) -> Remote:
-        base = _open(self._root)._strip_protocol(f"{self._root}/")
-        key = str(info["name"]).removeprefix(base).lstrip("/")
-        return Remote(f"{self._root}/{key}", int(info["size"] or 0))
 
 
 @lru_cache(maxsize=16)
