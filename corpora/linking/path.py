@@ -10,6 +10,8 @@ again at any document, and also after 21 documents.)
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from corpora.compiled import compiled
@@ -26,38 +28,35 @@ def document_path(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find a path through the n documents that ``kept`` selects.
 
-    Returns the documents in the order of the path, int64, and the similarity of each to the one before it, float32, NaN
-    if there is no link between them.
+    The weight of a step is the similarity in the row of the document that the step starts from or, if that row has no
+    such link, in the other document's row. Of two neighbours with equal weights, the one that is first in the row of
+    the document that the step starts from is taken; of two outside that row, the one with the lower rank.
 
-    Args:
-        neighbours: n rows of int32, best first, without duplicates in a row.
-        similarities: float32 for each of ``neighbours.values``. The weight of a step is the similarity in the row of
-            the document that the step starts from or, if that row has no such link, in the other document's row.
-        families: ``(n,)`` int64; no step joins two documents of one family.
-        kept: ``(n,)`` bool.
-        ranks: ``(n,)`` int32, distinct. Of two neighbours with equal similarities, the one that is first in the row of
-            the document that the step starts from is taken; of two outside that row, the one with the lower rank.
+    ``neighbours``: n rows of int32, best first, without duplicates in a row. ``similarities``: float32, of these.
+    ``families``: ``(n,)`` int64; no step joins two documents of one family. ``kept``: ``(n,)`` bool. ``ranks``:
+    ``(n,)`` int32, distinct. Returns the documents in the order of the path, int64, and the similarity of each to the
+    one before it, float32, NaN if there is no link between them.
     """
-    offsets = neighbours.offsets
     values, similarities = read_only(neighbours.values, similarities)
-    links = _links(values, offsets, similarities, families, kept, min_similarity)
-    forward = values, offsets, similarities, links
-    sources, begins, degrees = _sources(values, offsets, links)
-    weights = _weights(*forward, sources, begins)
+    lists = _Lists(values, neighbours.offsets, similarities)
+    links = _links(lists, families, kept, min_similarity)
+    sources, begins, weights, degrees = _sources(lists, links)
     starts = np.lexsort((ranks, degrees))
-    return _walk(*forward, sources, begins, weights, starts[kept[starts]], ranks)
+    return _walk(lists, links, sources, begins, weights, starts[kept[starts]], ranks)
+
+
+class _Lists(NamedTuple):
+    """The neighbours of n documents; row i is from ``offsets[i]`` to ``offsets[i + 1]``."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+    similarities: np.ndarray
 
 
 @compiled
-def _links(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    similarities: np.ndarray,
-    families: np.ndarray,
-    kept: np.ndarray,
-    min_similarity: float,
-) -> np.ndarray:
+def _links(lists: _Lists, families: np.ndarray, kept: np.ndarray, min_similarity: float) -> np.ndarray:
     """Return ``(edges,)`` bool: True for allowed steps."""
+    values, offsets, similarities = lists
     links = np.zeros(len(values), np.bool_)
     for row in range(len(kept)):
         if not kept[row]:
@@ -69,12 +68,13 @@ def _links(
 
 
 @compiled
-def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sources(lists: _Lists, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Find the links to each document from documents that are not in its own row.
 
-    Returns sources, ascending for each document; ``(n + 1,)`` offsets of each document's sources; and ``(n,)`` degrees
-    in the undirected graph.
+    Returns sources, ascending for each document; ``(n + 1,)`` offsets of each document's sources; the similarities in
+    the sources' rows; and ``(n,)`` degrees in the undirected graph.
     """
+    values, offsets, similarities = lists
     n = len(offsets) - 1
     begins = np.zeros(n + 1, np.int64)
     for edge in range(offsets[0], offsets[n]):
@@ -82,11 +82,12 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
             begins[values[edge] + 1] += 1
     begins = np.cumsum(begins)
     ends = begins[:n].copy()
-    sources = np.empty(begins[n], np.int32)
+    sources, weights = np.empty(begins[n], np.int32), np.empty(begins[n], np.float32)
     for document in range(n):
         for edge in range(offsets[document], offsets[document + 1]):
             if links[edge]:
-                sources[ends[values[edge]]] = document
+                place = ends[values[edge]]
+                sources[place], weights[place] = document, similarities[edge]
                 ends[values[edge]] += 1
     # remove mutual links, and compact
     degrees = np.zeros(n, np.int64)
@@ -100,38 +101,16 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
                 degrees[document] += 1
         for place in range(first, ends[document]):
             if linked_from[sources[place]] != document:
-                sources[end] = sources[place]
+                sources[end], weights[end] = sources[place], weights[place]
                 end += 1
         degrees[document] += end - begins[document]
     begins[n] = end
-    return sources[:end].copy(), begins, degrees
-
-
-@compiled
-def _weights(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    similarities: np.ndarray,
-    links: np.ndarray,
-    sources: np.ndarray,
-    begins: np.ndarray,
-) -> np.ndarray:
-    """Look up the similarities of ``sources``, row by row, in the order of ``_sources``."""
-    weights, following = np.empty(len(sources), np.float32), begins[:-1].copy()
-    for document in range(len(offsets) - 1):
-        for edge in range(offsets[document], offsets[document + 1]):
-            place = following[values[edge]]
-            if links[edge] and place < begins[values[edge] + 1] and sources[place] == document:
-                weights[place] = similarities[edge]
-                following[values[edge]] += 1
-    return weights
+    return sources[:end].copy(), begins, weights[:end].copy(), degrees
 
 
 @compiled
 def _walk(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    similarities: np.ndarray,
+    lists: _Lists,
     links: np.ndarray,
     sources: np.ndarray,
     begins: np.ndarray,
@@ -139,6 +118,7 @@ def _walk(
     starts: np.ndarray,
     ranks: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
+    values, offsets, similarities = lists
     visited = np.zeros(len(ranks), np.bool_)
     path, steps = np.empty(len(starts), np.int64), np.empty(len(starts), np.float32)
     count = 0
