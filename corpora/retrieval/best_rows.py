@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.retrieval.candidate_heaps import first_together, keep_best, keep_exactly, rank_exactly, sort_heaps
+from corpora.retrieval.candidate_heaps import Heaps, first_together, keep_best, keep_exactly, rank_exactly, sort_heaps
 from corpora.retrieval.vector_rows import EXACT_BELOW, VectorRows, error_bound, norms
 from corpora.storage.ragged import Ragged
 
@@ -25,17 +25,11 @@ _QUERIES = 2048
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The best rows of every query.
+    """The best rows of every query."""
 
-    Attributes:
-        rows: ``(n, k)`` int32, best first, ties by row; undefined beyond ``counts[i]``.
-        products: ``(n, k)`` float32, the exact products rounded, descending.
-        counts: ``(n,)`` int32, number of neighbours of each query: k, or fewer if there are fewer candidates.
-    """
-
-    rows: np.ndarray
-    products: np.ndarray
-    counts: np.ndarray
+    rows: np.ndarray  # (n, k) int32, best first, ties by row; undefined beyond ``counts[i]``
+    products: np.ndarray  # (n, k) float32, the exact products rounded, descending
+    counts: np.ndarray  # (n,) int32, number of neighbours of each query: k, or fewer if there are fewer candidates
 
     def ragged(self, first: int, last: int) -> tuple[Ragged, Ragged]:
         """Return rows and products of the queries ``first:last``."""
@@ -49,17 +43,11 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Error bounds of the products in a matrix multiplication.
+    """Error bounds of the products in a matrix multiplication."""
 
-    Attributes:
-        lengths: ``(m,)`` float64, Euclidean lengths of the queries.
-        longest: length of the longest candidate.
-        share: error divided by the product of two lengths.
-    """
-
-    lengths: np.ndarray
-    longest: float
-    share: float
+    lengths: np.ndarray  # (m,) float64, Euclidean lengths of the queries
+    longest: float  # length of the longest candidate
+    share: float  # error divided by the product of two lengths
 
     @classmethod
     def of(cls, vectors: VectorRows, queries: VectorRows) -> Bounds:
@@ -85,21 +73,16 @@ def proposal_count(k: int) -> int:
 
 
 class Proposals:
-    """The ``depth`` candidates with the greatest float32 products so far, in one heap per query, the worst on top.
-
-    Attributes:
-        rows, products, counts: as in ``Neighbours``, but not sorted.
-    """
+    """The ``depth`` candidates with the greatest float32 products so far, in one heap per query."""
 
     def __init__(self, queries: int, depth: int) -> None:
-        self.rows = np.empty((queries, depth), np.int32)
-        self.products = np.empty((queries, depth), np.float32)
-        self.counts = np.zeros(queries, np.int32)
+        products, rows = np.empty((queries, depth), np.float32), np.empty((queries, depth), np.int32)
+        self._heaps = Heaps(products, rows, np.zeros(queries, np.int32))
 
     def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, itself: np.ndarray) -> None:
         """Add ``products``, ``(m, c)``, of the queries ``places`` with ``candidates``, leaving out ``itself``."""
-        if self.rows.shape[1]:
-            keep_best(products, places, candidates, itself, self.products, self.rows, self.counts)
+        if self._heaps.rows.shape[1]:
+            keep_best(products, places, candidates, itself, self._heaps)
 
     def rank(
         self, vectors: VectorRows, queries: VectorRows, bounds: Bounds, k: int, others: np.ndarray, order: np.ndarray
@@ -110,30 +93,21 @@ class Proposals:
         queries that share candidates save time. Does not affect the result. Returns the neighbours, and the queries,
         int64, for which a dropped candidate might be among the best.
         """
-        sort_heaps(self.products, self.rows, self.counts)
+        sort_heaps(self._heaps)
         stamps = np.full(len(vectors), -1, np.int32)
-        certain = self.counts >= others  # no candidate was dropped
+        certain = self._heaps.counts >= others  # no candidate was dropped
         errors, exact = bounds.errors, bounds.exact
-        most = max(RANKED_TOGETHER, self.rows.shape[1])
+        most = max(RANKED_TOGETHER, self._heaps.rows.shape[1])
         first = 0
         while first < len(order):
-            some, rows = first_together(self.rows, self.counts, order[first : first + _QUERIES], stamps, most)
-            rank_exactly(
-                queries.floats(some),
-                vectors.floats(rows),
-                stamps,
-                some,
-                self.rows,
-                self.products,
-                self.counts,
-                errors,
-                exact,
-                k,
-                certain,
-            )
+            some, rows = first_together(self._heaps, order[first : first + _QUERIES], stamps, most)
+            these, theirs = queries.floats(some), vectors.floats(rows)
+            rank_exactly(these, theirs, stamps, some, self._heaps, errors, exact, k, certain)
             first += len(some)
-        counts = np.minimum(self.counts, np.int32(k))
-        return Neighbours(self.rows[:, :k], self.products[:, :k], counts), np.flatnonzero(~certain)
+        best = Neighbours(
+            self._heaps.rows[:, :k], self._heaps.products[:, :k], np.minimum(self._heaps.counts, np.int32(k))
+        )
+        return best, np.flatnonzero(~certain)
 
 
 class ExactBest:
@@ -147,9 +121,8 @@ class ExactBest:
         self._known, self._queries = known, open_queries
         self._place = np.full(len(known.rows), -1, np.int64)
         self._place[open_queries] = np.arange(len(open_queries))
-        self._rows = np.empty((len(open_queries), k), np.int32)
-        self._products = np.empty((len(open_queries), k), np.float64)
-        self._counts = np.zeros(len(open_queries), np.int32)
+        products, rows = np.empty((len(open_queries), k), np.float64), np.empty((len(open_queries), k), np.int32)
+        self._heaps = Heaps(products, rows, np.zeros(len(open_queries), np.int32))
         # float32 rounding of the k-th product is below the error of one sum, of which there are two
         self._least = known.products[open_queries, k - 1] - 2 * bounds.errors[open_queries]
         self._errors, self._exact = bounds.errors[open_queries], bounds.exact[open_queries]
@@ -187,13 +160,11 @@ class ExactBest:
             self._least,
             self._errors,
             self._exact,
-            self._products,
-            self._rows,
-            self._counts,
+            self._heaps,
         )
 
     def finish(self) -> None:
         """Sort the results and write them into ``known``."""
-        sort_heaps(self._products, self._rows, self._counts)
-        self._known.rows[self._queries] = self._rows
-        self._known.products[self._queries] = self._products
+        sort_heaps(self._heaps)
+        self._known.rows[self._queries] = self._heaps.rows
+        self._known.products[self._queries] = self._heaps.products

@@ -5,10 +5,20 @@ The worse of two candidates has the smaller product, or with equal products the 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from corpora.compiled import compiled
 from corpora.retrieval.vector_rows import dot_exactly, dot_in_order
+
+
+class Heaps(NamedTuple):
+    """The candidates of n queries, at most ``depth`` each."""
+
+    products: np.ndarray  # (n, depth) float32 or float64
+    rows: np.ndarray  # (n, depth) int32
+    counts: np.ndarray  # (n,) int32
 
 
 @compiled(inline="always")
@@ -48,16 +58,9 @@ def _rise(products: np.ndarray, rows: np.ndarray, place: int, product: float, ro
 
 
 @compiled
-def keep_best(
-    seen: np.ndarray,
-    places: np.ndarray,
-    candidates: np.ndarray,
-    own: np.ndarray,
-    products: np.ndarray,
-    rows: np.ndarray,
-    counts: np.ndarray,
-) -> None:
+def keep_best(seen: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray, heaps: Heaps) -> None:
     """Put candidates into the heaps of the queries ``places``; ``seen`` are their products, ``(m, c)`` float32."""
+    products, rows, counts = heaps
     depth = rows.shape[1]
     for i in range(len(places)):
         heap, names, count = products[places[i]], rows[places[i]], counts[places[i]]
@@ -80,8 +83,9 @@ def keep_best(
 
 
 @compiled
-def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> None:
+def sort_heaps(heaps: Heaps) -> None:
     """Sort each heap, best first: the worst candidate moves to the end, and the heap shrinks by one."""
+    products, rows, counts = heaps
     for i in range(len(rows)):
         for end in range(counts[i] - 1, 0, -1):
             product, row = products[i, end], rows[i, end]
@@ -90,13 +94,12 @@ def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> No
 
 
 @compiled
-def first_together(
-    rows: np.ndarray, counts: np.ndarray, queries: np.ndarray, stamps: np.ndarray, most: int
-) -> tuple[np.ndarray, np.ndarray]:
+def first_together(heaps: Heaps, queries: np.ndarray, stamps: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first ``queries`` with at most ``most`` distinct candidates together, and these candidates, int32.
 
     Each candidate's index among them is written to ``stamps``.
     """
+    _, rows, counts = heaps
     for query in queries:
         for i in range(counts[query]):
             stamps[rows[query, i]] = -1
@@ -120,9 +123,7 @@ def rank_exactly(
     vectors: np.ndarray,
     places: np.ndarray,
     numbers: np.ndarray,
-    rows: np.ndarray,
-    products: np.ndarray,
-    counts: np.ndarray,
+    heaps: Heaps,
     errors: np.ndarray,
     exact: np.ndarray,
     k: int,
@@ -130,6 +131,7 @@ def rank_exactly(
 ) -> None:
     """Rank the candidates of the queries ``numbers``, sorted by float32 products; ``places``: their rows' in
     ``vectors``."""
+    products, rows, counts = heaps
     depth = rows.shape[1]
     found, names = np.empty(depth, np.float64), np.empty(depth, np.int32)
     for i in range(len(numbers)):
@@ -167,11 +169,10 @@ def keep_exactly(
     least: np.ndarray,
     errors: np.ndarray,
     exact: np.ndarray,
-    products: np.ndarray,
-    rows: np.ndarray,
-    counts: np.ndarray,
+    heaps: Heaps,
 ) -> None:
     """Do the same as ``keep_best`` by exact products, for candidates with a float32 product of at least ``least``."""
+    products, rows, counts = heaps
     k = rows.shape[1]
     for i in range(len(places)):
         place = places[i]

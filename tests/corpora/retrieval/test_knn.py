@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.retrieval.best_rows import Bounds, ExactBest, Neighbours, Proposals
-from corpora.retrieval.candidate_heaps import first_together, keep_best, sort_heaps
+from corpora.retrieval.candidate_heaps import Heaps, first_together, keep_best, sort_heaps
 from corpora.retrieval.knn import list_count, memory_needed, nearest, search
 from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
@@ -60,16 +60,6 @@ def test_more_equal_documents_than_are_proposed_are_cut_by_row():
     assert np.array_equal(found.products[some], products.astype(np.float32))
 
 
-def test_blocks_change_nothing():
-    """More queries and candidates than a block of products holds."""
-    vectors = whole_numbers(5000, 4, largest=9)
-    found = search(VectorRows.from_array(vectors), Search(k=7))
-    some = np.arange(0, 5000, 13)
-    rows, products = brute_force(vectors, 7, some)
-    assert np.array_equal(found.rows[some], rows)
-    assert np.array_equal(found.products[some], products)
-
-
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_lists_find_nearly_all(k):
     vectors = topic_vectors(6000, 32, topics=40, spread=0.5)
@@ -85,14 +75,6 @@ def test_lists_find_nearly_all(k):
     wide = vectors.astype(np.float64)
     assert np.allclose(found.products, np.einsum("nd,nkd->nk", wide, wide[found.rows]), atol=1e-5)
     assert (np.diff(np.sort(found.rows, axis=1), axis=1) > 0).all()
-
-
-def test_all_lists_are_an_exact_search():
-    vectors = whole_numbers(700, 6)
-    found = search(VectorRows.from_array(vectors), Search(k=20, exact_up_to=100, probes=10**6))
-    rows, products = brute_force(vectors, 20)
-    assert np.array_equal(found.rows, rows)
-    assert np.array_equal(found.products, products)
 
 
 def test_equal_vectors_find_each_other_whatever_the_lists():
@@ -218,12 +200,13 @@ def test_the_best_are_kept_whatever_the_order_of_the_blocks(queries, candidates,
     seen = rng.integers(-2, 3, (queries, candidates)).astype(np.float32)
     names, own = rng.permutation(candidates).astype(np.int32), np.arange(queries, dtype=np.int32)
     products = np.empty((queries, depth), np.float32)
-    rows, counts = np.full((queries, depth), -1, np.int32), np.zeros(queries, np.int64)
+    rows, counts = np.full((queries, depth), -1, np.int32), np.zeros(queries, np.int32)
+    heaps = Heaps(products, rows, counts)
     places = np.arange(queries)
     for begin in range(0, candidates, step):
         part = slice(begin, begin + step)
-        keep_best(np.ascontiguousarray(seen[:, part]), places, names[part], own, products, rows, counts)
-    sort_heaps(products, rows, counts)
+        keep_best(np.ascontiguousarray(seen[:, part]), places, names[part], own, heaps)
+    sort_heaps(heaps)
     for query in range(queries):
         others = [(-product, row) for product, row in zip(seen[query], names, strict=True) if row != own[query]]
         best = sorted(others)[:depth]
@@ -235,11 +218,11 @@ def test_the_best_are_kept_whatever_the_order_of_the_blocks(queries, candidates,
 @given(st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), min_size=1, max_size=6), st.integers(1, 12))
 def test_queries_come_together_while_their_candidates_are_few(lists, most):
     most = max(most, len(lists[0]))
-    rows, counts = np.zeros((len(lists), 4), np.int32), np.array([len(one) for one in lists])
+    rows, counts = np.zeros((len(lists), 4), np.int32), np.array([len(one) for one in lists], np.int32)
     for query, one in enumerate(lists):
         rows[query, : len(one)] = one
-    stamps = np.full(10, 7, np.int64)
-    queries, found = first_together(rows, counts, np.arange(len(lists)), stamps, most)
+    heaps, stamps = Heaps(np.zeros((len(lists), 4), np.float32), rows, counts), np.full(10, 7, np.int32)
+    queries, found = first_together(heaps, np.arange(len(lists)), stamps, most)
     together = [row for query in queries for row in lists[query]]
     assert queries.tolist() == list(range(len(queries)))
     assert found.tolist() == list(dict.fromkeys(together))
