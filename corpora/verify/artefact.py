@@ -74,7 +74,7 @@ def others(folder: str, manifest: Manifest) -> Problems:
 
 
 def shards(
-    folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[Manifest, str, list[pa.RecordBatch]], Problems]
+    folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[str, list[pa.RecordBatch]], Problems]
 ) -> Problems:
     """Check structure and checksum of every shard, and run ``check`` on the batches of undamaged ones."""
     expected = {shard.name for shard in manifest.shards}
@@ -87,7 +87,7 @@ def shards(
             continue
         with local_copy(os.path.join(folder, "shards", shard.name)) as path:
             faults, batches = _structure(path, manifest, shard, schema)
-            yield from faults or check(manifest, f"shards/{shard.name}", batches)
+            yield from faults or check(f"shards/{shard.name}", batches)
     rows = sum(shard.rows for shard in manifest.shards)
     counted = manifest.totals.get(_ROWS.get(manifest.format, "documents"))
     if rows != counted:

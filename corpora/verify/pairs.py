@@ -12,7 +12,7 @@ from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, PairSet, add_pair_totals
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.verify.artefact import others, shards, totals
-from corpora.verify.rows import Problems, token_range
+from corpora.verify.rows import Check, Problems, token_range
 
 
 def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
@@ -21,39 +21,38 @@ def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
     ``documents``: folder of their documents, if it was moved since the pairs were made.
     """
     pairs = PairSet(folder, documents)
-    check = PairsCheck(pairs.documents)
+    check = PairsCheck(pairs.manifest, pairs.documents)
     problems = [*others(folder, pairs.manifest), *shards(folder, pairs.manifest, pairs.schema, check.shard)]
-    return [*problems, *totals(pairs.manifest, check.collect_counts(pairs.manifest))]
+    return [*problems, *totals(pairs.manifest, check.collect_counts())]
 
 
-class PairsCheck:
+class PairsCheck(Check):
     """Check of rows of pairs."""
 
-    def __init__(self, documents: DocumentSet) -> None:
+    def __init__(self, manifest: Manifest, documents: DocumentSet) -> None:
+        super().__init__(manifest)
         self._documents = documents
         self.counted = dict.fromkeys(PAIR_TOTALS, 0)
         self._seen: set[str] = set()
         self._splits: dict[int, set[str]] = {}  # document row -> splits of its pairs
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        for number, batch in enumerate(batches):
-            place = f"{name} batch {number}"
-            faults = [*self._tokens(place, batch, manifest), *self._pairs(place, batch), *self._places(place, batch)]
-            yield from faults
-            if not faults:
-                add_pair_totals(self.counted, batch)
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        faults = [*self._tokens(place, batch), *self._pairs(place, batch), *self._places(place, batch)]
+        yield from faults
+        if not faults:
+            add_pair_totals(self.counted, batch)
 
-    def collect_counts(self, manifest: Manifest) -> dict[str, int]:
+    def collect_counts(self) -> dict[str, int]:
         """Return the counts to compare with the totals; those of documents only if the manifest has them."""
         several = sum(len(splits) > 1 for splits in self._splits.values())
         totals = {"documents": len(self._splits), "documents_in_several_splits": several}
-        return self.counted | {name: value for name, value in totals.items() if name in manifest.totals}
+        return self.counted | {name: value for name, value in totals.items() if name in self.manifest.totals}
 
-    def _tokens(self, place: str, batch: pa.RecordBatch, manifest: Manifest) -> Problems:
+    def _tokens(self, place: str, batch: pa.RecordBatch) -> Problems:
         for name in ("query", "options", "targets"):
             column = batch.column(name)
             lists = column if name == "query" else column.flatten()
-            yield from token_range(f"{place} {name}", Ragged.from_arrow(lists), manifest)
+            yield from token_range(f"{place} {name}", Ragged.from_arrow(lists), self.manifest)
 
     def _pairs(self, place: str, batch: pa.RecordBatch) -> Problems:
         names = ("pair_id", "split", "targets", "references", "attributes")

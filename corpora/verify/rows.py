@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,78 +23,81 @@ from corpora.tokenizers.protocol import special_ids
 Problems = Iterator[str]
 
 
-class Check(Protocol):
-    """A check of an artefact, shard by shard; made from its manifest.
+class Check(ABC):
+    """A check of an artefact, shard by shard; made from its manifest."""
 
-    Attributes:
-        schema: expected schema of every shard.
-        counted: totals of the rows seen so far, to compare with those of the manifest.
-    """
+    schema: pa.Schema  # of every shard
+    counted: dict[str, int]  # totals of the rows seen so far, to compare with those of the manifest
 
-    schema: pa.Schema
-    counted: dict[str, int]
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+    def shard(self, name: str, batches: list[pa.RecordBatch]) -> Problems:
         """Report problems of the rows of a shard."""
+        for number, batch in enumerate(batches):
+            yield from self.batch(f"{name} batch {number}", batch)
+
+    @abstractmethod
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        """Report problems of the rows of a record batch."""
 
     def end(self) -> Problems:
         """Report problems that can be found only when all shards have been checked."""
+        return iter(())
 
 
-class DocumentsCheck:
+class DocumentsCheck(Check):
     """Check of rows of documents."""
 
     def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self.schema = documents_schema(manifest.tokenizer["vocab_size"], has_titles(manifest))
         self.counted = dict.fromkeys(DOCUMENT_TOTALS, 0)
         self._keys: set[bytes] = set()  # hashes of ids, which are much smaller than ids
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        for number, batch in enumerate(batches):
-            tokens = Ragged.from_arrow(batch.column("tokens"))
-            sentences = Ragged.from_arrow(batch.column("sentence_starts"))
-            place = f"{name} batch {number}"
-            yield from token_range(place, tokens, manifest)
-            yield from ascending(place, "sentence_starts", sentences, tokens.lengths)
-            for document in batch.column("document_id").to_pylist():
-                key = hashlib.blake2b(document.encode(), digest_size=16).digest()
-                if key in self._keys:
-                    yield f"{place}: document id {document!r} occurs twice"
-                self._keys.add(key)
-            add_document_totals(self.counted, batch)
-
-    def end(self) -> Problems:
-        return iter(())
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        tokens = Ragged.from_arrow(batch.column("tokens"))
+        yield from token_range(place, tokens, self.manifest)
+        yield from ascending(
+            place, "sentence_starts", Ragged.from_arrow(batch.column("sentence_starts")), tokens.lengths
+        )
+        for document in batch.column("document_id").to_pylist():
+            key = hashlib.blake2b(document.encode(), digest_size=16).digest()
+            if key in self._keys:
+                yield f"{place}: document id {document!r} occurs twice"
+            self._keys.add(key)
+        add_document_totals(self.counted, batch)
 
 
-class CorpusCheck:
+class CorpusCheck(Check):
     """Check of rows of a corpus, and of the parts of each document together."""
 
     def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self.schema = corpus_schema(manifest.tokenizer["vocab_size"])
-        self._manifest = manifest
         self._use = DocumentUse.of(manifest)
         self._sequences: set[bytes] = set()
         names = ("sequences", "tokens", "documents", "parts", "max_tokens", "max_documents")
         self.counted = dict.fromkeys(names, 0)
         self._parts: list[_Parts] = []
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        for number, record_batch in enumerate(batches):
-            batch = SequenceBatch.from_arrow(record_batch)
-            place = f"{name} batch {number}"
-            yield from self._rows(place, batch)
-            columns = [record_batch.column(name) for name in ("document_ids", "document_offsets", "document_lengths")]
-            if all((np.diff(numbers(column.offsets)) == batch.document_starts.lengths).all() for column in columns):
-                self._parts.append(_Parts.of(place, batch))
-            else:
-                yield f"{place}: the lists of parts have different lengths"
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        rows = SequenceBatch.from_arrow(batch)
+        yield from self._rows(place, rows)
+        columns = [batch.column(name) for name in ("document_ids", "document_offsets", "document_lengths")]
+        if all((np.diff(numbers(column.offsets)) == rows.document_starts.lengths).all() for column in columns):
+            self._parts.append(_Parts.of(place, rows))
+        else:
+            yield f"{place}: the lists of parts have different lengths"
+
+    def shard(self, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        yield from super().shard(name, batches)
         if self._use.one_shard:  # later shards have no parts of these documents
             yield from self._coverage()
 
     def end(self) -> Problems:
         yield from self._coverage()
-        filtered = sum(count["filtered"] for count in self._manifest.counts.values())
+        filtered = sum(count["filtered"] for count in self.manifest.counts.values())
         if filtered and self._use.left_out is None:
             yield f"manifest.json: {filtered} documents are left out, though document_use.left_out is null"
 
@@ -118,11 +121,11 @@ class CorpusCheck:
     def _rows(self, place: str, batch: SequenceBatch) -> Problems:
         lengths = batch.tokens.lengths
         parts = batch.document_starts.lengths
-        yield from token_range(place, batch.tokens, self._manifest)
+        yield from token_range(place, batch.tokens, self.manifest)
         yield from ascending(place, "document_starts", batch.document_starts, lengths)
         yield from ascending(place, "sentence_starts", batch.sentence_starts, lengths)
-        reserved = self._manifest.config["room_per_sequence"] + self._manifest.config["room_per_document"] * parts
-        for row in np.flatnonzero(lengths + reserved > self._manifest.config["sequence_length"]).tolist():
+        reserved = self.manifest.config["room_per_sequence"] + self.manifest.config["room_per_document"] * parts
+        for row in np.flatnonzero(lengths + reserved > self.manifest.config["sequence_length"]).tolist():
             added = reserved[row]
             yield f"{place} row {row}: {lengths[row]} tokens and {added} reserved positions exceed the sequence length"
         for row in range(len(batch)):
@@ -199,31 +202,27 @@ def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> P
         yield f"{place} row {row}: {column} do not ascend from 0 inside the row"
 
 
-class PredictionsCheck:
+class PredictionsCheck(Check):
     """Check of rows of predictions."""
 
     def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self._vocab_size = manifest.config["model"]["vocab_size"]
         self.schema = predictions_schema(self._vocab_size)
         self.counted = dict.fromkeys(PREDICTION_TOTALS, 0)
         self._seen: set[str] = set()
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        for number, batch in enumerate(batches):
-            place = f"{name} batch {number}"
-            tokens = Ragged.from_arrow(batch.column("tokens")).compact()
-            if len(tokens.values) and int(tokens.values.max()) >= self._vocab_size:
-                yield f"{place}: token {tokens.values.max()} is outside the model's vocabulary of {self._vocab_size}"
-            for row in np.flatnonzero(~np.isfinite(batch.column("score").to_numpy())).tolist():
-                yield f"{place} row {row}: the score is not finite"
-            for pair in batch.column("pair_id").to_pylist():
-                if pair in self._seen:
-                    yield f"{place}: pair {pair!r} has two predictions"
-                self._seen.add(pair)
-            add_prediction_totals(self.counted, batch)
-
-    def end(self) -> Problems:
-        return iter(())
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        tokens = Ragged.from_arrow(batch.column("tokens")).compact()
+        if len(tokens.values) and int(tokens.values.max()) >= self._vocab_size:
+            yield f"{place}: token {tokens.values.max()} is outside the model's vocabulary of {self._vocab_size}"
+        for row in np.flatnonzero(~np.isfinite(batch.column("score").to_numpy())).tolist():
+            yield f"{place} row {row}: the score is not finite"
+        for pair in batch.column("pair_id").to_pylist():
+            if pair in self._seen:
+                yield f"{place}: pair {pair!r} has two predictions"
+            self._seen.add(pair)
+        add_prediction_totals(self.counted, batch)
 
 
 def gaps(
@@ -237,16 +236,11 @@ def gaps(
     """Find documents whose parts do not add up.
 
     A document may be used several times, cut differently each time. It is complete if at every position inside it as
-    many parts start as end.
+    many parts start as end. If parts may share ``overlap`` tokens with the previous one, every start needs an end at
+    the same position or that many tokens later, and every end a start.
 
-    Returns one (part, fault) for each document with a fault, in order of documents.
-
-    Args:
-        documents: ``(p,)`` number of each part's document.
-        offsets, sizes: ``(p,)`` start and length of each part in its document.
-        lengths: ``(p,)`` tokens of each part's whole document.
-        overlap: tokens that a part may share with the previous one. If not 0, every start needs an end at the same
-            position or that many tokens later, and every end a start.
+    ``documents``, ``offsets``, ``sizes``: ``(p,)`` document, start and length of each part. ``lengths``: ``(p,)``
+    tokens of its whole document. Returns one (part, fault) for each document with a fault, in order of documents.
     """
     faults: dict[int, tuple[int, str]] = {}
 

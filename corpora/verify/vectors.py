@@ -8,32 +8,29 @@ import pyarrow as pa
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, neighbours_schema, vector_rows, vectors_schema
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
-from corpora.verify.rows import Problems
+from corpora.verify.rows import Check, Problems
 
 
-class VectorsCheck:
+class VectorsCheck(Check):
     """Check of rows of vectors."""
 
     def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self.schema = vectors_schema(manifest.config["dimension"])
         self.counted = {"documents": 0, "tokens": 0}
         self._rows: list[np.ndarray] = []
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        for number, batch in enumerate(batches):
-            place = f"{name} batch {number}"
-            rows = batch.column("document_row").to_numpy()
-            vectors = vector_rows(batch.column("vector"))
-            for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
-                name = batch.column("document_id")[row].as_py()
-                yield f"{place} row {row}: vector of document {name!r} is not finite"
-            shingles = Ragged.from_arrow(batch.column("shingles")).compact()
-            same_row = np.diff(np.repeat(np.arange(len(shingles)), shingles.lengths)) == 0
-            if (np.diff(shingles.values.astype(np.int64))[same_row] <= 0).any():
-                yield f"{place}: shingles do not ascend"
-            self._rows.append(rows)
-            self.counted["documents"] += len(batch)
-            self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        vectors = vector_rows(batch.column("vector"))
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+            yield f"{place} row {row}: vector of document {batch.column('document_id')[row].as_py()!r} is not finite"
+        shingles = Ragged.from_arrow(batch.column("shingles")).compact()
+        same_row = np.diff(np.repeat(np.arange(len(shingles)), shingles.lengths)) == 0
+        if (np.diff(shingles.values.astype(np.int64))[same_row] <= 0).any():
+            yield f"{place}: shingles do not ascend"
+        self._rows.append(batch.column("document_row").to_numpy())
+        self.counted["documents"] += len(batch)
+        self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
 
     def end(self) -> Problems:
         """Report documents with two vectors."""
@@ -49,45 +46,43 @@ class ClustersCheck(VectorsCheck):
         super().__init__(manifest)
         self.schema = clusters_schema(manifest.config["dimension"])
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        yield from super().shard(manifest, name, batches)
-        yield from _cluster_order(manifest, name, batches)
+    def shard(self, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        yield from super().shard(name, batches)
+        yield from _cluster_order(self.manifest, name, batches)
 
 
-class NeighboursCheck:
+class NeighboursCheck(Check):
     """Check of rows of neighbours."""
 
     def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
         self.schema = neighbours_schema()
         self.counted = {"documents": 0, "tokens": 0}
 
-    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        yield from _cluster_order(manifest, name, batches)
-        clusters = np.concatenate([np.empty(0, np.int64), *(b.column("cluster_id").to_numpy() for b in batches)])
-        first = 0
-        for number, batch in enumerate(batches):
-            place = f"{name} batch {number}"
-            lists = Ragged.from_arrow(batch.column("neighbours")).compact()
-            similarities = Ragged.from_arrow(batch.column("similarities")).compact()
-            rows = np.repeat(np.arange(first, first + len(batch)), lists.lengths)  # (edges,) row in the shard
-            if not all(
-                (Ragged.from_arrow(batch.column(column)).lengths == lists.lengths).all()
-                for column in ("similarities", "jaccards")
-            ):
-                yield f"{place}: neighbours, similarities and jaccards have different lengths"
-            elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == rows)).any():
-                yield f"{place}: a neighbour is not another row of the shard"
-            else:
-                if (clusters[lists.values] != clusters[rows]).any():
-                    yield f"{place}: a neighbour is in another cluster"
-                if (np.diff(similarities.values.astype(np.float32))[np.diff(rows) == 0] > 0).any():
-                    yield f"{place}: similarities do not descend"
-            first += len(batch)
-            self.counted["documents"] += len(batch)
-            self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
+    def shard(self, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        yield from _cluster_order(self.manifest, name, batches)
+        self._clusters = np.concatenate([np.empty(0, np.int64), *(b.column("cluster_id").to_numpy() for b in batches)])
+        self._first = 0  # row in the shard of the first row of a batch
+        yield from super().shard(name, batches)
 
-    def end(self) -> Problems:
-        return iter(())
+    def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
+        clusters, first = self._clusters, self._first
+        lists, similarities, jaccards = (
+            Ragged.from_arrow(batch.column(name)).compact() for name in ("neighbours", "similarities", "jaccards")
+        )
+        rows = np.repeat(np.arange(first, first + len(batch)), lists.lengths)  # (edges,) row in the shard
+        if (similarities.lengths != lists.lengths).any() or (jaccards.lengths != lists.lengths).any():
+            yield f"{place}: neighbours, similarities and jaccards have different lengths"
+        elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == rows)).any():
+            yield f"{place}: a neighbour is not another row of the shard"
+        else:
+            if (clusters[lists.values] != clusters[rows]).any():
+                yield f"{place}: a neighbour is in another cluster"
+            if (np.diff(similarities.values.astype(np.float32))[np.diff(rows) == 0] > 0).any():
+                yield f"{place}: similarities do not descend"
+        self._first += len(batch)
+        self.counted["documents"] += len(batch)
+        self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
 
 
 def _cluster_order(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.manifest import Manifest
 from corpora.verify.artefact import others, shards, totals
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, TOTALS, VISIBLE, MaskBatch, add_mask_totals
@@ -32,7 +31,7 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
     names = [shard.name for shard in masks.manifest.shards]
     counted = dict.fromkeys(TOTALS, 0)
 
-    def check(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Iterator[str]:
+    def check(name: str, batches: list[pa.RecordBatch]) -> Iterator[str]:
         shard = names.index(os.path.basename(name))
         for number, record_batch in enumerate(batches):
             place = f"{name} batch {number}"

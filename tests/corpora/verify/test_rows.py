@@ -41,41 +41,20 @@ def test_a_lost_part_is_a_gap_in_its_document(corpus):
 
 def test_rows_that_break_the_contract(corpus):
     def break_rows(table):
-        table = column(table, "tokens", [[70] * len(row) for row in table.column("tokens").to_pylist()])
-        starts = table.column("sentence_starts").to_pylist()
-        starts[0] = [0, 5, 5]
-        starts[1] = [1, 2]
-        starts[2] = [0, 100_000]
-        return column(table, "sentence_starts", starts)
-
-    rewrite(corpus, break_rows)
-    problems = [problem for problem in verify(corpus) if "sentence_starts do not ascend" in problem]
-    assert len(problems) == 3
-
-
-def test_ids_twice_and_tokens_outside_of_the_vocabulary(corpus):
-    def break_rows(table):
-        ids = table.column("sequence_id").to_pylist()
-        tokens = table.column("tokens").to_pylist()
+        ids, tokens, starts = (table.column(name).to_pylist() for name in ("sequence_id", "tokens", "sentence_starts"))
         tokens[1][0] = 60_000
-        return column(column(table, "sequence_id", [ids[0]] * 2 + ids[2:]), "tokens", tokens)
-
-    rewrite(corpus, break_rows)
-    problems = "\n".join(verify(corpus))
-    assert "occurs twice" in problems
-    assert "are not all in the vocabulary" in problems
-
-
-def test_special_tokens_are_no_text(corpus):
-    def break_rows(table):
-        tokens = table.column("tokens").to_pylist()
         tokens[2][1], tokens[2][2], tokens[3][0] = 2, 3, 1  # </s>, <unk>, which a text may hold, and <pad>
-        return column(table, "tokens", tokens)
+        starts[0], starts[1], starts[2] = [0, 5, 5], [1, 2], [0, 100_000]
+        table = column(column(table, "tokens", tokens), "sentence_starts", starts)
+        return column(table, "sequence_id", [ids[0]] * 2 + ids[2:])
 
     rewrite(corpus, break_rows)
-    problems = [problem for problem in verify(corpus) if "stored as text" in problem]
-    assert len(problems) == 1
-    assert "row 2: <eos> (id 2) is stored as text, as are 1 more" in problems[0]
+    problems = verify(corpus)
+    assert sum("sentence_starts do not ascend" in problem for problem in problems) == 3
+    assert any("occurs twice" in problem for problem in problems)
+    assert any("are not all in the vocabulary" in problem for problem in problems)
+    (special,) = (problem for problem in problems if "stored as text" in problem)
+    assert "row 2: <eos> (id 2) is stored as text, as are 1 more" in special
 
 
 def test_a_sequence_longer_than_promised(corpus):
@@ -182,18 +161,20 @@ def folder(tmp_path):
 
 
 def rewritten(folder, change, **totals):
-    """The artefact with changed rows, and a manifest that agrees with the bytes."""
-    manifest, rows = read_manifest(folder), all_rows(folder, "farspan.pairs")
+    """The problems of pairs or predictions with changed rows, and a manifest that agrees with the bytes."""
+    manifest = read_manifest(folder)
+    rows, predicted = all_rows(folder, manifest.format), manifest.format == "farspan.predictions"
     change(rows)
-    schema = pairs_schema(manifest.tokenizer["vocab_size"])
+    config, tokenizer = manifest.config, manifest.tokenizer
+    schema = predictions_schema(config["model"]["vocab_size"]) if predicted else pairs_schema(tokenizer["vocab_size"])
     with write_shard(os.path.join(folder, "shards", manifest.shards[0].name), schema, 8) as (writer, info):
         writer.write(pa.RecordBatch.from_pylist(rows, schema))
     write_manifest(folder, replace(manifest, shards=tuple(info), totals={**manifest.totals, **totals}))
-    return verify_pairs(folder)
+    return verify(folder) if predicted else verify_pairs(folder)
 
 
-def test_sound_pairs_have_no_problems(folder):
-    assert verify_pairs(folder) == []
+def test_sound_pairs_and_predictions_have_no_problems(folder, predictions):
+    assert verify_pairs(folder) == verify(predictions) == []
     assert rewritten(folder, lambda rows: None, documents=18, documents_in_several_splits=0) == []
 
 
@@ -235,23 +216,8 @@ def test_pairs_of_other_documents_are_refused_and_documents_may_move(folder, tmp
 
 @pytest.fixture
 def predictions(tmp_path):
-    documents = make_documents(str(tmp_path / "documents"), shards=1)
-    return make_predictions(str(tmp_path / "predictions"), make_pairs(str(tmp_path / "pairs"), documents))
-
-
-def rewritten_texts(predictions, change):
-    """The artefact with changed rows, and a manifest that agrees with the bytes."""
-    manifest, rows = read_manifest(predictions), all_rows(predictions, "farspan.predictions")
-    change(rows)
-    schema = predictions_schema(manifest.config["model"]["vocab_size"])
-    with write_shard(os.path.join(predictions, "shards", manifest.shards[0].name), schema, 8) as (writer, info):
-        writer.write(pa.RecordBatch.from_pylist(rows, schema))
-    write_manifest(predictions, replace(manifest, shards=tuple(info)))
-    return verify(predictions)
-
-
-def test_sound_predictions_have_no_problems(predictions):
-    assert verify(predictions) == []
+    documents = make_documents(str(tmp_path / "of_answers"), shards=1)
+    return make_predictions(str(tmp_path / "predictions"), make_pairs(str(tmp_path / "questions"), documents))
 
 
 def test_wrong_predictions_are_named(predictions):
@@ -260,16 +226,11 @@ def test_wrong_predictions_are_named(predictions):
         rows[2]["score"] = np.nan
         rows[3]["tokens"] = [65000]
 
-    problems = "\n".join(rewritten_texts(predictions, change))
+    problems = "\n".join(rewritten(predictions, change))
     assert "has two predictions" in problems
     assert "row 2: the score is not finite" in problems
     assert "token 65000 is outside the model's vocabulary" in problems
     assert "totals say" in problems
-
-
-def test_a_lost_row_is_seen(predictions):
-    problems = rewritten_texts(predictions, lambda rows: rows.pop())
-    assert "manifest.json: 7 rows in shards, 8 in totals" in problems
 
 
 NAME = "part-00001-of-00002.arrow"  # of the second first-level cluster
@@ -312,7 +273,7 @@ def problems(kind: str, batches: int = 1, **changes) -> list[str]:
     whole = pa.record_batch(arrays, schema=schema)
     size = len(whole) // batches
     parts = [whole.slice(start, size) for start in range(0, len(whole), size)]
-    found = [*check.shard(MANIFEST, f"shards/{NAME}" if kind != "vectors" else NAME, parts), *check.end()]
+    found = [*check.shard(f"shards/{NAME}" if kind != "vectors" else NAME, parts), *check.end()]
     if not found:
         assert check.counted == {"documents": 4, "tokens": 100}
     return found
