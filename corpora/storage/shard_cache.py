@@ -17,7 +17,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +45,9 @@ def cache_folder() -> str:
 
 @dataclass(frozen=True)
 class ShardCache:
-    """The cache in ``folder``.
+    """The cache in ``folder``, on local disk; None for ``shards/`` in ``cache_folder()``.
 
-    Attributes:
-        size: maximum total bytes of its files; infinity for copies of whole artefacts, which stay.
-        folder: on local disk; None for ``shards/`` in ``cache_folder()``.
+    ``size``: maximum total bytes of its files; infinity for copies of whole artefacts, which stay.
     """
 
     size: float = math.inf
@@ -61,15 +59,9 @@ class ShardCache:
         return cls() if gib is None else cls(int(gib * 2**30))
 
     def map(self, path: str, info: ShardInfo, patience: float = _PATIENCE) -> pa.Buffer | None:
-        """Memory-map a shard, fetching it first if it is not in the cache.
+        """Memory-map a remote shard, fetching it first if it is not in the cache.
 
-        Args:
-            path: of the remote shard.
-            info: its size and checksum.
-            patience: seconds to wait for room while everything is in use; 0 to return None at once.
-
-        Raises:
-            FarspanError: a damaged or missing shard, no room, or a folder that cannot hold the cache.
+        ``patience``: seconds to wait for room while everything is in use; 0 to return None at once.
         """
         if not info.bytes:
             return pa.py_buffer(b"")
@@ -125,7 +117,7 @@ class ShardCache:
             try:
                 if not os.path.exists(cached) and self._reserve(part, info.bytes):
                     _fetch(path, part, info)
-                    with self._lock_listing():
+                    with self._lock():
                         os.replace(cached + _PART, cached)
                     _compared.add(_identity(os.fstat(part), info))
                     return True
@@ -144,21 +136,13 @@ class ShardCache:
         os.makedirs(self._folder, exist_ok=True)
         return self._folder
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Wait for room for several shards alone; others that wait hold none."""
-        with self._alone(".turn"):
-            yield
+        return self._lock(".turn")
 
     @contextmanager
-    def _lock_listing(self) -> Iterator[None]:
-        """Hold the lock for resizing and renaming files; a directory scan could miss a file renamed during it."""
-        with self._alone(".lock"):
-            yield
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Hold the lock with a name."""
+    def _lock(self, name: str = ".lock") -> Iterator[None]:
+        """Hold a lock, by default that for resizing and renaming files: a scan could miss a file renamed during it."""
         handle = os.open(os.path.join(self._existing_folder(), name), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -169,7 +153,7 @@ class ShardCache:
     def _reserve(self, part: int, needed: int) -> bool:
         """Evict files until ``needed`` bytes fit, and give the partial file that size; False if there is no room."""
         os.ftruncate(part, 0)
-        with self._lock_listing():
+        with self._lock():
             entries = sorted(_entries(self._existing_folder()))
             excess = sum(size for _, size, _ in entries) + needed - self.size
             for _, size, path in entries:

@@ -39,22 +39,16 @@ class ShardedRows:
     Shards of a remote artefact are mapped from the cache. Without a cache, they are fetched whole to temporary files,
     unless they lie in the folder of all copies or ``read_ranges`` was called; of these, and of shards in a bounded
     cache, those named by ``keep`` and the few read last stay mapped.
-
-    Attributes:
-        cache: cache of the shards, if the artefact is remote.
-        as_html: shows an artefact in a notebook's cell; set for all by a package that has pages.
     """
 
     as_html: ClassVar[Callable[[ShardedRows], str | None] | None] = None
+    """Shows an artefact in a notebook's cell; set for all by a package that has pages."""
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
-        """
-        Args:
-            verify: compare each local shard with its checksum on first use; copies of remote ones always are.
-            cache: cache for the shards of a remote artefact; None for private temporary files.
+        """Open the finished artefact of this format in ``folder``.
 
-        Raises:
-            FarspanError: no finished artefact of this format.
+        ``verify``: compare each local shard with its checksum on first use; copies of remote ones always are.
+        ``cache``: for the shards of a remote artefact; None for private temporary files.
         """
         self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(folder, format)
@@ -159,10 +153,10 @@ class ShardedRows:
         if shard in self._fetched:
             return True
         assert self.cache is not None
-        buffer = self.cache.map(self.path(shard), info, patience=0)
-        if buffer is not None:
-            self._fetched.add(shard, self._read(shard, buffer))
-        return buffer is not None
+        if (buffer := self.cache.map(self.path(shard), info, patience=0)) is None:
+            return False
+        self._fetched.add(shard, self._read(shard, buffer))
+        return True
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all record batches, in the order of the rows."""
@@ -209,11 +203,7 @@ class ShardedRows:
         self._stored[shard].compare(map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64.
-
-        Raises:
-            IndexError: a row outside ``[0, len)``.
-        """
+        """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64."""
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
             raise self._outside(rows)
@@ -299,9 +289,9 @@ class ShardedRows:
 
 
 class FetchedShards:
-    """The mapped shards of a remote artefact, and objects derived from their record batches.
+    """The mapped shards of a remote artefact, of ``sizes`` bytes, and objects derived from their record batches.
 
-    ``sizes``: bytes of each shard. ``last``: number of most recently read shards to keep beside those of ``keep``.
+    Those of ``keep`` stay, and beside them the ``last`` that were read most recently.
     """
 
     def __init__(self, open_shard: Callable[[int], Mapped], sizes: Sequence[int], last: int) -> None:
@@ -324,7 +314,7 @@ class FetchedShards:
             self._shards.setdefault(shard, (mapped, {}))
 
     def keep(self, shards: Set[int], room: float = 0) -> int:
-        """Keep these shards, and of the others those used last, up to ``room`` bytes in all; return the bytes kept."""
+        """Do as ``ShardedRows.keep`` says."""
         with self._lock:
             self._kept = frozenset(shards)
             size = sum(self._sizes[shard] for shard in self._shards.keys() | shards)

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from corpora.storage import files
 from corpora.storage.arrow_views import booleans, fill_nulls, numbers, validity
 from corpora.storage.files import CountingHash
 from corpora.storage.manifest import Manifest, ShardInfo
-from corpora.storage.stores.local_disk import require_regular
 
 _compared: set[tuple[str, str, int, int, int]] = set()  # local shards that this process has compared already
 MOST_SHARDS = 99_999  # per artefact, so that sorting shards by name sorts them by number
@@ -123,29 +122,21 @@ def open_shard(path: str) -> pa.RecordBatchFileReader:
 def map_shard(path: str, ahead: bool = True) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
     """Memory-map a shard: return the whole file as one buffer, and a reader whose arrays are views of that buffer.
 
-    A remote shard is first copied to the folder for temporary files; the copy is freed with the buffer.
-
-    Args:
-        ahead: False if the system shall read only the parts that are used; Arrow asks it for the whole file.
-
-    Raises:
-        FarspanError: a missing or truncated shard, or not an Arrow file.
+    A remote shard is first copied to the folder for temporary files; the copy is freed with the buffer. ``ahead``: True
+    to have the system read the whole file ahead, False to have it read only the parts that are used.
     """
-    with ExitStack() as stack:
-        local = stack.enter_context(local_copy(path))
+    with local_copy(path) as local:
         try:
-            require_regular(local)
-            buffer = pa.memory_map(local).read_buffer() if ahead else _map_file(local)
+            with files.open(local) as file:  # not a pipe, which would block for ever
+                if ahead:
+                    buffer = pa.memory_map(local).read_buffer()  # keeps no file open, unlike Python's mappings
+                else:
+                    mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    mapping.madvise(mmap.MADV_RANDOM)
+                    buffer = pa.py_buffer(mapping)
             return buffer, pa.ipc.open_file(buffer)  # stays valid after the name is deleted
         except (OSError, ValueError) as error:  # Arrow's errors of content and an empty file are values
             raise unreadable(path, error) from error
-
-
-def _map_file(path: str) -> pa.Buffer:
-    with open(path, "rb") as file:
-        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapping.madvise(mmap.MADV_RANDOM)
-    return pa.py_buffer(mapping)
 
 
 @contextmanager
@@ -174,25 +165,16 @@ def unreadable(path: str, error: Exception | str) -> StoreError:
 
 @dataclass(frozen=True)
 class StoredShard:
-    """A shard and its checksum from the manifest of its artefact; small, so that tasks can carry it.
-
-    Attributes:
-        path: path or URL.
-        rows: number of rows.
-        sha256: hex digest of the file.
-    """
+    """A shard and the hex digest of its file from the manifest of its artefact; small, so that tasks can carry it."""
 
     path: str
     rows: int
     sha256: str
 
     def map(self) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-        """Map the shard: return it as one buffer, and a reader whose arrays are views of that buffer.
+        """Map the shard by ``map_shard``, and compare its bytes with those of the manifest.
 
-        A local shard is compared with its checksum once per process, a remote one each time it is fetched.
-
-        Raises:
-            FarspanError: the shard is missing or its bytes are not those of the manifest.
+        A local shard is compared once per process, a remote one each time it is fetched.
         """
         buffer, reader = map_shard(self.path)
         if not files.is_local(self.path):
