@@ -23,17 +23,12 @@ _PLAIN = 1 << 15
 
 
 class Kernel:
-    """A function that numba compiles at its first call, or later.
+    """A function, in the subset of Python that numba compiles, that it compiles at its first call, or later.
 
     A kernel may call other kernels, of any module. Compiled code is cached on disk, until it or a constant in
-    it changes (``KernelCache``).
-
-    Args:
-        function: in the subset of Python that numba compiles.
-        small: True if calls on little data may run as plain Python. The function must then return the same bits either
-            way, which ``tests/test_small_kernels.py`` checks: array elements keep their dtype in Python, while numba
-            widens small integers to 64 bits.
-        options: for ``numba.njit``.
+    it changes (``KernelCache``). Calls of ``small`` kernels on little data may run as plain Python. The function must
+    then return the same bits either way, which ``tests/test_small_kernels.py`` checks: array elements keep their dtype
+    in Python, while numba widens small integers to 64 bits.
     """
 
     plain_left = _PLAIN
@@ -121,8 +116,7 @@ def compiled(*, small: bool = False, **options: Any) -> Callable[[Function], Fun
 def compiled(function: Any = None, *, small: bool = False, **options: Any) -> Any:
     """Declare a function to be a ``Kernel``; compiled, it releases the GIL.
 
-    Args:
-        options: for ``numba.njit``, e.g. ``inline="always"`` for a function that is only called by kernels.
+    ``options``: for ``numba.njit``, e.g. ``inline="always"`` for a function that is only called by kernels.
     """
     if "inline" not in options:
         options = {"cache": True, "nogil": True, **options}

@@ -76,11 +76,9 @@ def from_os_error(error: OSError, place: str) -> FarspanError | None:
 
 @contextmanager
 def from_extra(name: str, need: str) -> Iterator[None]:
-    """Explain a failed import of an optional library inside the ``with`` block.
+    """Explain a failed import of a library of the extra ``name`` inside the ``with`` block.
 
-    Args:
-        name: the extra that installs the library.
-        need: the task that needs it, for the message: ``"clustering documents"``.
+    ``need``: the task that needs it, for the message: ``"clustering documents"``.
     """
     try:
         yield

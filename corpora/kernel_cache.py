@@ -26,8 +26,7 @@ _LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 class KernelCache(FunctionCache):
     """The cache of one function: beside its source, or in the user's cache where that folder is read-only.
 
-    Args:
-        missed: called when the cache has no code for the arguments of a call, before numba compiles.
+    ``missed`` is called when the cache has no code for the arguments of a call, before numba compiles.
     """
 
     def __init__(self, function: FunctionType, options: Mapping[str, Any], missed: Callable[[], None]) -> None:
@@ -72,9 +71,8 @@ def fingerprint(function: FunctionType, options: Mapping[str, Any]) -> str:
 def _parts(value: Any, names: frozenset[str], visited: set[tuple[int, frozenset[str]]]) -> Iterator[str]:
     """Describe a value by texts that are the same in every process.
 
-    Args:
-        names: those in the code that uses the value; attributes of modules and classes with other names are left out.
-        visited: functions that are described already, and modules and classes with the names they were described for.
+    ``names``: those in the code that uses the value; attributes of modules and classes with other names are left out.
+    ``visited``: functions that are described already, and modules and classes with the names they were described for.
     """
     function = value if isinstance(value, FunctionType) else getattr(value, "__wrapped__", value)  # what numba wraps
     if isinstance(function, FunctionType | ModuleType | type):

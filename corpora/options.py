@@ -20,38 +20,22 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """Annotation of a field whose flag differs from ``--field-name`` with the help of the docstring.
+    """Annotation of a field whose flag differs from ``--field-name`` with the help of the docstring."""
 
-    Attributes:
-        name: name of the flag without dashes; empty for the field's name.
-        metavar: placeholder of the value in the help.
-        help: help text, or a function that returns it; empty for the field's entry under ``Attributes:``.
-        convert: function from the text of the command line to the value, in place of the field's type.
-        positional: True for an argument without dashes.
-        several: True for a flag that takes one or more values at once; a repeated one adds to them.
-        separated: True for a flag that takes several whole numbers, separated by commas; a repeated one adds to them.
-        choices: words that the field accepts, if they are computed; otherwise a ``Literal`` type lists them.
-        hidden: True to leave the flag out of the help and of the Python function's keywords.
-        without: fields of a nested dataclass that get no flag.
-        group: title under which the help lists the flags of a nested dataclass, with the field's meaning.
-        least, most: smallest and largest value.
-        bare: value of the flag when it is given without one; None for a flag that needs a value.
-    """
-
-    name: str = ""
-    metavar: str | None = None
-    help: str | Callable[[], str] = ""
-    convert: Callable[[str], Any] | None = None
-    positional: bool = False
-    several: bool = False
-    separated: bool = False
-    choices: tuple[str, ...] = ()
-    hidden: bool = False
-    without: tuple[str, ...] = ()
-    group: str = ""
+    name: str = ""  # of the flag without dashes; empty for the field's name
+    metavar: str | None = None  # placeholder of the value in the help
+    help: str | Callable[[], str] = ""  # or a function that returns it; empty for the entry under ``Attributes:``
+    convert: Callable[[str], Any] | None = None  # from the text of the command line, in place of the field's type
+    positional: bool = False  # True for an argument without dashes
+    several: bool = False  # True for a flag that takes one or more values at once; a repeated one adds to them
+    separated: bool = False  # True for whole numbers, separated by commas; a repeated flag adds to them
+    choices: tuple[str, ...] = ()  # words that it accepts, if they are computed; else a ``Literal`` type lists them
+    hidden: bool = False  # True to leave the flag out of the help and of the Python function's keywords
+    without: tuple[str, ...] = ()  # fields of a nested dataclass that get no flag
+    group: str = ""  # title under which the help lists the flags of a nested dataclass, with the field's meaning
     least: float = -math.inf
     most: float = math.inf
-    bare: Any = None
+    bare: Any = None  # value of the flag when it is given without one; None for a flag that needs a value
 
 
 NO_FLAG = Flag()  # annotates a field that only programs set
@@ -72,23 +56,14 @@ def _unwrap(hint: Any) -> tuple[Any, Flag]:
 
 
 class Option(NamedTuple):
-    """A field as users see it: a flag of the command line, and a keyword in Python.
+    """A field as users see it: a flag of the command line, and a keyword in Python."""
 
-    Attributes:
-        name: name of the flag without dashes in front.
-        hint: type of the field.
-        flag: annotation of the field.
-        default: value of the field if the user gives none; ``MISSING`` if one is required.
-        meaning: entry of the field in the docstring.
-        group: title and explanation of its group in the help; None outside groups.
-    """
-
-    name: str
-    hint: Any
-    flag: Flag
-    default: Any
-    meaning: str
-    group: tuple[str, str] | None
+    name: str  # of the flag without dashes in front
+    hint: Any  # type of the field
+    flag: Flag  # annotation of the field
+    default: Any  # ``MISSING`` if a value is required
+    meaning: str  # entry of the field in the docstring
+    group: tuple[str, str] | None  # title and explanation of its group in the help
 
     @property
     def keyword(self) -> str:

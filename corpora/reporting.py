@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from corpora.errors import FarspanError
@@ -73,13 +72,7 @@ def send_notes(send: Callable[[str, str, dict[str, Any]], None]) -> None:
 class Silence:
     """Breaks the silence of a command within two seconds after its start, and each half minute from then on.
 
-    A thread looks while the context lasts.
-
-    Args:
-        tell: prints a line about what the command does.
-
-    Attributes:
-        begun, last: when the context was made, and when something was last printed; None before.
+    A thread looks while the context lasts, and has ``tell`` print a line about what the command does.
     """
 
     period = 0.5
@@ -90,7 +83,7 @@ class Silence:
     def __init__(self, tell: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell, self._clock = tell, clock
         self.begun = clock()
-        self.last: float | None = None
+        self.last: float | None = None  # when something was last printed
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -98,9 +91,7 @@ class Silence:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
@@ -174,8 +165,7 @@ class TableFormat:
     def print_rows(self, name: str, title: str, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Print rows for a program; return False if a table for readers was asked for.
 
-        Args:
-            name, title: key of the rows and text of the message with ``--log-format json``.
+        ``name``, ``title``: key of the rows and text of the message with ``--log-format json``.
         """
         if current().log_format == "json":
             result(title, **{name: rows})

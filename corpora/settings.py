@@ -23,11 +23,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
 
     If a section's type is a union of dataclasses, its key ``pattern`` or ``scheme`` chooses one. An optional section or
     value is None if it is ``"none"``, ``"null"`` or absent. A leading ``~/`` becomes the user's home, because a shell
-    does not expand it in ``--set data.corpus=~/corpus``.
-
-    Raises:
-        FarspanError: an unknown key (with the nearest known one), a missing key, a value of another type, out of range
-            or nan, or one that the dataclass itself refuses; all with ``file`` and section.
+    does not expand it in ``--set data.corpus=~/corpus``. Errors name ``file`` and section.
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
@@ -57,17 +53,9 @@ def make(
 ) -> Settings:
     """Build the dataclass ``kind`` from flags as argparse stores them, or from Python keywords.
 
-    The fields of nested dataclasses are among the values of the outer one. Fields without a value keep their defaults.
-
-    Args:
-        values: keyword -> value; other values, for other dataclasses, may be among them.
-        spell: makes the name of an option in messages from that of its flag.
-        without: fields that keep their defaults because a flag of that name means something else.
-        fixed: values of fields, in place of the given ones.
-
-    Raises:
-        FarspanError: a value of another type, none of the choices, out of range or nan, or one that the dataclass
-            itself refuses.
+    The fields of nested dataclasses are among the values of the outer one, and values for other dataclasses may be.
+    Fields without a value keep their defaults, as do those of ``without``, whose flags mean something else; ``fixed``
+    are values in place of the given ones. ``spell`` makes the name of an option in messages from that of its flag.
     """
     decoded = dict(fixed)
     for field, (hint, flag) in list_fields(kind).items():

@@ -17,17 +17,11 @@ from corpora.storage.ragged import Ragged, read_only
 
 @dataclass(frozen=True)
 class Graph:
-    """Neighbours of the n documents of one cluster.
+    """Neighbours of the n documents of one cluster."""
 
-    Attributes:
-        neighbours: n rows of int32, document numbers, best first, none twice in a row.
-        similarities: ``(edges,)`` float32, those of ``neighbours.values``.
-        near_duplicates: ``(edges,)`` bool: True for edges whose two documents are near-duplicates.
-    """
-
-    neighbours: Ragged
-    similarities: np.ndarray
-    near_duplicates: np.ndarray
+    neighbours: Ragged  # n rows of int32, document numbers, best first, none twice in a row
+    similarities: np.ndarray  # (edges,) float32, those of ``neighbours.values``
+    near_duplicates: np.ndarray  # (edges,) bool: True for edges whose two documents are near-duplicates
 
     def __post_init__(self) -> None:
         values, similarities, near_duplicates = read_only(
@@ -107,17 +101,11 @@ def _find_damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.
 
 @dataclass(frozen=True)
 class Cluster:
-    """The n documents of one cluster.
+    """The n documents of one cluster."""
 
-    Attributes:
-        number: its ``cluster_id``.
-        rows: n rows of ``farspan.neighbours``.
-        neighbours: n rows of int32, numbers of documents inside this cluster, best first.
-    """
-
-    number: int
-    rows: pa.Table
-    neighbours: Ragged
+    number: int  # its ``cluster_id``
+    rows: pa.Table  # n rows of ``farspan.neighbours``
+    neighbours: Ragged  # n rows of int32, numbers of documents inside this cluster, best first
 
     @cached_property
     def similarities(self) -> np.ndarray:

@@ -12,40 +12,27 @@ from corpora.storage.ragged import Ragged, read_only
 
 
 class Limits(NamedTuple):
-    """Limits on the growth of groups.
+    """Limits on the growth of groups."""
 
-    Attributes:
-        capacity: positions of a sequence.
-        room_per_document: positions that each document takes in addition to its tokens.
-        least: minimum number of positions of a group; smaller groups are dissolved.
-        max_uses: maximum number of groups that a document may be in.
-        min_similarity: minimum similarity of neighbours that are taken.
-        chain: use the document added last as the query, in place of the seed.
-    """
-
-    capacity: int
-    room_per_document: int
-    least: int
-    max_uses: int
-    min_similarity: float
-    chain: bool
+    capacity: int  # positions of a sequence
+    room_per_document: int  # positions that each document takes in addition to its tokens
+    least: int  # positions of a group; smaller groups are dissolved
+    max_uses: int  # groups that a document may be in
+    min_similarity: float  # of neighbours that are taken
+    chain: bool  # use the document added last as the query, in place of the seed
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The result of ``document_groups`` on n documents.
+    """The result of ``document_groups``.
 
-    Attributes:
-        documents: one row per group, int64, in the order of addition; the seed is first.
-        similarities: float32, one per entry of ``documents.values``: to the query whose neighbour it was; nan for
-            seeds.
-        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps a dissolved one, contained the first document and
-            therefore did not take the second, which is in the same family.
+    ``refused`` has repetitions: a group, perhaps a dissolved one, contained the first document and therefore did not
+    take the second, which is in the same family.
     """
 
-    documents: Ragged
-    similarities: np.ndarray
-    refused: np.ndarray
+    documents: Ragged  # one row per group, int64, in the order of addition; the seed is first
+    similarities: np.ndarray  # float32, of each of these to the query whose neighbour it was; nan for seeds
+    refused: np.ndarray  # (m, 2) int64
 
 
 def document_groups(
@@ -61,13 +48,7 @@ def document_groups(
 
     A group repeatedly takes the first neighbour of its query that fits, has uses left and is in no family of the
     group's documents. The query is the seed; in a chain, it is the last added document whose list is not exhausted.
-
-    Args:
-        neighbours: n rows of int32, in the order of trial.
-        similarities: ``(edges,)`` float32, for ``neighbours.values``; descending in every row.
-        families: ``(n,)`` int64 below n; documents of one family never share a group.
-        sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
-        candidates: ``(n,)`` bool, documents that may be added to a seed.
+    Shapes and dtypes are those of ``_Nodes``.
     """
     (similarities,) = read_only(similarities)
     nodes = _Nodes(neighbours.values, neighbours.offsets, similarities, families, sizes, candidates)
@@ -76,14 +57,14 @@ def document_groups(
 
 
 class _Nodes(NamedTuple):
-    """The arguments of ``document_groups`` about documents and their neighbours."""
+    """The n documents and their neighbours."""
 
-    values: np.ndarray
-    offsets: np.ndarray
-    similarities: np.ndarray
-    families: np.ndarray
-    sizes: np.ndarray
-    candidates: np.ndarray
+    values: np.ndarray  # (edges,) int32, neighbours in the order of trial
+    offsets: np.ndarray  # (n + 1,)
+    similarities: np.ndarray  # (edges,) float32, descending in every row
+    families: np.ndarray  # (n,) int64 below n; documents of one family never share a group
+    sizes: np.ndarray  # (n,) int64, tokens of a document in its group; each fits into a sequence by itself
+    candidates: np.ndarray  # (n,) bool, documents that may be added to a seed
 
 
 @compiled

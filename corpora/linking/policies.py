@@ -33,42 +33,31 @@ from corpora.storage.ragged import Ragged
 class Linked:
     """Sequences as pieces of documents, and the documents that are in none.
 
-    Attributes:
-        parts: one row per sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
-            document, or a piece of one, that no earlier sequence has.
-        offsets: ``(parts,)`` int32, start of the piece in its document.
-        sizes: ``(parts,)`` int32, tokens of the piece.
-        similarities: ``(parts,)`` float32, to the document whose neighbour it is, if that is in the sequence; nan for
-            seeds, for continuations, and for the first piece of a sequence or a path.
-        leftovers: ``(l,)`` int64, ascending: the first document by key of each family without a document in a
-            sequence; a document without near-duplicates is a family by itself.
-        repeated: ``(r,)`` int64, ascending: the other documents in no sequence, near-duplicates of a document in a
-            sequence or of a leftover.
-        uses: ``(n,)`` int32, number of uses of each whole document.
-        refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. For ``nearest`` and
-            ``chain``, a sequence contained one and therefore did not take the other; for ``path``, all pairs of
-            neighbours. In all cases also each of ``repeated`` with the document that it repeats.
+    Each sequence has a document, or a piece of one, that no earlier sequence has. A similarity is to the document whose
+    neighbour a piece's document is, if that is in the sequence; nan for seeds, for continuations, and for the first
+    piece of a sequence or a path. Leftovers are the first document by key of each family without a document in a
+    sequence (one without near-duplicates is a family by itself); ``repeated`` are the other documents in no sequence.
+    Refused are, for ``nearest`` and ``chain``, documents of which a sequence contained one and therefore did not take
+    the other; for ``path``, all near-duplicates that are neighbours; and each of ``repeated`` with what it repeats.
     """
 
-    parts: Ragged
-    offsets: np.ndarray
-    sizes: np.ndarray
-    similarities: np.ndarray
-    leftovers: np.ndarray
-    repeated: np.ndarray
-    uses: np.ndarray
-    refused: np.ndarray
+    parts: Ragged  # one row per sequence, document numbers (int64) in the order inside the sequence
+    offsets: np.ndarray  # (parts,) int32, start of the piece in its document
+    sizes: np.ndarray  # (parts,) int32, tokens of the piece
+    similarities: np.ndarray  # (parts,) float32
+    leftovers: np.ndarray  # (l,) int64, ascending
+    repeated: np.ndarray  # (r,) int64, ascending
+    uses: np.ndarray  # (n,) int32, number of uses of each whole document
+    refused: np.ndarray  # (m, 2) int64, pairs of near-duplicates, the lower number first, ascending
 
 
 def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, linking: Linking) -> Linked:
-    """Build the sequences of one cluster.
+    """Build the sequences of one cluster from documents of ``(n,)`` tokens.
 
-    Args:
-        lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep become leftovers.
-        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Keys decide what lists of
-            neighbours leave open, so the result does not depend on how the documents are numbered.
-        packing: capacity of a sequence. ``nearest`` and ``chain`` split only documents that exceed it; the last
-            sequence of a path is kept even if it is nearly empty.
+    Those that ``packing`` does not keep become leftovers. ``nearest`` and ``chain`` split only documents that exceed a
+    sequence; the last sequence of a path is kept even if it is nearly empty. ``keys``, ``(n, 2)`` uint64
+    (``corpora.keyed.id_keys``), decide what lists of neighbours leave open, so the result does not depend on how the
+    documents are numbered.
     """
     n = len(graph.neighbours)
     if len(lengths) != n or len(keys) != n:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +17,13 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Cuts:
-    """The p parts of n rows, as pieces of documents.
+    """The p parts of n rows, as pieces of documents; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``."""
 
-    Attributes:
-        row_offsets: ``(n + 1,)`` int64; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``, at least one.
-        documents: ``(p,)`` int64, number of each part's document.
-        offsets, sizes: ``(p,)`` int64, start and length of each part in its document, in tokens.
-        uses: ``(p,)`` int64, number of earlier uses of the document.
-    """
-
-    row_offsets: np.ndarray
-    documents: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    uses: np.ndarray
+    row_offsets: np.ndarray  # (n + 1,) int64; every row has at least one part
+    documents: np.ndarray  # (p,) int64, number of each part's document
+    offsets: np.ndarray  # (p,) int64, start of each part in its document
+    sizes: np.ndarray  # (p,) int64, tokens of each part
+    uses: np.ndarray  # (p,) int64, number of earlier uses of the document
 
     def take(self, rows: np.ndarray) -> Cuts:
         """Return the given rows, in the given order."""
@@ -41,13 +35,8 @@ class Cuts:
         """Order the rows by a keyed hash of their first parts, which are distinct; ``ids`` are those of documents."""
         heads = self.row_offsets[:-1]
         columns = (self.documents[heads], self.offsets[heads], self.uses[heads])
-        keys = id_keys(
-            key,
-            [
-                f"{ids[document]}\0{offset}\0{use}"
-                for document, offset, use in zip(*(column.tolist() for column in columns), strict=True)
-            ],
-        )
+        parts = zip(*(column.tolist() for column in columns), strict=True)
+        keys = id_keys(key, (f"{ids[document]}\0{offset}\0{use}" for document, offset, use in parts))
         return self.take(np.lexsort((keys[:, 1], keys[:, 0])))
 
 
@@ -106,16 +95,11 @@ def assemble(
     uses: np.ndarray | None = None,
     cluster_ids: np.ndarray | None = None,
 ) -> SequenceBatch:
-    """Assemble n rows from p parts; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
+    """Assemble n rows from p parts; ``offsets``, ``row_offsets`` and ``uses`` are as in ``Cuts``.
 
-    Args:
-        tokens: p rows of uint16 or int32; the result has the same flat values.
-        sentence_starts: ``(sentences,)`` positions in the flat tokens, ascending; starts of parts need not be included.
-        offsets: ``(p,)`` start of each part in its document.
-        lengths: ``(p,)`` tokens of each part's whole document.
-        row_offsets: ``(n + 1,)``; every row has at least one part.
-        uses: ``(p,)`` number of earlier uses of each part's document; None if each is used once.
-        cluster_ids: ``(n,)`` int64; None for no clusters.
+    ``tokens``: p rows of uint16 or int32; the result has the same flat values. ``sentence_starts``: ``(sentences,)``
+    positions in the flat tokens, ascending; starts of parts need not be included. ``lengths``: ``(p,)`` tokens of each
+    part's whole document. ``uses``: None if each document is used once. ``cluster_ids``: ``(n,)`` int64, or None.
     """
     tokens = tokens.compact()
     row_offsets = np.asarray(row_offsets, np.int64)
@@ -124,9 +108,8 @@ def assemble(
     token_offsets = tokens.offsets[row_offsets]  # (n + 1,) of each row in the flat tokens
     row_of_part = np.repeat(np.arange(count), np.diff(row_offsets))
     # a sentence starts at each start from the splitter and at each part: (sentences,) in the flat tokens
-    begins = np.sort(
-        np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]]), kind="stable"
-    )  # fast for two sorted runs
+    begins = np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]])
+    begins = np.sort(begins, kind="stable")  # fast for two sorted runs
     begins = begins[np.append(True, begins[1:] != begins[:-1])[: len(begins)]]
     begins_of_row = np.searchsorted(begins, token_offsets)
     row_of_begin = np.repeat(np.arange(count), np.diff(begins_of_row))
@@ -152,20 +135,13 @@ def sequence_ids(
     """Hash each row's parts (id, offset, size) with blake2b, ``(rows, 16)`` uint8.
 
     If the first part's document was used before, the number of earlier uses is hashed too, so that rows with equal
-    parts have distinct ids.
-
-    ``offsets``, ``sizes``: ``(p,)`` start and length of each part in its document. ``row_offsets``: ``(rows + 1,)``;
-    row i has the parts ``row_offsets[i]:row_offsets[i + 1]``. ``uses``: ``(p,)`` number of earlier uses of each
-    document; None if each is used once.
+    parts have distinct ids. The arguments are as in ``Cuts``.
     """
-    names = [
-        f"{name}\0{offset}\0{size}\n" for name, offset, size in zip(ids, offsets.tolist(), sizes.tolist(), strict=True)
-    ]
-    before = np.zeros(len(names), np.int64) if uses is None else uses
-    digests = [
-        hashlib.blake2b(
-            ("".join(names[first:last]) + (f"use {before[first]}\n" if before[first] else "")).encode(), digest_size=16
-        ).digest()
-        for first, last in zip(row_offsets[:-1].tolist(), row_offsets[1:].tolist(), strict=True)
-    ]
+    parts = zip(ids, offsets.tolist(), sizes.tolist(), strict=True)
+    names = [f"{name}\0{offset}\0{size}\n" for name, offset, size in parts]
+    digests = []
+    for first, last in pairwise(row_offsets.tolist()):
+        use = f"use {uses[first]}\n" if uses is not None and uses[first] else ""
+        text = "".join(names[first:last]) + use
+        digests.append(hashlib.blake2b(text.encode(), digest_size=16).digest())
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)

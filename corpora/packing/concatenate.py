@@ -20,15 +20,10 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The sequences of one shard, with the document of each part.
-
-    Attributes:
-        sequences: the rows.
-        documents: ``(parts,)`` int64, number of the document of each part in ``sequences``.
-    """
+    """The sequences of one shard, with the document of each part."""
 
     sequences: SequenceBatch
-    documents: np.ndarray
+    documents: np.ndarray  # (parts,) int64, number of the document of each part in ``sequences``
 
 
 def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:

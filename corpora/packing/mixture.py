@@ -19,37 +19,22 @@ WEIGHTS_SUM = 1e-6  # tolerated distance of the weights' sum from 1
 
 @dataclass(frozen=True)
 class Source:
-    """A source of a mixture, and the request for it.
+    """A source of a mixture, and the request for it."""
 
-    Attributes:
-        available: tokens that one pass over the source writes; a token in several windows counts once for each.
-        weight: requested share of the mixture; None for all sources of a mixture by temperature.
-        epochs: maximum number of passes (the cap).
-        size: tokens that count for a weight by size, if short documents were left out of ``available``; None for
-            ``available``.
-    """
-
-    available: int
-    weight: float | None = None
-    epochs: float = 1.0
-    size: int | None = None
+    available: int  # tokens that one pass over the source writes; a token in several windows counts once for each
+    weight: float | None = None  # requested share of the mixture; None for all sources of a mixture by temperature
+    epochs: float = 1.0  # maximum number of passes (the cap)
+    size: int | None = None  # tokens that count for a weight by size, if ``available`` lacks short documents
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share that a mixture takes from a source.
+    """The share that a mixture takes from a source."""
 
-    Attributes:
-        available: tokens of one pass over the source.
-        weight: requested share of the mixture, exact; all add up to 1.
-        tokens: tokens taken.
-        capped: True if the cap determined ``tokens``.
-    """
-
-    available: int
-    weight: Fraction
-    tokens: int
-    capped: bool
+    available: int  # tokens of one pass over the source
+    weight: Fraction  # requested share of the mixture, exact; all add up to 1
+    tokens: int  # tokens taken
+    capped: bool  # True if the cap determined ``tokens``
 
     @property
     def epochs(self) -> Fraction:
@@ -72,15 +57,12 @@ class Mixture:
 def mix(
     sources: Mapping[str, Source], tokens: int | None = None, temperature: float | None = None, on_cap: str = "stop"
 ) -> Mixture:
-    """Divide a budget of ``tokens`` among ``sources``.
+    """Divide a budget of ``tokens``, or else as many as the caps allow at the requested weights, among ``sources``.
 
-    Args:
-        tokens: budget; None for as many as the caps allow at the requested weights.
-        temperature: for sources without weights: weights are proportional to ``available ** (1 / temperature)``, so 1
-            (the default) is by size, and infinity gives equal weights. Source: Raffel et al. 2020 (T5), section 3.5.2,
-            whose limit on a task's size is the cap here.
-        on_cap: ``stop`` ends the whole mixture when the first source reaches its cap, which keeps the proportions;
-            ``redistribute`` gives the missing tokens to the other sources.
+    Sources without weights get weights proportional to ``available ** (1 / temperature)``: 1 (the default) is by size,
+    and infinity gives equal weights. Source: Raffel et al. 2020 (T5), section 3.5.2, whose limit on a task's size is
+    the cap here. With ``on_cap`` ``stop``, the whole mixture ends when the first source reaches its cap, which keeps
+    the proportions; ``redistribute`` gives the missing tokens to the other sources.
     """
     wanted = {name: source.weight for name, source in sources.items()}
     check_request(wanted, {name: source.epochs for name, source in sources.items()}, tokens, temperature, on_cap)

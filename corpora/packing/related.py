@@ -27,13 +27,9 @@ def arrange(
     A document keeps the whole sentences within its budget. Documents whose first sentence exceeds their budget are left
     out one by one, the longest first sentence first, and their budget goes to the others.
 
-    Returns the rows, and the cluster of each, ``(rows,)`` int64. Documents in no part are left out.
-
-    Args:
-        clusters: one row of document numbers (int64) per cluster, in the given order; each document at most once.
-        lengths: ``(n,)`` tokens.
-        sentence_starts: n rows of int32.
-        keys: ``(n, 2)`` uint64, keys for shuffling documents; needed for the order ``shuffle`` only.
+    ``clusters``: one row of document numbers (int64) per cluster, in the given order; each document at most once.
+    ``lengths``: ``(n,)`` tokens. ``sentence_starts``: n rows of int32. ``keys``: ``(n, 2)`` uint64, which shuffle
+    documents. Returns the rows, and the cluster of each, ``(rows,)`` int64. Documents in no part are left out.
     """
     clusters = clusters.compact()
     documents = clusters.values
@@ -155,14 +151,10 @@ def groups(
     A seed with too few free neighbours takes none and remains free for later seeds. If ``min_documents`` is 1, the
     documents that remain free at the end become groups of one.
 
-    Returns one row of int64 per group, seed first, then by falling similarity; groups in the order of their seeds'
-    keys, groups of one last; each document at most once.
-
-    Args:
-        neighbours: n rows of document numbers, best first.
-        similarities: ``(edges,)``, those of ``neighbours.values``.
-        keys: ``(n, 2)`` uint64.
-        min_documents, max_documents: number of documents of a group, including the seed; 1 <= min <= max.
+    ``neighbours``: n rows of document numbers, best first. ``similarities``: ``(edges,)``, of these. ``keys``:
+    ``(n, 2)`` uint64. The numbers of documents of a group include the seed. Returns one row of int64 per group, seed
+    first, then by falling similarity; groups in the order of their seeds' keys, groups of one last; each document at
+    most once.
     """
     seeds = np.lexsort((keys[:, 1], keys[:, 0]))
     documents, sizes = _groups(

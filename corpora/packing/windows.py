@@ -21,14 +21,10 @@ class Windows:
     """The rule by which documents are cut: windows start ``stride`` tokens apart, and a document's last may be shorter.
 
     A document not longer than a window is one piece.
-
-    Attributes:
-        size: tokens of a full window.
-        stride: tokens from the start of a window to that of the next, from 1 to ``size``.
     """
 
-    size: int
-    stride: int
+    size: int  # tokens of a full window
+    stride: int  # tokens from the start of a window to that of the next, from 1 to ``size``
 
     @classmethod
     def of(cls, packing: Packing, stride: int = 0) -> Windows:
@@ -71,17 +67,11 @@ class Windows:
 
 @dataclass(frozen=True)
 class Taken:
-    """The documents taken from a shard, pass by pass; a document in several passes is listed several times.
+    """The documents taken from a shard, pass by pass; a document in several passes is listed several times."""
 
-    Attributes:
-        documents: ``(m,)`` int64, number of the document in the shard.
-        passes: ``(m,)`` int64, ascending.
-        sizes: ``(m,)`` int64, tokens taken from the document's start; all tokens, except for one document per source.
-    """
-
-    documents: np.ndarray
-    passes: np.ndarray
-    sizes: np.ndarray
+    documents: np.ndarray  # (m,) int64, number of the document in the shard
+    passes: np.ndarray  # (m,) int64, ascending
+    sizes: np.ndarray  # (m,) int64, tokens from the document's start; all, except for one document per source
 
     @classmethod
     def all(cls, lengths: np.ndarray) -> Taken:
@@ -103,11 +93,8 @@ def take(
 
     Returns the documents of each pass in the order of its keys, with all sources mixed. The last pass over a source
     takes documents in that order until the number of tokens is reached, and cuts the last document to fit.
-
-    Args:
-        lengths: ``(n,)`` tokens of each document.
-        sources: ``(n,)`` number of each document's source.
-        pass_keys: pass -> ``(n, 2)`` uint64, the sort keys of the documents in that pass.
+    ``lengths``, ``sources``: ``(n,)`` tokens and source of each document. ``pass_keys``: pass -> ``(n, 2)`` uint64, the
+    sort keys of the documents in that pass.
     """
     lengths = np.asarray(lengths, np.int64)
     rounds = [

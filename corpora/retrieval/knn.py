@@ -30,32 +30,21 @@ _ITERATIONS = 10
 
 
 class Visit(NamedTuple):
-    """Queries that are compared with all of some candidates.
+    """Queries that are compared with all of some candidates."""
 
-    Attributes:
-        queries, candidates: ``(m,)`` and ``(c,)`` int32.
-        mutual: True if both are the same rows of the same vectors, so that each product is used for both.
-    """
-
-    queries: np.ndarray
-    candidates: np.ndarray
-    mutual: bool
+    queries: np.ndarray  # (m,) int32
+    candidates: np.ndarray  # (c,) int32
+    mutual: bool  # True if both are the same rows of the same vectors, so that each product is used for both
 
 
 class Block(NamedTuple):
-    """A block of products.
+    """A block of products."""
 
-    Attributes:
-        products: ``(m, c)`` float32, ``rows @ columns.T``.
-        rows, columns: ``(m, d)`` and ``(c, d)`` float32.
-        queries, candidates: ``(m,)`` and ``(c,)`` int32.
-    """
-
-    products: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-    queries: np.ndarray
-    candidates: np.ndarray
+    products: np.ndarray  # (m, c) float32, ``rows @ columns.T``
+    rows: np.ndarray  # (m, d) float32
+    columns: np.ndarray  # (c, d) float32
+    queries: np.ndarray  # (m,) int32
+    candidates: np.ndarray  # (c,) int32
 
 
 def list_count(options: Search, count: int) -> int:

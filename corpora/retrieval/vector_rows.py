@@ -24,17 +24,11 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, slots=True)
 class VectorRows:
-    """n vectors of float16; row i is ``bits[starts[i] : starts[i] + dimension]``.
+    """n vectors of float16; row i is ``bits[starts[i] : starts[i] + dimension]``."""
 
-    Attributes:
-        bits: ``(words,)`` uint16, a whole array in memory or a whole mapped file, which may hold other columns.
-        starts: ``(n,)`` int64.
-        dimension: numbers per vector, d.
-    """
-
-    bits: np.ndarray
-    starts: np.ndarray
-    dimension: int
+    bits: np.ndarray  # (words,) uint16, a whole array in memory or a whole mapped file, which may hold other columns
+    starts: np.ndarray  # (n,) int64
+    dimension: int  # numbers per vector, d
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -101,10 +95,7 @@ def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndar
 
 
 def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
-    """Check that vectors are finite.
-
-    ``finite``: ``(n,)`` bool, True for vectors without NaN and infinity.
-    """
+    """Check that vectors are finite; ``finite``: ``(n,)`` bool, True for those without NaN and infinity."""
     bad = np.flatnonzero(~finite)
     if len(bad):
         raise FarspanError(

@@ -15,11 +15,7 @@ _FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}  # Arrow's names; t
 
 
 def numbers(array: pa.Array) -> np.ndarray:
-    """Return a read-only view, ``(n,)``, of an array of numbers.
-
-    Raises:
-        ArrowInvalid: it has a null.
-    """
+    """Return a read-only view, ``(n,)``, of an array of numbers without nulls."""
     if array.null_count:
         raise pa.ArrowInvalid("a null among numbers")
     kind, data = _dtype(array), array.buffers()[1]

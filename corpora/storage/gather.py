@@ -30,15 +30,12 @@ _ARROW = -1  # in place of the bytes of an item: an Arrow array, not copied by a
 class Gatherable(Generic[Block]):
     """A block of rows with the memory addresses of its columns, valid while this object exists.
 
-    Attributes:
-        block: a dataclass of columns: arrays, ``Ragged``, Arrow arrays, or None for an absent column.
-        columns: the columns of the block, in the order of its fields.
-        places: ``(columns, 5)`` int64: the place of each column, by ``_OFFSETS`` to ``_COUNT``.
+    The block is a dataclass of columns: arrays, ``Ragged``, Arrow arrays, or None for an absent column.
     """
 
     block: Block
-    columns: tuple[Any, ...]
-    places: np.ndarray
+    columns: tuple[Any, ...]  # in the order of its fields
+    places: np.ndarray  # (columns, 5) int64: the place of each column, by ``_OFFSETS`` to ``_COUNT``
 
     @classmethod
     def of(cls, block: Block) -> Gatherable[Block]:
@@ -47,15 +44,9 @@ class Gatherable(Generic[Block]):
 
 
 def gather(blocks: Sequence[Gatherable[Block]], which: np.ndarray, rows: np.ndarray) -> Block:
-    """Copy row ``rows[i]`` of block ``which[i]`` into row i of a new block.
+    """Copy row ``rows[i]`` of block ``which[i]`` into row i of a new block; ``which`` and ``rows``: ``(n,)`` int64.
 
-    Args:
-        blocks: at least one, of the same dataclass.
-        which, rows: ``(n,)`` int64.
-
-    Raises:
-        FarspanError: a row that its block does not have, offsets that point outside a column's values, or a column that
-            only some of the blocks have.
+    There is at least one block, and all are of the same dataclass.
     """
     like, places = blocks[0].columns, np.array([each.places for each in blocks])  # (blocks, columns, 5)
     # sources: (columns, n), addresses; offsets: (columns, n + 1), items

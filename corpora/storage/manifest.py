@@ -41,25 +41,19 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The description of one finished task's output; the manifest is a fold over receipts.
+    """The description of one finished task's output; the manifest is a fold over receipts."""
 
-    Attributes:
-        task: name of the task, unique in its job.
-        shards: shards the task wrote.
-        totals: numbers that are summed over tasks; of names that start with ``max_``, the maximum is taken.
-        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
-            ``tokens`` written and, in a documents artefact, the ``held_out_tokens`` among these.
-        rejects: reason -> number of dead letters.
-        damage: source -> relative path of a damaged raw file -> number of its bytes lost.
-        files: path relative to the artefact -> bytes and sha256 of each other file that the task wrote there.
-    """
-
-    task: TaskName
+    task: TaskName  # unique in its job
     shards: tuple[ShardInfo, ...] = ()
+    # numbers that are summed over tasks; of names that start with ``max_``, the maximum is taken
     totals: Mapping[str, Natural] = field(default_factory=dict)
+    # source -> number of documents ``read``, ``written``, ..., or of tokens, by ``COUNTS``
     counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    # reason -> number of dead letters
     rejects: Mapping[str, Natural] = field(default_factory=dict)
+    # source -> relative path of a damaged raw file -> number of its bytes lost
     damage: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    # path relative to the artefact -> each other file that the task wrote there
     files: Mapping[str, FileInfo] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
@@ -77,27 +71,16 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of ``manifest.json`` (docs/formats.md).
-
-    Attributes:
-        format: ``farspan.documents``, ``farspan.corpus`` or another format of docs/formats.md.
-        config: every option that affects the bytes of the artefact.
-        rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
-        tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (role -> id of the tokenizer's own token).
-        special_tokens: name -> id, masks only.
-        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.manifest_file`` stores its path.
-        inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
-        files: relative path -> bytes and sha256 of every other file of the artefact.
-    """
+    """The contents of ``manifest.json``, as docs/formats.md describes them."""
 
     format: str
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # every option that affects the bytes of the artefact
     seed: int
-    rows_per_batch: Positive
-    tokenizer: Mapping[str, Any]
-    special_tokens: Mapping[str, Natural] = field(default_factory=dict)
-    parent: Mapping[str, str] | None = None
-    inputs: tuple[Mapping[str, Any], ...] = ()
+    rows_per_batch: Positive  # rows in each Arrow record batch, the last of a shard excepted
+    tokenizer: Mapping[str, Any]  # ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (role -> id of its own token)
+    special_tokens: Mapping[str, Natural] = field(default_factory=dict)  # name -> id, masks only
+    parent: Mapping[str, str] | None = None  # ``manifest_sha256``; ``manifest_file`` stores its path
+    inputs: tuple[Mapping[str, Any], ...] = ()  # ``path`` (relative) and ``bytes`` of raw files
     shards: tuple[ShardInfo, ...] = ()
     totals: Mapping[str, Natural] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
@@ -147,18 +130,9 @@ class Manifest:
     @property
     def job(self) -> dict[str, Any]:
         """The fields that determine the bytes of the shards: two manifests with equal jobs describe equal shards."""
-        names = (
-            "format",
-            "format_version",
-            "config",
-            "seed",
-            "rows_per_batch",
-            "tokenizer",
-            "special_tokens",
-            "inputs",
-        )
+        keys = ("format", "format_version", "config", "seed", "rows_per_batch", "tokenizer", "special_tokens", "inputs")
         values = json.loads(json.dumps(self.to_values()))
-        return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
+        return {key: values[key] for key in keys} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
 
 
 def farspan_version() -> str:

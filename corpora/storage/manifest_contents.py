@@ -131,8 +131,7 @@ _CHILDREN = ("farspan.pairs", "farspan.predictions", "farspan.export")  # format
 def fault(manifest: Manifest, finished: bool = True) -> str | None:
     """Describe the first fault of a manifest whose fields have the right types; None if there is none.
 
-    Args:
-        finished: True to check totals, shards and files as well, which are known when all tasks are done.
+    ``finished``: True to check totals, shards and files as well, which are known when all tasks are done.
     """
     if manifest.format not in FORMATS:
         return f"format {manifest.format!r} is unknown; known are {', '.join(FORMATS)}"

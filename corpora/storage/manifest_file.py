@@ -46,12 +46,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str, format: str | None = None) -> Manifest:
-    """Read and check a manifest.
-
-    Raises:
-        FarspanError: no manifest (not an artefact, or unfinished), an unreadable one, another format or an unknown
-            version.
-    """
+    """Read and check a manifest, of any format unless one is given."""
     path = manifest_path(folder)
     if path is None:
         unfinished = any(files.walk(os.path.join(folder, "_work")))

@@ -69,8 +69,7 @@ def _digest(text: bytes) -> bytes:
 def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:
     """Convert a value from ``parse_json`` to the dataclass, ``TypedDict`` or other type ``kind``; lists become tuples.
 
-    Raises:
-        StructureError: a value does not fit its type; names the first.
+    The first value that does not fit its type raises ``StructureError``.
     """
     decoder = _decoder(cast(Any, kind))
     return cast(Decoded, decoder(value, name))
