@@ -1,6 +1,5 @@
 """Linking: laws of every policy, a plain implementation, near-duplicates, and options."""
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from corpora.errors import FarspanError
 from corpora.linking.graph import Graph, clusters_of_shard
 from corpora.linking.near_duplicates import edge_graph, near_duplicates
 from corpora.linking.options import Linking
-from corpora.linking.policies import link, places_in_first_list, ranks, shuffle_draws
+from corpora.linking.policies import link, shuffle_draws
 from corpora.packing.options import Packing
 from corpora.retrieval.knn import search
 from corpora.retrieval.options import Search
@@ -242,21 +241,6 @@ def test_policies_on_six_documents():
     np.testing.assert_array_equal(made.similarities, np.array([np.nan, 0.6, 0.8, np.nan, 0.95, 0.97], np.float32))
 
 
-def test_chain_goes_back_when_a_list_is_spent():
-    rows = [[(1, 0.9), (3, 0.5)], [(2, 0.9)], [], []]
-    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking(policy="chain", order="chain"))
-    assert documents(made) == [[0, 1, 2, 3]]
-    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking(policy="chain", order="seed"))
-    assert documents(made) == [[0, 1, 3, 2]]  # 2 is no neighbour of the seed
-
-
-def test_near_duplicates_meet_in_no_sequence_whoever_knows():
-    rows = [[(1, 0.9), (2, 0.8)], [(2, 0.99)], [], []]  # 1 knows that 2 repeats it; 2 does not
-    made = cluster_of(rows, [10] * 4, near={(1, 2)}).link(THREE_OF_TEN, Linking(policy="nearest", min_fill=0))
-    assert documents(made) == [[0, 1], [2], [3]]
-    assert made.refused.tolist() == [[1, 2]]
-
-
 def test_copies_that_are_not_in_each_others_lists_are_a_family():
     rows = [[(1, 0.9), (3, 0.8), (4, 0.7)], [(2, 0.99)], [(3, 0.99)], [], []]  # 1, 2, 3: 1 and 3 know of 2 alone
     five = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)})
@@ -265,31 +249,6 @@ def test_copies_that_are_not_in_each_others_lists_are_a_family():
     assert made.leftovers.tolist() == []
     assert made.repeated.tolist() == [2, 3]  # 1 stands for them
     assert made.refused.tolist() == [[1, 2], [1, 3], [2, 3]]  # 2 sought 3 in vain
-
-
-def test_options_that_a_policy_does_not_look_at_are_resolved():
-    assert (
-        Linking(policy="path", order="seed", max_uses=5, min_fill=0.3).resolved
-        == Linking(policy="path", order="chain", max_uses=1, min_fill=0.0).resolved
-    )
-    assert Linking(policy="nearest", order="seed", max_uses=5, min_fill=0.3).resolved == Linking(
-        policy="nearest", order="seed", max_uses=5, min_fill=0.3
-    )
-
-
-def test_of_a_family_that_is_left_over_one_is_a_leftover():
-    made = cluster_of([[(1, 0.9)], [], []], [10] * 3, near={(0, 1)}).link(THREE_OF_TEN, Linking(policy="nearest"))
-    assert made.leftovers.tolist() == [0, 2]
-    assert made.repeated.tolist() == [1]
-
-
-def test_long_document_fills_sequences_and_its_rest_is_filled_on():
-    rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.9)]]
-    made = cluster_of(rows, [70, 10, 10]).link(THREE_OF_TEN, Linking(policy="nearest", max_uses=1))
-    assert pieces(made)[0] == [(0, 0, 32, NAN)]
-    assert pieces(made)[1] == [(0, 32, 32, NAN)]
-    assert [piece[:3] for piece in pieces(made)[2]] == [(0, 64, 6), (1, 0, 10), (2, 0, 10)]
-    assert made.uses.tolist() == [1, 1, 1]
 
 
 def test_shuffle_depends_on_the_seed_and_moves_it():
@@ -310,26 +269,11 @@ def test_shuffle_depends_on_the_seed_and_moves_it():
     assert len(ways) > 45
 
 
-def test_a_damaged_graph_is_refused():
+def test_damaged_columns_are_refused():
     with pytest.raises(FarspanError, match=r"document 0 of 2 has the neighbours \[2\]"):
         cluster_of([[(2, 0.5)], []], [5, 5]).link(THREE_OF_TEN, Linking())
-
-
-def test_columns_of_unequal_length_are_refused():
-    cluster = cluster_of(SIX, [10] * 5)
     with pytest.raises(FarspanError, match="6 documents have neighbours, 5 have lengths and 6 have keys"):
-        cluster.link(THREE_OF_TEN, Linking())
-
-
-@given(st.permutations(range(8)))
-def test_ranks_invert_an_order(order):
-    assert ranks(np.array(order)).tolist() == [order.index(document) for document in range(8)]
-
-
-def test_places_are_those_in_the_list_of_the_rows_first_document():
-    lists, offsets = np.array([2, 1, 0, 3, 1], np.int32), np.array([0, 2, 4, 5, 5])  # 0: 2 1; 1: 0 3; 2: 1; 3: none
-    documents, rows = np.array([0, 1, 2, 3, 1, 3]), np.array([0, 4, 6])
-    assert places_in_first_list(lists, offsets, documents, rows).tolist() == [-1, 1, 0, 5, -1, 1]
+        cluster_of(SIX, [10] * 5).link(THREE_OF_TEN, Linking())
 
 
 def test_draws_depend_on_the_first_key_of_a_row_alone():
@@ -385,8 +329,3 @@ def test_a_path_ignores_what_it_has_no_use_for():
     assert Linking(policy="path", order="shuffle").resolved.order == "shuffle"
     nearest = Linking(policy="nearest", max_uses=5)
     assert nearest.resolved is nearest
-
-
-def test_without_a_least_similarity_every_neighbour_counts():
-    assert Linking().floor == -math.inf
-    assert Linking(min_similarity=0.25).floor == 0.25

@@ -114,12 +114,6 @@ def test_sequence_ids_tell_parts_and_offsets_apart():
     assert np.array_equal(rows.sequence_ids, again.sequence_ids)
 
 
-def test_no_documents_give_no_rows():
-    rows = concatenate(*documents([]), Packing(sequence_length=20)).sequences
-    assert len(rows) == 0
-    assert Packing(sequence_length=20).padding(rows) == 0
-
-
 def rows(uses=None, cluster_ids=None):
     """Two rows: parts of 3 and 2 tokens, then a continuation of 4 tokens of a document of 10."""
     return assemble(
@@ -155,33 +149,6 @@ def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split
     assert Packing(sequence_length=20).keeps(np.array([100]))[0]
     assert not Packing(sequence_length=20, packing="whole-documents").keeps(np.array([100]))[0]
     assert Packing(sequence_length=20, packing="whole-documents").keeps(np.array([17]))[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"sequence_length": 3},
-        {"sequence_length": 0},
-        {"sequence_length": 2**32},
-        {"sequence_length": 100, "room_per_document": -1},
-        {"sequence_length": 100, "min_document_tokens": 0},
-    ],
-)
-def test_impossible_packing_is_refused_with_the_field(options):
-    with pytest.raises(FarspanError, match=r"sequence_length|room_per_document|min_document_tokens"):
-        Packing(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_documents": 0}, "--min-documents 0: must be at least 1"),
-        ({"min_documents": 4, "max_documents": 3}, "--max-documents 3: is below --min-documents 4"),
-    ],
-)
-def test_impossible_division_is_refused_with_the_flag(options, message):
-    with pytest.raises(FarspanError, match=message):
-        RelatedRows(**options)
 
 
 @pytest.mark.parametrize(
@@ -313,16 +280,28 @@ def test_a_document_of_powers_of_two_without_reserved_positions_is_its_binary_nu
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("kind", "options", "message"),
     [
-        ({"packing": "best-fit", "drop_ragged_tail": True}, "drop_ragged_tail has no effect with packing 'best-fit'"),
-        ({"packing": "powers-of-two"}, "sequence_length 100: .* power of two, such as 64"),
+        (Packing, {"sequence_length": 3}, "sequence_length 3 leaves no room"),
+        (Packing, {"sequence_length": 0}, "sequence_length 0 leaves no room"),
+        (Packing, {"sequence_length": 2**32}, "sequence_length 4294967296: positions are 32 bit"),
+        (Packing, {"room_per_document": -1}, "room_per_document -1: must be at least 0"),
+        (Packing, {"min_document_tokens": 0}, "min_document_tokens 0: must be at least 1"),
         (
-            {"packing": "whole-documents", "min_document_tokens": 98},
-            "98 .* leaves out everything: .* room for 97 tokens",
+            Packing,
+            {"packing": "best-fit", "drop_ragged_tail": True},
+            "drop_ragged_tail has no effect with",
         ),
+        (Packing, {"packing": "powers-of-two"}, "sequence_length 100: .* power of two, such as 64"),
+        (
+            Packing,
+            {"packing": "whole-documents", "min_document_tokens": 98},
+            "98 .* everything: .* 97 tokens",
+        ),
+        (RelatedRows, {"min_documents": 0}, "--min-documents 0: must be at least 1"),
+        (RelatedRows, {"min_documents": 4, "max_documents": 3}, "--max-documents 3: is below --min-documents 4"),
     ],
 )
-def test_options_that_exclude_each_other_are_refused_with_the_numbers(options, message):
+def test_impossible_options_are_refused_by_name(kind, options, message):
     with pytest.raises(FarspanError, match=message):
-        Packing(sequence_length=100, **options)
+        kind(**({"sequence_length": 100} if kind is Packing else {}) | options)

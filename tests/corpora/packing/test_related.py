@@ -1,9 +1,9 @@
+"""Rows of related documents, and groups of neighbours, against plain algorithms."""
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups, water_fill
@@ -111,69 +111,12 @@ def test_rows_are_those_of_the_plain_algorithm_and_fit(made, packing, options):
     assert len(np.unique(cuts.documents)) == len(cuts.documents)
 
 
-def rows_of(clusters, lengths, starts, packing, **options):
-    lengths, starts = np.array(lengths), Ragged.from_rows(starts, np.int32)
-    count = len(lengths)
-    made = Ragged.from_rows(clusters, np.int64)
-    cuts, numbers = arrange(made, lengths, starts, keys_of(count), packing, RelatedRows(order="given", **options))
-    return [
-        list(zip(cuts.documents[a:b].tolist(), cuts.sizes[a:b].tolist(), strict=True))
-        for a, b in zip(cuts.row_offsets[:-1], cuts.row_offsets[1:], strict=True)
-    ], numbers.tolist()
-
-
-def test_short_documents_leave_their_room_to_long_ones_only_when_it_is_shared():
-    lengths, starts = [10, 100, 100], [[0], range(100), range(100)]
-    packing = Packing(sequence_length=65, room_per_sequence=2, room_per_document=1)
-    assert rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3)[0] == [[(0, 10), (1, 25), (2, 25)]]
-    equal = rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3, budget="equal")
-    assert equal[0] == [[(0, 10), (1, 20), (2, 20)]]
-
-
-def test_a_document_is_cut_where_its_last_whole_sentence_ends():
-    assert rows_of(
-        [[0, 1]],
-        [50, 50],
-        [[0, 17, 31], [0, 20, 21]],
-        Packing(sequence_length=64, room_per_sequence=2, room_per_document=1),
-    )[0] == [[(0, 17), (1, 21)]]
-
-
-def test_a_first_sentence_that_does_not_fit_leaves_its_document_out_and_its_room_to_the_others():
-    lengths, starts = [50, 50, 90], [[0, 20, 30], [0, 20, 30], [0, 80]]
-    packing = Packing(sequence_length=65, room_per_sequence=2, room_per_document=1)
-    assert rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3)[0] == [[(0, 30), (1, 30)]]
-    assert rows_of([[0, 2]], lengths, starts, packing) == ([], [])
-    assert rows_of([[0, 2]], lengths, starts, packing, min_documents=1)[0] == [[(0, 50)]]
-
-
-def test_small_clusters_are_left_out_and_large_ones_become_even_rows():
-    lengths, starts = [5] * 12, [[0]] * 12
-    packing = Packing(sequence_length=64, room_per_sequence=2, room_per_document=1)
-    found, numbers = rows_of([[0], [], [1, 2, 3, 4, 5, 6, 7], [8, 9]], lengths, starts, packing, max_documents=3)
-    assert [[document for document, _ in row] for row in found] == [[1, 2, 3], [4, 5], [6, 7], [8, 9]]
-    assert numbers == [2, 2, 2, 3]
-    found, _ = rows_of(
-        [range(12)], lengths, starts, Packing(sequence_length=4 * 128 + 2, room_per_sequence=2, room_per_document=1)
-    )
-    assert [len(row) for row in found] == [4, 4, 4]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_documents": 0}, "--min-documents 0"),
-        ({"min_documents": 3, "max_documents": 2}, "--max-documents 2: is below --min-documents 3"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, message):
-    with pytest.raises(FarspanError, match=message):
-        RelatedRows(**options)
-
-
-def test_more_documents_than_a_row_has_room_for_are_refused():
-    with pytest.raises(FarspanError, match="--max-documents 9: a row of 18 positions has no room"):
-        RelatedRows(max_documents=9).largest(Packing(sequence_length=18))
+def test_small_clusters_are_left_out_and_large_ones_become_even_rows_by_default():
+    packing = Packing(sequence_length=4 * 128 + 2, room_per_sequence=2, room_per_document=1)
+    clusters, starts = Ragged.from_rows([[0], [], range(1, 13)], np.int64), Ragged.from_rows([[0]] * 13, np.int32)
+    cuts, numbers = arrange(clusters, np.full(13, 5), starts, keys_of(13), packing, RelatedRows(order="given"))
+    assert cuts.documents.tolist() == list(range(1, 13))
+    assert (cuts.row_offsets.tolist(), numbers.tolist()) == ([0, 4, 8, 12], [2, 2, 2])
 
 
 @st.composite
