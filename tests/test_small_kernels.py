@@ -48,21 +48,6 @@ def small_kernels() -> list[Any]:
     return sorted(own, key=lambda kernel: (kernel.__module__, kernel.__name__))
 
 
-def test_every_small_kernel_has_cases():
-    assert set(small_kernels()) == set(CASES)
-
-
-@pytest.mark.parametrize("kernel", small_kernels(), ids=lambda kernel: f"{kernel.__module__}.{kernel.__name__}")
-def test_both_forms_give_the_same_bits(kernel):
-    count = 0
-    for arguments in CASES[kernel](np.random.default_rng(0)):
-        with np.errstate(over="ignore"):
-            plain = outcome(kernel.plain(), arguments)
-        assert_same(plain, outcome(kernel.compiled(), arguments))
-        count += 1
-    assert count
-
-
 def outcome(form: Callable, arguments: tuple) -> tuple:
     """Result, arguments afterwards, and the memory that is written by address."""
     COPIED[:] = 0
@@ -103,13 +88,6 @@ def wide(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.append(np.array(edges, np.uint64), rng.integers(0, UINT64, count, np.uint64, endpoint=True))
 
 
-@cases_of(keyed._multiply_high_low)
-def _products(rng):
-    for a in wide(rng, 5):
-        for b in wide(rng, 5):
-            yield a, b
-
-
 @cases_of(keyed.philox_blocks)
 def _blocks(rng):
     for key in wide(rng, 3):
@@ -118,30 +96,12 @@ def _blocks(rng):
     yield np.uint64(0), np.uint64(0), np.uint64(1), np.empty((0, 4), np.uint64)
 
 
-@cases_of(best_fit._lowest_bit)
-def _words(rng):
-    for word in [*wide(rng, 20)[1:], *(np.uint64(1) << np.arange(64, dtype=np.uint64))]:
-        yield (word,)
-
-
 @cases_of(best_fit.best_fit_parts)
 def _pieces_to_fit(rng):
     for capacity in (3, 63, 64, 5000):
         for reserved in (0, 2):
             for count in (0, 1, 200):
                 yield rng.integers(1, capacity - reserved + 1, count), capacity, reserved
-
-
-@cases_of(best_fit._longest_first)
-def _pieces_to_sort(rng):
-    for count in (0, 1, 200):
-        yield rng.integers(1, 51, count), 50
-
-
-@cases_of(best_fit._by_row)
-def _placed_pieces(rng):
-    for count in (0, 1, 200):
-        yield rng.integers(1, 51, count), rng.integers(0, 9, count), 9
 
 
 @cases_of(compositions._composition)
@@ -255,35 +215,6 @@ def rendered_rows(rng: np.random.Generator, wrong: bool) -> tuple:
     )
 
 
-@cases_of(rendering._fill_source)
-def _filled_sources(rng):
-    for row in range(4):
-        columns, out = rendered_rows(rng, wrong=False), (np.zeros(900, np.int32), np.zeros(900, np.int32))
-        markers, frame, head = np.arange(60, dtype=np.int32), (INT32, -1, 2, -1, 3, -1), np.int32(row - 1)
-        yield row, columns, markers, frame, head, out, 200 * row, 200 * row + 200
-
-
-@cases_of(rendering._fill_target)
-def _filled_targets(rng):
-    for row in range(4):
-        columns, out = rendered_rows(rng, wrong=False), np.zeros(900, np.int32)
-        for marked in (False, True):
-            yield row, columns, np.arange(60, dtype=np.int32), marked, (-1, 0, 2), out, 200 * row, 200 * row + 200
-
-
-@cases_of(rendering._put)
-def _put_tokens(rng):
-    for token in (-100, rendering.NONE, 0, INT32):
-        yield token, np.zeros(3, np.int32), 2
-
-
-@cases_of(rendering._copy)
-def _copied_text(rng):
-    text = rng.choice([0, 1, 65535], 100).astype(np.uint16)
-    for start, stop, at in [(0, 0, 0), (0, 5, 0), (0, 33, 60), (68, 100, 0), (90, 95, 3), (0, 5, 90), (100, 100, 100)]:
-        yield text, start, stop, np.zeros(100, np.int32), at
-
-
 @cases_of(stream._join)
 def _joined_rows(rng):
     for width in (0, 3):
@@ -308,18 +239,6 @@ def _laid_out_rows(rng):
             out = np.empty((4, sum(lengths)), np.int32)
             for across in (False, True):
                 yield columns, frame, across, offsets_of(lengths), tuple(out)
-
-
-@cases_of(word_ngrams._mix)
-def _mixed(rng):
-    for value in wide(rng, 20):
-        yield (value,)
-
-
-@cases_of(word_ngrams._ngram)
-def _ngram(rng):
-    for first, end in [(0, 0), (0, 1), (0, 5), (3, 8), (1003, 1008)]:
-        yield rng.permutation(wide(rng, 5))[:5], first, end
 
 
 @cases_of(word_ngrams._ngrams)
@@ -422,3 +341,25 @@ def _moved(rng):
     sources, ends = np.zeros((4, 5), np.int64), np.zeros((4, 6), np.int64)
     assert LOCATE.compiled()(places[None], np.zeros(5, np.int64), np.array([2, 0, 1, 1, 0]), sources, ends)
     yield sources, ends, places, COPIED.ctypes.data + np.array([0, 1000, 2000, 3000])
+
+
+def reached(kernel: Any) -> set[Any]:
+    """A kernel and those that it calls."""
+    names = kernel.function.__globals__
+    called = (names[name] for name in kernel.function.__code__.co_names if isinstance(names.get(name), Kernel))
+    return {kernel}.union(*map(reached, called))
+
+
+def test_every_small_kernel_has_cases_or_is_called_by_one_that_has():
+    assert set(CASES) <= set(small_kernels()) <= set().union(*map(reached, CASES))
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=lambda kernel: f"{kernel.__module__}.{kernel.__name__}")
+def test_both_forms_give_the_same_bits(kernel):
+    count = 0
+    for arguments in CASES[kernel](np.random.default_rng(0)):
+        with np.errstate(over="ignore"):
+            plain = outcome(kernel.plain(), arguments)
+        assert_same(plain, outcome(kernel.compiled(), arguments))
+        count += 1
+    assert count

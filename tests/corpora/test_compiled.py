@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora import keyed
 from corpora.compiled import Intrinsic, Kernel, compiled, note_compilation
 from corpora.kernel_cache import _Files, _parts, fingerprint
 from corpora.storage.gather import Gatherable, _copy, _locate, gather
@@ -59,21 +58,6 @@ def test_many_small_calls_are_compiled_in_the_end(fresh):
     assert fresh._compiled.signatures
 
 
-def test_a_kernel_keeps_the_name_and_docstring_of_its_function():
-    assert keyed.philox_blocks.__name__ == "philox_blocks"
-    assert "Salmon" in keyed.philox_blocks.__doc__
-
-
-def test_plain_random_blocks_are_those_of_numpy(monkeypatch):
-    monkeypatch.setattr(keyed.philox_blocks, "_compiled", None)
-    monkeypatch.setattr(Kernel, "plain_left", 10**9)
-    key = np.array([2**64 - 1, 2**63 + 12345], np.uint64)
-    out = np.empty((5, 4), np.uint64)
-    keyed.philox_blocks(key[0], key[1], np.uint64(1), out)
-    assert vars(keyed.philox_blocks)["_compiled"] is None
-    assert np.array_equal(out.ravel(), np.random.Philox(key=key).random_raw(20))
-
-
 @pytest.mark.parametrize("left", range(1, 60))
 def test_a_plain_call_that_uses_up_the_budget_is_finished_as_plain_python(monkeypatch, left):
     """numba's own forms of reading and copying memory cannot be called from Python."""
@@ -84,9 +68,12 @@ def test_a_plain_call_that_uses_up_the_budget_is_finished_as_plain_python(monkey
     assert gather([block], np.zeros(3, np.int64), np.array([1, 0, 1])).values.values.tolist() == [3, 1, 2, 3]
 
 
-def test_a_module_of_kernels_imports_no_numba():
-    modules = "corpora.keyed, corpora.storage.gather, objectives.rendering.kernels"
-    code = f"import sys, {modules}; assert 'numba' not in sys.modules"
+def test_modules_of_kernels_and_small_calls_import_no_numba():
+    code = (
+        "import sys, numpy as np, corpora.storage.gather, objectives.rendering.kernels; from corpora import keyed;"
+        "keyed.philox_blocks(np.uint64(1), np.uint64(2), np.uint64(1), np.empty((2, 4), np.uint64));"
+        "assert not {'numba', 'corpora.kernel_cache'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -311,13 +298,3 @@ def test_no_kernel_depends_on_what_differs_between_processes():
             for kernel in vars(module).values():
                 if isinstance(kernel, Kernel) and not isinstance(kernel, Intrinsic):
                     assert " at 0x" not in "".join(_parts(vars(kernel.compiled())["py_func"], frozenset(), set()))
-
-
-def test_small_calls_ask_for_no_fingerprint():
-    """numba is not even imported."""
-    code = (
-        "import sys, numpy as np; from corpora import keyed;"
-        "keyed.philox_blocks(np.uint64(1), np.uint64(2), np.uint64(1), np.empty((2, 4), np.uint64));"
-        "assert not {'numba', 'corpora.kernel_cache'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
