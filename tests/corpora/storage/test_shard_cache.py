@@ -57,13 +57,6 @@ def stored(folder) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def test_a_shard_is_fetched_once_and_stays_for_other_processes(fetched, tmp_path):
-    for cache in (ShardCache(5 * SIZE, str(tmp_path)), ShardCache(5 * SIZE, str(tmp_path))):
-        for number in (3, 4, 3):
-            assert bytes(cache.map(*shard(number))) == bytes([number]) * SIZE
-    assert fetched == [3, 4]
-
-
 def test_the_copies_lie_in_the_folder_of_all_copies(fetched, tmp_path, monkeypatch):
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path))
     ShardCache(SIZE).map(*shard(1))

@@ -1,10 +1,7 @@
 """Objects on S3: whole or not there, read by ranges, and refusals in one line."""
 
 import io
-import os
-import sys
 import tempfile
-import urllib.request
 
 import numpy as np
 import pyarrow as pa
@@ -211,134 +208,10 @@ def test_no_folder_markers_come_into_being(bucket, store):
     assert store.keys("bucket") == []
 
 
-OPERATIONS = {
-    "exists": files.exists,
-    "walk": files.walk,
-    "match": lambda path: files.match(path + "*"),
-    "open": files.open,
-    "write": lambda path: write_bytes(path, b"x"),
-    "write large": lambda path: write_bytes(path, bytes(PART_BYTES)),
-    "delete": lambda path: files.delete([path]),
-}
-
-
-def refusals(path, names):
-    for name in names:
-        with pytest.raises(FarspanError) as caught:
-            OPERATIONS[name](path)
-        assert "\n" not in str(caught.value)
-        yield name, str(caught.value)
-
-
-def test_a_missing_bucket_is_named(store):
-    for _, message in refusals("s3://nowhere/a", set(OPERATIONS) - {"exists"}):
-        assert message.startswith("s3://nowhere")
-        assert "make the bucket, or mend its name" in message
-    assert not files.exists("s3://nowhere/a")  # all that the protocol tells is that it is not there
-
-
 def test_a_missing_object_is_no_refusal(bucket):
     for call in (files.open, files.size):
         with pytest.raises(FileNotFoundError, match="s3://bucket/a: no such file"):
             call(f"{bucket}/a")
-
-
-def test_a_key_that_nobody_was_given_is_refused(bucket, store):
-    store.check_keys(True)
-    try:
-        connect.use_s3_settings(store.settings_of("stranger"))
-        for _, message in refusals(f"{bucket}/a", OPERATIONS):
-            assert message.startswith("s3://bucket")
-            assert "--s3_access_key_id" in message
-    finally:
-        store.check_keys(False)
-
-
-def test_an_address_where_nothing_answers_is_named(store, monkeypatch):
-    monkeypatch.setenv(connect.PATIENCE, "0.1")
-    connect.use_s3_settings({**store.settings, "s3_endpoint_url": "http://127.0.0.1:9"})
-    for _, message in refusals("s3://bucket/a", OPERATIONS):
-        assert message.startswith("s3://bucket")
-        assert "127.0.0.1" in message
-        assert "check --s3_endpoint_url" in message
-
-
-def test_half_a_key(store):
-    connect.use_s3_settings({"s3_endpoint_url": store.url, "s3_access_key_id": "alone"})
-    for _, message in refusals("s3://bucket/a", ["exists", "walk", "open", "write", "delete"]):
-        assert "check --s3_access_key_id" in message
-
-
-def test_a_name_that_no_bucket_can_have(store):
-    for _, message in refusals("s3://a b/a", ["walk", "open", "write", "delete"]):
-        assert "make the bucket, or mend its name" in message
-
-
-def test_a_name_with_empty_parts_is_refused(bucket):
-    with pytest.raises(FarspanError, match=r"^s3://bucket/a//b: Could not parse path: .*; give a name without empty p"):
-        files.open(f"{bucket}/a//b")
-
-
-def test_a_profile_is_read_by_boto3(bucket, store, tmp_path, monkeypatch):
-    profile = tmp_path / "credentials"
-    profile.write_text("[mine]\naws_access_key_id = key\naws_secret_access_key = secret\n")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
-    monkeypatch.setenv("AWS_PROFILE", "mine")
-    connect.use_s3_settings({"s3_endpoint_url": store.url, "s3_region_name": "us-east-1"})
-    write_bytes(f"{bucket}/a", b"x")
-    assert read_bytes(f"{bucket}/a") == b"x"
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    connect._open.cache_clear()
-    with pytest.raises(FarspanError, match=r"AWS's profile needs boto3: pip install 'farspan\[s3\]'"):
-        files.exists("s3://b/a")
-
-
-def test_a_forked_process_is_refused_instead_of_waiting_for_threads_that_it_lacks(bucket, monkeypatch):
-    files.exists(f"{bucket}/a")
-    process = os.getpid() + 1
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: process)
-        with pytest.raises(FarspanError, match=r"^s3://bucket: a process that was forked cannot .*start it by spawn"):
-            files.exists(f"{bucket}/a")
-
-
-def test_equal_settings_share_a_client_and_the_environment_may_hold_them(bucket, store, monkeypatch):
-    first = connect.open_client(bucket, True, 60)
-    connect.use_s3_settings(store.settings)
-    assert connect.open_client(bucket, True, 60) is first
-    monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    connect.use_s3_settings({})
-    connect._open.cache_clear()
-    write_bytes(f"{bucket}/a", b"x")
-    assert files.walk(bucket) == [f"{bucket}/a"]
-    files.delete([f"{bucket}/a"])
-    assert files.walk(bucket) == []
-    connect._open.cache_clear()
-
-
-def test_without_credentials_public_objects_are_read(bucket, store):
-    request = urllib.request.Request(
-        f"{store.url}/bucket/a", b"x", {"x-amz-acl": "public-read", "Content-Type": "text/plain"}, method="PUT"
-    )
-    urllib.request.urlopen(request).close()
-    connect.use_s3_settings({"s3_endpoint_url": store.url})
-    assert read_bytes(f"{bucket}/a") == b"x"
-
-
-def test_the_local_disk_finds_the_same(bucket, tmp_path):
-    """One tree of files, here and there: the same answers."""
-    names = ["x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl"]
-    for name in names:
-        for root in (bucket, str(tmp_path)):
-            write_bytes(f"{root}/{name}", name.encode())
-    for call, argument in (("walk", ""), ("walk", "/x"), ("walk", "/none"), ("match", "/*.jsonl"), ("match", "/x/*")):
-        answers = [
-            [path.removeprefix(root) for path in getattr(files, call)(root + argument)]
-            for root in (bucket, str(tmp_path))
-        ]
-        assert answers[0] == answers[1], (call, argument)
 
 
 def test_one_of_several_creates_an_object(bucket, store):

@@ -5,22 +5,17 @@ import io
 import os
 import random
 import socket
-import time
 
 import fsspec
-import huggingface_hub.constants
-import obstore
 import pytest
-import transformers
 
 from corpora.errors import FarspanError, StoreError
 from corpora.storage import files
-from corpora.storage.files import read_bytes, sweep, write_bytes
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.shards import map_shard
-from corpora.storage.stores import client_errors, connect, remote
+from corpora.storage.stores import connect, remote
 from corpora.storage.stores.file_search import files_below, files_matching
-from corpora.storage.stores.local_disk import DanglingLink, NotAFile, temporary_name
-from corpora.tokenizers.load import load_tokenizer
+from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 
 FILES = {name: name.encode() for name in ("x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl")}
 
@@ -102,13 +97,6 @@ def test_globs(pattern, matching, other):
     assert files.match(f"memory://globs/{pattern}") == [f"memory://globs/{name}" for name in sorted(matching)]
 
 
-def test_what_a_killed_writer_left_is_swept():
-    write_bytes("memory://bucket/a", b"whole")
-    write_bytes(temporary_name("memory://bucket/b"), b"half")
-    sweep("memory://bucket")
-    assert files.walk("memory://bucket") == ["memory://bucket/a"]
-
-
 @pytest.mark.parametrize("disk", [True, False])
 def test_names_and_renewals(tmp_path, disk):
     folder = str(tmp_path) if disk else "memory://bucket/folder"
@@ -120,24 +108,6 @@ def test_names_and_renewals(tmp_path, disk):
     files.delete([f"{folder}/a", f"{folder}/gone"])
     assert not files.renew(f"{folder}/a", b"1")
     assert files.names(folder) == []
-
-
-def test_one_of_several_creates_a_file():
-    assert files.create_new("memory://bucket/a", b"one")
-    assert not files.create_new("memory://bucket/a", b"two")
-    assert files.create_new("memory://bucket/a", b"one"), "as after a lost answer: the contents name the creator"
-
-
-def test_a_check_decides_before_a_file_appears():
-    write_bytes("memory://bucket/a", b"before")
-
-    def refuse():
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError), files.guard_creation(refuse):
-        write_bytes("memory://bucket/a", b"after")
-    assert read_bytes("memory://bucket/a") == b"before"
-    assert files.walk("memory://bucket") == ["memory://bucket/a"]
 
 
 def test_what_a_file_system_of_fsspec_refuses_is_one_line(attic):
@@ -171,95 +141,6 @@ def test_a_library_that_is_missing_is_named():
     fsspec.register_implementation("loft", "no_such_module.Loft", clobber=True, errtxt=error)
     with pytest.raises(FarspanError, match=r"^loft://a/b: loft:// needs the library loft$"):
         files.exists("loft://a/b")
-
-
-CLOUDS = {
-    "gs://bucket/a/b": "GOOGLE_APPLICATION_CREDENTIALS",
-    "gcs://bucket/a/b": "GOOGLE_APPLICATION_CREDENTIALS",
-    "abfs://container@account.dfs.core.windows.net/a": "AZURE_CLIENT_ID",
-    "abfss://container@account.dfs.core.windows.net/a": "AZURE_CLIENT_ID",
-}
-
-
-@pytest.mark.parametrize("path", CLOUDS)
-@pytest.mark.parametrize("on_cloud", [True, False])
-def test_google_and_azure_have_their_clients(path, on_cloud, monkeypatch):
-    monkeypatch.setattr(connect, "_on_cloud_machine", lambda: on_cloud)
-    client = connect.open_client(path[: path.index("/a")], True, 60)
-    assert type(client).__name__ == ("GCSStore" if path.startswith("g") else "AzureStore")
-    assert client.config.get("skip_signature", "false").lower() == ("false" if on_cloud else "true")
-    assert client.retry_config["retry_timeout"].total_seconds() == float(os.environ[connect.PATIENCE])
-
-
-@pytest.mark.parametrize(
-    ("path", "reason", "cure"),
-    [
-        *((path, "Error performing GET http://x/y in 1ms - Server returned 401: x", CLOUDS[path]) for path in CLOUDS),
-        *((path, "Error performing token request: GET http://x - 403", CLOUDS[path]) for path in CLOUDS),
-        ("gs://bucket/a", "Error performing GET http://x in 1ms - HTTP error: error sending request", "the network"),
-        ("hdfs://namenode:8020/a", "Unable to load libjvm", "JAVA_HOME and HADOOP_HOME"),
-        ("hdfs://namenode:8020/a", "Prior attempt to load libhdfs failed", "JAVA_HOME and HADOOP_HOME"),
-        ("hdfs://namenode:8020/a", "HDFS connection failed", "the namenode's name and port"),
-        ("ftp://a/credentials", "no such luck", "finished work is kept: try again"),
-    ],
-)  # fmt: skip
-def test_a_refusal_is_one_line_with_the_cure(path, reason, cure):
-    error = client_errors.refusal(path, ValueError(f"Generic GCS error: {reason}\n\nDebug source:\nmuch"))
-    assert str(error).startswith(f"{path}: ")
-    assert cure in str(error)
-    assert "\n" not in str(error)
-    assert " in 1ms" not in str(error)
-
-
-def test_the_places_where_java_was_looked_for_are_left_out():
-    reason = "Unable to load libjvm\n" + "dlopen(/usr/lib/jvm/libjvm.so) failed\n" * 100
-    error = client_errors.refusal("hdfs://n:1/a", OSError(reason))
-    assert str(error).startswith("hdfs://n:1/a: Unable to load libjvm; install Hadoop's client")
-
-
-def test_a_store_without_a_network_ends_in_seconds(monkeypatch):
-    """Before its first answer, a store is asked for a few seconds only, whatever the patience."""
-    monkeypatch.setenv(connect.PATIENCE, "600")
-    monkeypatch.setattr(connect, "_FIRST", 0.2)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setitem(
-        connect.CLIENTS,
-        "gs",
-        lambda root, options, retry: obstore.store.S3Store(
-            "b",
-            config={"endpoint": url, "skip_signature": True},
-            client_options={"allow_http": True},
-            retry_config=retry,
-        ),
-    )  # fmt: skip
-    start = time.monotonic()
-    with pytest.raises(StoreError, match=r"^gs://bucket/a: .*127.0.0.1.*; check the network; finished work is kept$"):
-        files.open("gs://bucket/a")
-    assert time.monotonic() - start < 10
-
-
-def test_the_hub_without_a_network_is_one_line(monkeypatch):
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(connect, "getproxies", dict)
-    with pytest.raises(StoreError, match=rf"^hf://datasets/a/b/c: no connection to {url}; the hub cannot be reached; "):
-        files.open("hf://datasets/a/b/c")
-    asked = []
-
-    def load(name, **options):
-        asked.append(options["local_files_only"])
-        raise OSError("not cached")
-
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", load)
-    with pytest.raises(FarspanError, match=r"^tokenizer 'nobody/nothing' is not a file or folder, .*check the name"):
-        load_tokenizer("nobody/nothing")
-    assert asked == [True], "its client must not try for a minute"
 
 
 PATTERNS = [
