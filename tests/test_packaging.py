@@ -16,15 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("corpora", "objectives", "trainer", "pipelines", "farspan")
-OF_JOBS = (
-    "pipelines",
-    "linked",
-    "spacy",
-    "figures",
-    "datasets",
-    "tracking",
-    "view",
-)  # extras that the packages import from
+OF_JOBS = ("pipelines", "linked", "spacy", "figures", "datasets", "tracking", "view")  # extras of the packages
 SCRIPTS = (  # run where other packages are
     *(ROOT / "tests" / "readers" / "scripts").iterdir(),
     ROOT / "tests" / "trainer" / "model" / "kernels" / "triton_child.py",
