@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
+from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeVar, cast, overload
 
@@ -91,14 +92,14 @@ def note_compilation() -> None:
 
 
 class Intrinsic(Kernel):
-    """A plain Python function with an equivalent numba intrinsic."""
+    """A plain Python function with an equivalent numba intrinsic, which has the same name in ``module``."""
 
-    def __init__(self, function: FunctionType, load: Callable[[], Any]) -> None:
+    def __init__(self, function: FunctionType, module: str) -> None:
         super().__init__(function, True, {})
-        self._load = load
+        self._module = module
 
     def compiled(self) -> Callable[..., Any]:
-        return self._load()
+        return cast(Callable[..., Any], getattr(import_module(self._module), self.function.__name__))
 
 
 def _numbers(arguments: tuple[Any, ...]) -> int:
@@ -124,6 +125,12 @@ def compiled(function: Any = None, *, small: bool = False, **options: Any) -> An
     return declare if function is None else declare(function)
 
 
-def intrinsic(load: Callable[[], Any]) -> Callable[[Function], Function]:
+def intrinsic(module: str) -> Callable[[Function], Function]:
     """Declare a plain function to be an ``Intrinsic``."""
-    return cast(Any, lambda function: Intrinsic(function, load))
+    return cast(Any, lambda function: Intrinsic(function, module))
+
+
+@intrinsic("numba.cpython.unsafe.numbers")
+def trailing_zeros(word: np.uint64) -> int:
+    """Return the index of the lowest bit of ``word`` that is 1; numba's is of the type of ``word``."""
+    return (int(word) & -int(word)).bit_length() - 1

@@ -104,17 +104,6 @@ def _pieces_to_fit(rng):
                 yield rng.integers(1, capacity - reserved + 1, count), capacity, reserved
 
 
-@cases_of(compositions._composition)
-def _compositions(rng):
-    for items, parts in [(1, 1), (2, 1), (2, 2), (64, 64), (65, 2), (128, 1), (1000, 700), (5000, 40)]:
-        for used in (0, 511, 513):  # before and inside the second set of blocks
-            bits, ends = np.zeros(items // 64 + 1, np.uint64), np.zeros(parts + 1, np.int64)
-            gaps = np.zeros(parts, np.uint64)
-            blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), read_only(wide(rng, 2)[-2:])[0]
-            PHILOX_BLOCKS.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
-            yield items, parts, key, used, blocks, gaps, bits, ends
-
-
 @cases_of(compositions._draw_up_to)
 def _bounded_draws(rng):
     for least in (0, 1, 1000, 2**31, 2**32 - 1000):  # of every second draw up to 2**31, a new one is needed

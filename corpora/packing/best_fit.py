@@ -8,18 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpora.compiled import compiled
+from corpora.compiled import compiled, trailing_zeros
 
-_ONE, _58 = np.uint64(1), np.uint64(58)
-_SEQUENCE = 0x03F79D71B4CB0A89  # de Bruijn: every run of 6 bits occurs once, so the leading 6 tell the shift
-_PLACE = np.argsort([((_SEQUENCE << shift) % 2**64) >> 58 for shift in range(64)])  # leading 6 bits -> shift
-_MULTIPLIER = np.uint64(_SEQUENCE)
-
-
-@compiled(small=True, inline="always")
-def _lowest_bit(word: np.uint64) -> int:
-    """Return the place of the lowest bit that is set in a word other than 0."""
-    return _PLACE[((word & (~word + _ONE)) * _MULTIPLIER) >> _58]
+_ONE = np.uint64(1)
 
 
 @compiled(small=True)
@@ -46,22 +37,22 @@ def best_fit_parts(lengths: np.ndarray, capacity: int, reserved: int) -> np.ndar
         word = need >> 6
         rest = rooms[word] >> np.uint64(need & 63)
         if rest > 0:
-            free = need + _lowest_bit(rest)
+            free = need + np.int64(trailing_zeros(rest))
         else:
             word += 1
             group = word >> 6
             rest = words[group] >> np.uint64(word & 63)
             if rest > 0:
-                word += _lowest_bit(rest)
+                word += np.int64(trailing_zeros(rest))
             else:
                 group += 1
                 while group < len(words) and words[group] == 0:
                     group += 1
                 if group < len(words):
-                    word = (group << 6) + _lowest_bit(words[group])
+                    word = (group << 6) + np.int64(trailing_zeros(words[group]))
                     rest = words[group]
             if rest > 0:
-                free = (word << 6) + _lowest_bit(rooms[word])
+                free = (word << 6) + np.int64(trailing_zeros(rooms[word]))
         if free < 0:
             row, free = rows, capacity
             rows += 1

@@ -100,26 +100,14 @@ def _slices(columns: Sequence[pa.Array], which: np.ndarray, rows: np.ndarray) ->
     return pa.concat_arrays([columns[block].slice(row, 1) for block, row in pairs])
 
 
-def _load_at() -> Any:
-    from corpora.storage.addresses import at
-
-    return at
-
-
-def _load_move() -> Any:
-    from corpora.storage.addresses import move
-
-    return move
-
-
-@intrinsic(_load_at)
-def _at(address: int) -> int:
+@intrinsic("corpora.storage.addresses")
+def at(address: int) -> int:
     """Read the int64 at an address."""
     return ctypes.c_int64.from_address(int(address)).value
 
 
-@intrinsic(_load_move)
-def _move(target: int, source: int, size: int) -> None:
+@intrinsic("corpora.storage.addresses")
+def move(target: int, source: int, size: int) -> None:
     """Copy bytes from one address to another."""
     ctypes.memmove(int(target), int(source), int(size))
 
@@ -146,7 +134,7 @@ def _locate(
             elif size == _ARROW:
                 first, last = 0, 0
             elif starts != 0:
-                first, last = _at(starts + 8 * rows[i]), _at(starts + 8 * rows[i] + 8)
+                first, last = at(starts + 8 * rows[i]), at(starts + 8 * rows[i] + 8)
             if not 0 <= first <= last <= count:
                 return False
             sources[column, i] = values + first * size
@@ -166,4 +154,4 @@ def _copy(
         for i in range(sources.shape[1]):
             first, last = offsets[column, i], offsets[column, i + 1]
             if last > first:
-                _move(targets[column] + first * size, sources[column, i], (last - first) * size)
+                move(targets[column] + first * size, sources[column, i], (last - first) * size)

@@ -8,11 +8,11 @@ into k positive parts is a choice of k - 1 of the n - 1 gaps between n items. Fl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from corpora.compiled import compiled, intrinsic
+from corpora.compiled import compiled, trailing_zeros
 from corpora.keyed import philox_blocks
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
@@ -24,18 +24,6 @@ PLACEMENTS = ("t5", "rolled", "free")
 _BLOCKS = 64  # generated at once; a block has eight draws
 _LOW, _32, _TWO_32 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1 << 32)
 _0, _1, _6, _63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
-
-
-def _load_trailing_zeros() -> Any:
-    from numba.cpython.unsafe.numbers import trailing_zeros
-
-    return trailing_zeros
-
-
-@intrinsic(_load_trailing_zeros)
-def _trailing_zeros(word: np.uint64) -> int:
-    """Return the index of the lowest bit of ``word`` that is 1."""
-    return (int(word) & -int(word)).bit_length() - 1
 
 
 @compiled(small=True)
@@ -154,7 +142,7 @@ def _composition(
         word, bits[i] = bits[i], _0
         first_end = (i << _6) + _1
         while word:
-            ends[part] = first_end + _trailing_zeros(word)
+            ends[part] = first_end + trailing_zeros(word)
             word &= word - _1
             part += _1
     ends[part] = items
