@@ -107,16 +107,7 @@ def test_what_cannot_be_parsed_is_refused(tmp_path, read, data, reason):
     assert "\n" not in str(error.value)
 
 
-def test_a_file_appears_whole_in_folders_that_are_made(tmp_path):
-    path = str(tmp_path / "a" / "b" / "c")
-    with files.create(path) as file:
-        file.write(b"some")
-        assert not files.exists(path)
-        file.write(b"thing")
-    assert (read_bytes(path), files.size(path), files.walk(str(tmp_path))) == (b"something", 9, [path])
-
-
-def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+def test_pipes_devices_and_open_files_are_written_to_and_stay(tmp_path):
     pipe = str(tmp_path / "pipe")
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -124,9 +115,6 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path):
     assert os.read(reader, 10) == b"some"
     os.close(reader)
     assert os.listdir(tmp_path) == ["pipe"]
-
-
-def test_an_open_file_is_written_to_by_its_number(tmp_path):
     with open(tmp_path / "a", "w+b") as file:
         write_bytes(f"/dev/fd/{file.fileno()}", b"some")
     write_bytes("/dev/null", b"nothing")
@@ -227,32 +215,11 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
             map_shard(str(path), ahead)
 
 
-@pytest.fixture
-def shards(corpus, tmp_path, monkeypatch):
-    """The shards of a copy of the corpus, none of which this process has seen."""
-    monkeypatch.setattr(module, "_compared", set())
-    folder = shutil.copytree(corpus, tmp_path / "copy")
-    return list_shards(str(folder), read_manifest(str(folder)))
-
-
-def flip(path: str) -> None:
-    data = bytearray(Path(path).read_bytes())
-    data[len(data) // 2] ^= 1
-    Path(path).write_bytes(data)
-
-
-def test_every_row_is_there_in_order(corpus, shards):
-    for shard, info in zip(shards, read_manifest(corpus).shards, strict=True):
-        table = pa.Table.from_batches(shard.batches())
-        assert len(table) == shard.rows == info.rows
-        reader = pa.ipc.open_file(Path(corpus, "shards", info.name).read_bytes())
-        assert table == reader.read_all()
-        if reader.num_record_batches > 1:
-            assert pa.Table.from_batches(shard.batches(1)) == table.slice(reader.get_batch(0).num_rows)
-
-
-def test_a_local_shard_is_compared_once_until_it_changes(shards, monkeypatch):
-    compared = []
+def test_a_local_shard_is_compared_once_until_it_changes(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_compared", set())  # as in a process that begins
+    folder = str(shutil.copytree(corpus, tmp_path / "copy"))
+    shards = list_shards(folder, read_manifest(folder))
+    compared: list[str] = []
     real = module.StoredShard.compare
     monkeypatch.setattr(module.StoredShard, "compare", lambda one, data: compared.append(one.path) or real(one, data))
     for _ in range(3):
@@ -260,7 +227,9 @@ def test_a_local_shard_is_compared_once_until_it_changes(shards, monkeypatch):
     assert compared == [shards[0].path]
     with pytest.raises(FarspanError, match="sha256"):
         replace(shards[0], sha256="0" * 64).map()
-    flip(shards[0].path)
+    data = bytearray(Path(shards[0].path).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(shards[0].path).write_bytes(data)
     with pytest.raises(FarspanError, match="sha256"):
         shards[0].map()
     Path(shards[0].path).unlink()
@@ -307,16 +276,16 @@ def test_rows_are_those_of_arrow_one_by_one_and_sliced(folders: Path, kind: str)
         assert [listed(row) for row in rows[part]] == expected[part]
 
 
-@pytest.mark.parametrize("row", [-62, 61, 10**12])
-def test_a_row_that_is_not_there_is_named(folders: Path, row: int):
-    with pytest.raises(IndexError, match=rf"row {row} of {folders}/corpus, which has rows 0 to 60"):
+@pytest.mark.parametrize(
+    ("row", "error", "message"),
+    [
+        *((row, IndexError, rf"row {row} of .*/corpus, which has rows 0 to 60") for row in (-62, 61, 10**12)),
+        *((rows, TypeError, "give the number of a row or a slice; take and to_p") for rows in ([0, 2], "tokens")),
+    ],
+)
+def test_what_is_no_row_is_refused(folders: Path, row: Any, error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
         Corpus(str(folders / "corpus"))[row]
-
-
-@pytest.mark.parametrize("rows", [[0, 2], "tokens"])
-def test_neither_a_number_nor_a_slice_is_refused_with_the_cure(folders: Path, rows: Any):
-    with pytest.raises(TypeError, match=r"give the number of a row or a slice; take and to_pandas read lists"):
-        Corpus(str(folders / "corpus"))[rows]
 
 
 def test_an_artefact_prints_what_it_holds(folders: Path):
