@@ -126,9 +126,8 @@ def read_archive(piece: Range, block: BlockBuilder, wanted: Wanted, add: Add) ->
 def lines_or_archives(wanted: Wanted, add: Callable[[BlockBuilder, Line], None]) -> tuple[Plan, Read]:
     """Return the ``plan`` and ``read`` of a ``Reader`` of files of lines, and of archives with such members.
 
-    Args:
-        wanted: name of a member -> True if it has lines of records.
-        add: adds a line's record to a block; in an archive, its place is ``member:offset``.
+    ``wanted`` is true of the names of members with lines of records. The place of a record in an archive is
+    ``member:offset``.
     """
 
     def plan(path: str, target_bytes: int) -> list[Cut]:
@@ -186,15 +185,11 @@ def _open(stream: BinaryIO, archive: tarfile.TarFile, header: tarfile.TarInfo) -
 
 
 class _Body(io.BufferedIOBase):
-    """The ``size`` bytes of a member from the current position of ``stream``; if truncated, all bytes that exist.
-
-    Attributes:
-        broken: True if the end could not be read.
-    """
+    """The ``size`` bytes of a member from the current position of ``stream``; if truncated, all bytes that exist."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream, self._left, self._at = stream, size, 0
-        self.broken = False
+        self.broken = False  # True if the end could not be read
 
     def readable(self) -> bool:
         return True

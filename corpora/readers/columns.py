@@ -39,11 +39,9 @@ def check_batch(batch: pa.RecordBatch) -> None:
 
 
 def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
-    """Add the rows of ``batch``, the first of which is row number ``first`` of its file.
+    """Add the rows of a checked batch of the wanted columns, which begins with row number ``first`` of its file.
 
-    Args:
-        batch: the wanted columns, checked.
-        schema: schema of the file, for messages.
+    The ``schema`` of the file is for messages.
     """
     return pass_rows(block, batch, first, lambda row, record: _add(block, row, record, schema))
 
@@ -54,13 +52,7 @@ def pass_rows(
     """Pass the number and the values of each row to ``add``; rows that are too long are rejected.
 
     A few bytes of a file may expand to gigabytes (dictionaries, runs, views of one buffer), so rows are converted to
-    Python values about ``BLOCK_BYTES`` at a time.
-
-    Args:
-        batch: the wanted columns, checked.
-
-    Yields:
-        Number of rows done so far, about every ``BLOCK_BYTES``.
+    Python values about ``BLOCK_BYTES`` at a time. After each time, yields the number of rows done so far.
     """
     names = batch.schema.names
     for begin in range(0, len(batch), _MOST_ROWS):

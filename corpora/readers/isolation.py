@@ -33,8 +33,7 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal
 def call(function: Callable[..., Any], place: str | Range, *arguments: Any) -> Iterator[Any]:
     """Call a function of a module with a file, or a range of one, and more arguments in a separate process.
 
-    Yields:
-        The parts of its result if that is an iterator, else the result.
+    Yields the parts of its result if that is an iterator, else the result.
     """
     with _idle_process() as reader:
         try:

@@ -140,18 +140,13 @@ class _Elements(Lines):
 
 
 class _Scan:
-    """State of the scan of an array.
-
-    Attributes:
-        depth: depth of brackets: 0 outside the array, 1 between its elements.
-        start: offset of the current element.
-        behind: offset of the first text after the array; None if only white space follows.
-    """
+    """State of the scan of an array."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.depth = self.start = 0
-        self.behind: int | None = None
+        self.depth = 0  # of brackets: 0 outside the array, 1 between its elements
+        self.start = 0  # offset of the current element
+        self.behind: int | None = None  # offset of the first text after the array; None if only white space follows
         self._offset = 0  # of the chunk
         self._size = 0  # of the element so far
         self._pieces: list[bytes] = []  # of the element; only its beginning once it is too long

@@ -35,20 +35,12 @@ _CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urll
 
 
 class Split(NamedTuple):
-    """A split of a data set.
+    """A split of a data set."""
 
-    Attributes:
-        name: name on the hub, folder or builder.
-        files: glob of the files of a builder; empty otherwise.
-        revision: commit of a data set of the hub; empty otherwise.
-        config: configuration, also called subset.
-        split: name of the split.
-    """
-
-    name: str
-    files: str
-    revision: str
-    config: str
+    name: str  # on the hub, of a folder, or of a builder
+    files: str  # glob of the files of a builder; empty otherwise
+    revision: str  # commit of a data set of the hub; empty otherwise
+    config: str  # configuration, also called subset
     split: str
 
     @property
@@ -177,15 +169,11 @@ def _batches(stream: IterableDataset, block: BlockBuilder) -> Iterator[tuple[pa.
 def _open_split(path: str) -> tuple[IterableDataset, list[int]]:
     """Open a split: return its rows, and the bytes of each of its shards."""
     wanted = parse_path(path)
-    return (_open_commit if wanted.revision else _open_split_anew)(wanted)
+    return _open_commit(wanted) if wanted.revision else _open_commit.__wrapped__(wanted)  # only a commit never changes
 
 
 @lru_cache(maxsize=4)
 def _open_commit(wanted: Split) -> tuple[IterableDataset, list[int]]:
-    return _open_split_anew(wanted)  # a commit never changes
-
-
-def _open_split_anew(wanted: Split) -> tuple[IterableDataset, list[int]]:
     from fsspec.core import url_to_fs
 
     with _explain_errors(wanted.path):

@@ -51,27 +51,16 @@ class RawDocument(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RawPair:
-    """A question, or a summary to be written, about documents of the same record.
+    """A question, or a summary to be written, about documents of the same record."""
 
-    Attributes:
-        pair_id: the data set's own id; records with equal ids are one pair with several answers.
-        documents: keys of its documents, in order.
-        query: the question; empty if there is none.
-        targets: texts to train on; empty if the data set withholds them.
-        references: texts to compare with; None for the targets.
-        options: texts to choose from; None for a free answer.
-        split: ``train``, ``validation``, ``test`` or another name for one of them; None for the file's split.
-        attributes: further values, all JSON.
-    """
-
-    pair_id: str
-    documents: tuple[str, ...]
-    query: str = ""
-    targets: tuple[str, ...] = ()
-    references: tuple[str, ...] | None = None
-    options: tuple[str, ...] | None = None
-    split: str | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    pair_id: str  # the data set's own; records with equal ids are one pair with several answers
+    documents: tuple[str, ...]  # keys of its documents, in order
+    query: str = ""  # the question; empty if there is none
+    targets: tuple[str, ...] = ()  # texts to train on; empty if the data set withholds them
+    references: tuple[str, ...] | None = None  # texts to compare with; None for the targets
+    options: tuple[str, ...] | None = None  # texts to choose from; None for a free answer
+    split: str | None = None  # train, validation, test or another name for one of them; None for the file's split
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # further values, all JSON
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
@@ -86,31 +75,20 @@ class RawPair:
 
 
 class RawTask(NamedTuple):
-    """The contents of one record: documents, and pairs about them.
-
-    Attributes:
-        bad: reasons to reject other parts of the record, such as one of its questions.
-    """
+    """The contents of one record: documents, and pairs about them."""
 
     documents: Sequence[RawDocument]
     pairs: Sequence[RawPair]
-    bad: Sequence[BadRecord] = ()
+    bad: Sequence[BadRecord] = ()  # reasons to reject other parts of the record, such as one of its questions
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a record.
-
-    Attributes:
-        path: the file.
-        member: name of the member of an archive, else empty.
-        key: place of the record in the file or member: byte offset, row number or name.
-        options: options for reading records.
-    """
+    """The place of a record."""
 
     path: str
-    member: str
-    key: str
+    member: str  # of an archive, else empty
+    key: str  # place of the record in the file or member: byte offset, row number or name
     options: ReadOptions
 
     @property

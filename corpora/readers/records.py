@@ -20,23 +20,17 @@ RESTORE = (
 class Range:
     """A part of a file that can be read on its own; can be converted to JSON and back.
 
-    Attributes:
-        path: the file.
-        format: one of ``FORMATS``, resolved.
-        start, stop: half-open, in the format's unit: bytes of plain lines and tar archives, Parquet row groups, Arrow
-            record batches, members of a zip archive, 0..1 for files that are read as a whole.
-        bytes: number of the file's bytes in the range, for balancing tasks.
-        size: bytes of the file when the range was planned; None if it was not a readable file.
-        version, instance: of the file's state, by ``corpora.storage.files.state``.
+    It begins at ``start`` and ends before ``stop``, in the format's unit: bytes of plain lines and tar archives,
+    Parquet row groups, Arrow record batches, members of a zip archive, 0..1 for files that are read as a whole.
     """
 
     path: str
-    format: str
+    format: str  # one of ``FORMATS``, resolved
     start: int
     stop: int
-    bytes: int
-    size: int | None
-    version: str = ""
+    bytes: int  # of the file in the range, for balancing tasks
+    size: int | None  # bytes of the file when the range was planned; None if it was not a readable file
+    version: str = ""  # with ``instance``, the file's state by ``corpora.storage.files.state``
     instance: str = ""
 
     @property
@@ -69,21 +63,16 @@ def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
 class Reject:
     """A rejected record.
 
-    Attributes:
-        path: the file.
-        key: the record's place, as in ``RecordBlock.keys``.
-        reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
-            too_long, truncated_file, unreadable_file, crashed_reader, dangling_link, not_a_file or no_record;
-            missing_cluster, not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml,
-            unsafe_xml; broken_dialogue; special_token, if the tokenizer yields one for the text.
-        raw: the first 64 KiB of the record, as far as they were read.
-        detail: explanation of the fault.
+    Its reason is a word: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text,
+    missing_id, too_long, truncated_file, unreadable_file, crashed_reader, dangling_link, not_a_file, no_record;
+    missing_cluster, not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
+    broken_dialogue; special_token, if the tokenizer yields one for the text; and those of data sets of tasks.
     """
 
     path: str
-    key: str
+    key: str  # the record's place, as in ``RecordBlock.keys``
     reason: str
-    raw: bytes
+    raw: bytes  # the first 64 KiB of the record, as far as they were read
     detail: str
 
 
@@ -91,34 +80,22 @@ class Reject:
 class RecordBlock:
     """Consecutive records of a range, about 8 MiB, or one longer record.
 
-    Attributes:
-        texts: texts of the good records.
-        keys: place of each record in its file, independent of ranges: byte offset of a line in the (decompressed) file,
-            row number in a table, ``0`` for a whole file, name of an archive member; for a document of a cluster, the
-            cluster's place, a dot and its number in the cluster.
-        ids: the user's own id of each record; None without ``id_field``.
-        clusters: name of each record's cluster: the value of ``cluster_field`` or the cluster's place in the file; None
-            for a record without a cluster.
-        rejects: the bad records of the block.
-        filtered: good records left out by ``preprocess`` and ``min_characters``.
-        position: bytes of the range read so far, for showing progress.
-        damaged: number of places where the file is truncated, damaged, or without any good record.
-        lost: bytes of the file that were therefore not read or are not trusted; all bytes of a truncated file, because
-            nobody knows how much is missing.
-        titles: title of each record, on one line; None for a record without a title, and as a whole without
-            ``title_field``.
+    A key is the place of a record in its file, independent of ranges: byte offset of a line in the (decompressed) file,
+    row number in a table, ``0`` for a whole file, name of an archive member; for a document of a cluster, the cluster's
+    place, a dot and its number in the cluster. ``lost`` counts all bytes of a truncated file, because nobody knows how
+    much is missing.
     """
 
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of the good records, as the other columns
     keys: list[str] = field(default_factory=list)
-    ids: list[str] | None = None
-    clusters: list[str | None] = field(default_factory=list)
+    ids: list[str] | None = None  # the user's own; None without ``id_field``
+    clusters: list[str | None] = field(default_factory=list)  # value of ``cluster_field``, or the cluster's place
     rejects: list[Reject] = field(default_factory=list)
-    filtered: int = 0
-    position: int = 0
-    damaged: int = 0
-    lost: int = 0
-    titles: list[str | None] | None = None
+    filtered: int = 0  # good records left out by ``preprocess`` and ``min_characters``
+    position: int = 0  # bytes of the range read so far, for showing progress
+    damaged: int = 0  # places where the file is truncated, damaged, or without any good record
+    lost: int = 0  # bytes of the file that were therefore not read or are not trusted
+    titles: list[str | None] | None = None  # each on one line; None without ``title_field``
 
     @property
     def read(self) -> int:
@@ -139,11 +116,7 @@ class DamagedStream(OSError):
 
 
 class DamagedFile(Exception):
-    """A file that cannot be read from the record ``key`` on.
-
-    Attributes:
-        lost: bytes of the range that are discarded; None for all after the last position.
-    """
+    """A file that cannot be read from the record ``key`` on."""
 
     def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
         super().__init__(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
@@ -155,6 +128,7 @@ class DamagedFile(Exception):
         }
         self.reason = next((name for kind, name in reasons.items() if isinstance(error, kind)), "unreadable_file")
         self.key, self.raw = str(key), raw
+        # bytes of the range that are discarded; None for all after the last position
         self.lost = error.lost if isinstance(error, DamagedStream) else None
 
 

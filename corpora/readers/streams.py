@@ -150,20 +150,13 @@ def whole_file(path: str, limit: int = sys.maxsize) -> bytes:
 
 
 class Line(NamedTuple):
-    """A line without its newline.
+    """A line without its newline."""
 
-    Attributes:
-        offset: offset in the decompressed stream.
-        data: the line, or the beginning of one above the limit.
-        size: bytes of the whole line.
-    """
-
-    offset: int
-    data: bytes
-    size: int
+    offset: int  # in the decompressed stream
+    data: bytes  # the line, or the beginning of one above the limit
+    size: int  # bytes of the whole line
 
     def check_size(self, limit: int) -> None:
-        """Check the length of the line."""
         if self.size > limit:
             raise BadRecord("too_long", f"{self.size:,} bytes, more than --max-record-bytes {limit:,}")
 
@@ -213,10 +206,8 @@ class Lines:
     """The lines that start inside a range, read in bounded memory.
 
     A range may start inside a line, which then belongs to the range before. For a line above ``limit`` bytes, only the
-    beginning and the size are kept.
-
-    Args:
-        sound: True to leave out data of a compressed file that fails its checksum, which requires reading it twice.
+    beginning and the size are kept. Unless ``sound`` is False, data of a compressed file that fails its checksum is
+    left out, which requires reading the file twice.
     """
 
     def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True) -> None:

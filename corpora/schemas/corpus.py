@@ -119,21 +119,13 @@ def _gather(
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentUse:
-    """The rules that a corpus builder states, by which the corpus is verified and described.
+    """The rules that a corpus builder states, by which the corpus is verified and described."""
 
-    Attributes:
-        truncated: True if the end of a document may be missing.
-        overlap: tokens that a part may share with the part of the same document before it.
-        max_uses: maximum number of uses of a document; None for any number.
-        one_shard: True if all parts of a document are in one shard.
-        left_out: reason why documents may be left out; None if all are in the corpus.
-    """
-
-    truncated: bool = False
-    overlap: Natural = 0
-    max_uses: Natural | None = 1
-    one_shard: bool = True
-    left_out: str | None = None
+    truncated: bool = False  # True if the end of a document may be missing
+    overlap: Natural = 0  # tokens that a part may share with the part of the same document before it
+    max_uses: Natural | None = 1  # of a document; None for any number
+    one_shard: bool = True  # True if all parts of a document are in one shard
+    left_out: str | None = None  # reason why documents may be left out; None if all are in the corpus
 
     @classmethod
     def of(cls, manifest: Manifest) -> DocumentUse:

@@ -22,10 +22,7 @@ from corpora.tokenizers.protocol import Tokenizer, special_ids
 
 
 def documents_schema(vocab_size: int, titles: bool = False) -> pa.Schema:
-    """Return the columns of ``farspan.documents`` (docs/formats.md).
-
-    ``titles``: True for documents read with ``title_field``, which have one column more.
-    """
+    """Return the columns of ``farspan.documents`` (docs/formats.md), with ``titles`` for documents that have some."""
     schema = pa.schema(
         [
             pa.field("document_id", pa.string(), nullable=False),
@@ -126,14 +123,10 @@ class HeldOut:
 
     Documents of a cluster share their subject, so a cluster is held out as a whole: otherwise test documents would
     resemble training documents.
-
-    Attributes:
-        fraction: share of documents, 0 <= fraction < 1.
-        seed: seed of the draws.
     """
 
-    fraction: float
-    seed: int
+    fraction: float  # share of documents, 0 <= fraction < 1
+    seed: int  # of the draws
 
     def __post_init__(self) -> None:
         if not 0 <= self.fraction < 1:

@@ -106,17 +106,12 @@ def html_text(page: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects the text of a page.
-
-    Attributes:
-        parts: pieces of the text and of white space.
-        preformatted: those inside ``<pre>``.
-    """
+    """Collects the text of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self.preformatted: list[str] = []
+        self.parts: list[str] = []  # pieces of the text and of white space
+        self.preformatted: list[str] = []  # those inside ``<pre>``
         self._silent = ""  # the open element without visible text
         self._pre = 0  # open <pre> elements
 

@@ -47,25 +47,15 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 
 class Limits(NamedTuple):
-    """Limits on marks, up to which text is split unchanged; see ``hide_stretches`` and ``thin_out_crowds``.
+    """Limits on marks, up to which text is split unchanged; see ``hide_stretches`` and ``thin_out_crowds``."""
 
-    Attributes:
-        stretch: maximum product of characters and marks in a stretch without white space.
-        crowd: maximum number of marks in a crowd.
-        spacing: average number of characters from one mark to the next, below which marks are a crowd.
-    """
-
-    stretch: int
-    crowd: int
-    spacing: int
+    stretch: int  # maximum product of characters and marks in a stretch without white space
+    crowd: int  # maximum number of marks in a crowd
+    spacing: int  # average number of characters from one mark to the next, below which marks are a crowd
 
 
 class CompiledPunkt:
-    """The sentence starts of nupunkt's default model.
-
-    ``model``: result of ``nupunkt.load_default_model``, for which ``is_known`` must be true. ``calm``: function from a
-    text to one of as many characters within the limits.
-    """
+    """The sentence starts of a model for which ``is_known`` is true; ``calm`` brings a text within the limits."""
 
     def __init__(self, model: PunktSentenceTokenizer, limits: Limits, calm: Callable[[str], str]) -> None:
         self._model, self._limits, self._calm = model, limits, calm
@@ -74,9 +64,9 @@ class CompiledPunkt:
         self._tables: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def is_worth_loading(self, size: int) -> bool:
-        """False as long as the process splits so little text that nupunkt ends before compiled code is loaded.
+        """False as long as all calls together split so few characters that nupunkt ends before compiled code is loaded.
 
-        ``size``: characters to be split now; they are added to those of earlier calls.
+        ``size``: characters to be split now.
         """
         self._seen += size
         return self._seen > _PLAIN

@@ -17,11 +17,11 @@ _MARK_BYTES = np.isin(np.arange(256), [_PERIOD, _EXCLAMATION, _QUESTION, 0xE2]) 
 
 @compiled
 def scan(
-    data: np.ndarray,
-    edges: np.ndarray,
-    kinds: np.ndarray,
-    rare: np.ndarray,
-    seconds: np.ndarray,
+    data: np.ndarray,  # (bytes,) uint8, the texts one after the other
+    edges: np.ndarray,  # (texts + 1,) int64; text t is ``data[edges[t]:edges[t + 1]]``
+    kinds: np.ndarray,  # (0x110000,) uint8, bits of each code point
+    rare: np.ndarray,  # ascending ``hash_words`` of the words after which a period may not end a sentence
+    seconds: np.ndarray,  # the same for words that continue a number with a period; only their first letters
     stretch_limit: int,
     crowd: int,
     spacing: int,
@@ -32,13 +32,6 @@ def scan(
     ``(texts,)`` int64, starts of each text. doubts: ``(doubts, 4)`` int64: index of a start about which nupunkt has to
     decide, and its context: begin, the position between its two parts, and end. beyond: ``(texts,)`` bool: True if a
     word or a crowd may be beyond the limits. Such a text has no doubts, and its starts are void.
-
-    Args:
-        data: ``(bytes,)`` uint8, the texts one after the other.
-        edges: ``(texts + 1,)`` int64; text t is ``data[edges[t]:edges[t + 1]]``.
-        kinds: ``(0x110000,)`` uint8, bits of each code point.
-        rare: ascending ``hash_words`` of the words after which a period may not end a sentence.
-        seconds: the same for words that continue a number with a period; only their first letters.
     """
     most = _count_marks(data)
     starts = np.empty(most + len(edges) - 1, np.int64)

@@ -23,18 +23,13 @@ Result = TypeVar("Result")
 class SentenceSplitter:
     """A sentence splitter with the name and version that manifests record.
 
-    Attributes:
-        name: name for ``load_splitter``.
-        version: versions of the library, of the rule for adversarial text, and of the model, if any.
-        spans: function from a text to the (start, stop) characters of its sentences, ascending, with or without white
-            space.
-        compiled: faster code with equal boundaries, if there is any.
+    ``spans`` maps a text to the (start, stop) characters of its sentences, ascending, with or without white space.
     """
 
-    name: str
-    version: str
+    name: str  # for ``load_splitter``
+    version: str  # of the library, of the rule for adversarial text, and of the model, if any
     spans: Callable[[str], Iterable[tuple[int, int]]]
-    compiled: CompiledPunkt | None = None
+    compiled: CompiledPunkt | None = None  # faster code with equal boundaries, if there is any
 
     def boundaries(self, text: str) -> np.ndarray:
         """Return the sentence starts: 0, then the end of each sentence but the last, without trailing white space.

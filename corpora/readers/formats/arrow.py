@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -24,8 +23,7 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _BATCH = 3  # MessageHeader.RecordBatch
 
 
-@dataclass(frozen=True)
-class _Message:
+class _Message(NamedTuple):
     """Position of a message in the file in bytes, and its rows if it is a record batch."""
 
     start: int
@@ -33,19 +31,12 @@ class _Message:
     rows: int
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Contents of a file according to its message headers.
+class _Layout(NamedTuple):
+    """Contents of a file according to its message headers."""
 
-    Attributes:
-        batches: complete record batches, each with the number of ``context`` messages before it.
-        context: schema and dictionaries, which are needed to read a batch.
-        damage: reason why the file ends early.
-    """
-
-    batches: list[tuple[_Message, int]]
-    context: list[_Message]
-    damage: Exception | None
+    batches: list[tuple[_Message, int]]  # complete record batches, each with the number of context messages before it
+    context: list[_Message]  # schema and dictionaries, which are needed to read a batch
+    damage: Exception | None  # why the file ends early
 
 
 def plan(path: str, target_bytes: int) -> list[Cut]:
