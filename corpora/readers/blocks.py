@@ -36,21 +36,14 @@ class _Named(NamedTuple):
 
 @dataclass
 class BlockBuilder:
-    """Checks records and collects the good ones into blocks.
-
-    Attributes:
-        pairs: True to keep the pairs of data sets of tasks, and not their documents.
-        prefix: prefix of the place of every record: the name of the current archive member and a colon.
-        split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
-        block: the current block.
-    """
+    """Checks records and collects the good ones into blocks."""
 
     path: str
     options: ReadOptions
-    pairs: bool = False
-    prefix: str = ""
-    split: Callable[[str], list[str]] | None = None
-    block: RecordBlock = field(init=False)
+    pairs: bool = False  # True to keep the pairs of data sets of tasks, and not their documents
+    prefix: str = ""  # of the place of every record: the name of the current archive member and a colon
+    split: Callable[[str], list[str]] | None = None  # splits the text of a record into the documents of a cluster
+    block: RecordBlock = field(init=False)  # the current one
     _known: dict[str, str] = field(default_factory=dict)  # key of a task's document -> hash of its text
     _bytes: int = field(init=False)
 
@@ -69,7 +62,7 @@ class BlockBuilder:
         try:
             if name not in record:
                 raise missing_field(record, name)
-            named = _Named(self._own_id(record), self._own_cluster(record), self._own_title(record))
+            named = self._names_in(record)
         except BadRecord as bad:
             self.reject(key, bad.reason, raw, str(bad))
             return
@@ -85,10 +78,12 @@ class BlockBuilder:
         """Return the place of a record of a task."""
         return Place(self.path, self.prefix.removesuffix(":"), key, self.options)
 
-    def add_task(self, key: str, task: RawTask, raw: bytes) -> None:
-        """Keep each document of a record once, or its pairs as JSON."""
+    def add_task(self, key: int | str, parse: Callable[[Any, Place], RawTask], record: Any, raw: bytes = b"") -> None:
+        """Parse a record of a data set of tasks, and keep each of its documents once, or its pairs as JSON."""
+        place = self.place(str(key))
+        task = parse(record, place)
         if self.pairs:
-            self._add_pairs(self.place(key), task, raw)
+            self._add_pairs(place, task, raw)
             return
         for document in task.documents:
             text = text_key(document.text)
@@ -158,25 +153,13 @@ class BlockBuilder:
             self.block.titles.append(named.title)
         self._bytes += len(text) + len(named.title or "") + _RECORD_BYTES
 
-    def _own_id(self, record: Mapping[str, Any]) -> str | None:
-        name = self.options.id_field
-        return None if name is None else _name_of(record, name, "missing_id")
-
-    def _own_cluster(self, record: Mapping[str, Any]) -> str | None:
-        name = self.options.cluster_field
-        return None if name is None or record.get(name) is None else _name_of(record, name, "missing_cluster")
-
-    def _own_title(self, record: Mapping[str, Any]) -> str | None:
-        """The title on one line: each run of white space is one space; None if there is none, or a blank one."""
-        name = self.options.title_field
-        title = None if name is None else record.get(name)
-        if title is None:
-            return None
-        if not isinstance(title, str):
-            raise BadRecord("not_a_string", f"{name!r} is of type {type(title).__name__}")
-        if half := _half_pair(title):
-            raise BadRecord("invalid_utf8", f"{name!r} holds {half}, half of a surrogate pair")
-        return " ".join(title.split()) or None
+    def _names_in(self, record: Mapping[str, Any]) -> _Named:
+        names = self.options
+        own_id = None if names.id_field is None else _name_of(record, names.id_field, "missing_id")
+        cluster = None
+        if names.cluster_field is not None and record.get(names.cluster_field) is not None:
+            cluster = _name_of(record, names.cluster_field, "missing_cluster")
+        return _Named(own_id, cluster, None if names.title_field is None else _title_of(record, names.title_field))
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
         raw = raw[:RAW_BYTES]
@@ -215,6 +198,18 @@ def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
     if isinstance(value, str | int) and not isinstance(value, bool) and value != "" and not _half_pair(str(value)):
         return str(value)
     raise BadRecord(reason, f"{field!r} is {str(value)[:100]!r}, not a string or integer")
+
+
+def _title_of(record: Mapping[str, Any], field: str) -> str | None:
+    """Return the title on one line: each run of white space is one space; None if there is none, or a blank one."""
+    title = record.get(field)
+    if title is None:
+        return None
+    if not isinstance(title, str):
+        raise BadRecord("not_a_string", f"{field!r} is of type {type(title).__name__}")
+    if half := _half_pair(title):
+        raise BadRecord("invalid_utf8", f"{field!r} holds {half}, half of a surrogate pair")
+    return " ".join(title.split()) or None
 
 
 def _escape(text: str) -> str:

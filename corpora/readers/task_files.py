@@ -22,7 +22,7 @@ from corpora.readers.blocks import BlockBuilder, Plan, Read, Reader
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
 from corpora.readers.raw_tasks import Place, RawTask
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line, whole_file
 from corpora.storage import files
 
@@ -50,12 +50,9 @@ def task_reader(
     )
 
 
-def _adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
-    def add(block: BlockBuilder, line: Line) -> None:
-        key = str(line.offset)
-        block.add_task(key, parse(line.record(), block.place(key)), line.data[:RAW_BYTES])
-
-    return add
+def line_adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
+    """Return a function that adds the record on a line to a block."""
+    return lambda block, line: block.add_task(line.offset, parse, line.record(), line.data)
 
 
 def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> Reader:
@@ -64,12 +61,12 @@ def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text"
     def wanted(name: str) -> bool:
         return bool(re.fullmatch(records, posixpath.basename(name))) and not is_archive(name)
 
-    return task_reader(*lines_or_archives(wanted, _adder(parse)), records, text_field)
+    return task_reader(*lines_or_archives(wanted, line_adder(parse)), records, text_field)
 
 
 def json_records(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON array of records each, or have a record on each line."""
-    return task_reader(json_array.plan, partial(json_array.read, add=_adder(parse)), records)
+    return task_reader(json_array.plan, partial(json_array.read, add=line_adder(parse)), records)
 
 
 def json_field(parse: Parse, field: str, records: str = "") -> Reader:
@@ -77,7 +74,7 @@ def json_field(parse: Parse, field: str, records: str = "") -> Reader:
 
     The fields before it have no nested values. The place of a record is its number.
     """
-    return task_reader(plan_file, partial(json_array.read_field, field=field, add=_adder(parse)), records)
+    return task_reader(plan_file, partial(json_array.read_field, field=field, add=line_adder(parse)), records)
 
 
 def json_document(parse: Parse, records: str = "") -> Reader:
@@ -124,7 +121,7 @@ def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], record
             part = entries(data, block.place("0"))[piece.start : piece.stop]
         for number, (key, entry) in enumerate(part):
             with block.reject_if_bad(key):
-                block.add_task(key, parse(entry, block.place(key)), b"")
+                block.add_task(key, parse, entry)
             yield piece.bytes * number // len(part)
         yield piece.bytes
 

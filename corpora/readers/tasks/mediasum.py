@@ -8,15 +8,15 @@ interview that no split names is rejected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.raw_fields import id_of, list_of, require_text
 from corpora.readers.raw_tasks import Place, RawPair, RawTask
-from corpora.readers.records import RAW_BYTES, BadRecord, Range
-from corpora.readers.streams import Line
-from corpora.readers.task_files import json_object, task_reader
+from corpora.readers.records import BadRecord, Range
+from corpora.readers.task_files import json_object, line_adder, task_reader
 
 SPLITS = "train_val_test_split.json"
 
@@ -37,13 +37,7 @@ def parse(record: dict[str, Any], place: Place, splits: Mapping[str, str] | None
 
 def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Add the pair of each interview."""
-    splits = _splits(block.place("0"))
-
-    def add(block: BlockBuilder, line: Line) -> None:
-        key = str(line.offset)
-        block.add_task(key, parse(line.record(), block.place(key), splits), line.data[:RAW_BYTES])
-
-    return json_array.read(piece, block, add)
+    return json_array.read(piece, block, line_adder(partial(parse, splits=_splits(block.place("0")))))
 
 
 def _splits(place: Place) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
@@ -20,16 +20,22 @@ from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
 from corpora.readers.raw_fields import require_text
 from corpora.readers.raw_tasks import Place, RawPair, RawTask, text_key
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, Range
+from corpora.readers.records import BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
-from corpora.readers.task_files import task_reader
+from corpora.readers.task_files import line_adder, task_reader
 from corpora.storage import files
 
 _SIZE = 1 << 20
 
 
-def parse(cluster: str, summary: str, place: Place) -> RawTask:
-    """Make the pair of a cluster; its documents are named by the place and their numbers."""
+def parse_record(record: dict[str, Any], place: Place) -> RawTask:
+    """Make the pair of a JSON record."""
+    return parse((require_text(record, "document"), require_text(record, "summary")), place)
+
+
+def parse(texts: tuple[str, str], place: Place) -> RawTask:
+    """Make the pair of a cluster and its summary; its documents are named by the place and their numbers."""
+    cluster, summary = texts
     numbers = [number for number, article in enumerate(split_articles(cluster)) if article]
     if not numbers:
         raise BadRecord("empty_cluster", "no article has any text")
@@ -52,14 +58,7 @@ def plan(path: str, target_bytes: int) -> list[Cut]:
 
 def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Add the pair of each line."""
-    if not _is_json(piece.path):
-        return _read_two(piece, block)
-
-    def add_line(block: BlockBuilder, line: Line) -> None:
-        record = line.record()
-        _add(block, line, require_text(record, "document"), require_text(record, "summary"))
-
-    return read_lines(piece, block, add_line)
+    return read_lines(piece, block, line_adder(parse_record)) if _is_json(piece.path) else _read_two(piece, block)
 
 
 def _read_two(piece: Range, block: BlockBuilder) -> Iterator[int]:
@@ -83,13 +82,8 @@ def _read_two(piece: Range, block: BlockBuilder) -> Iterator[int]:
                     if summary is None:
                         raise BadRecord("missing_text", "the file of summaries has fewer lines")
                     summary.check_size(limit)
-                    _add(block, line, line.text(), summary.text())
+                    block.add_task(line.offset, parse, (line.text(), summary.text()), line.data)
             yield lines.position
-
-
-def _add(block: BlockBuilder, line: Line, cluster: str, summary: str) -> None:
-    key = str(line.offset)
-    block.add_task(key, parse(cluster, summary, block.place(key)), line.data[:RAW_BYTES])
 
 
 def _lines_before(path: str, offset: int) -> int:

@@ -127,7 +127,7 @@ def read_table(piece: Range, block: BlockBuilder) -> Iterator[int]:
 
     def add_row(row: int, record: dict[str, Any]) -> None:
         with block.reject_if_bad(row):
-            block.add_task(str(row), parse(record, block.place(str(row))), b"")
+            block.add_task(row, parse, record)
 
     def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
         return columns.pass_rows(block, batch, first, add_row)
