@@ -61,24 +61,16 @@ PAIR_COLUMNS = {
 class PairBatch:
     """``n`` pairs and the tokens of their documents, each document once.
 
-    Attributes:
-        pair_ids: n ids.
-        document_tokens: m rows of tokens, the distinct documents in the order of their first use.
-        pair_documents: n rows of int64, the documents of each pair as rows of ``document_tokens``, in order.
-        queries: n rows of tokens, empty if there is no query.
-        targets: the targets of all pairs, one after the other.
-        target_offsets: ``(n + 1,)`` int64; pair i has rows ``target_offsets[i]:target_offsets[i + 1]`` of ``targets``.
-        example_offsets: ``(m + 1,)`` int64; pairs ``example_offsets[i]:example_offsets[i + 1]`` have equal documents
-            and are rendered as one example; None if each pair is an example.
+    Pairs ``example_offsets[i]:example_offsets[i + 1]`` have equal documents and are rendered as one example.
     """
 
-    pair_ids: Sequence[str]
-    document_tokens: Ragged
-    pair_documents: Ragged
-    queries: Ragged
-    targets: Ragged
-    target_offsets: np.ndarray
-    example_offsets: np.ndarray | None = None
+    pair_ids: Sequence[str]  # n ids
+    document_tokens: Ragged  # rows of tokens, the distinct documents in the order of their first use
+    pair_documents: Ragged  # n rows of int64, the documents of each pair as rows of ``document_tokens``, in order
+    queries: Ragged  # n rows of tokens, empty if there is no query
+    targets: Ragged  # rows of tokens, the targets of all pairs one after the other
+    target_offsets: np.ndarray  # (n + 1,) int64; pair i has ``targets[target_offsets[i]:target_offsets[i + 1]]``
+    example_offsets: np.ndarray | None = None  # (examples + 1,) int64; None if each pair is an example
 
     def __len__(self) -> int:
         return len(self.pair_ids)
@@ -96,11 +88,7 @@ def pair_key(pair_id: str) -> bytes:
 
 
 class PairSet(ShardedRows):
-    """The pairs 0 .. len-1 of a ``farspan.pairs`` folder.
-
-    Attributes:
-        documents: the documents that the pairs are about.
-    """
+    """The pairs 0 .. len-1 of a ``farspan.pairs`` folder, with the ``documents`` that they are about."""
 
     def __init__(
         self, folder: str, documents: str | None = None, verify: bool = False, cache: ShardCache | None = None
@@ -119,24 +107,31 @@ class PairSet(ShardedRows):
         cache = self.cache or self.documents.cache
         return {"folder": self.folder, "documents": self.documents.folder, "verify": self.verify, "cache": cache}
 
-    @cached_property
+    @property
     def splits(self) -> np.ndarray:
         """Split of each pair, ``(len,)`` str."""
-        return self._overview.splits
+        return self._overview[0]
 
-    @cached_property
+    @property
     def target_counts(self) -> np.ndarray:
         """Number of targets of each pair, ``(len,)`` int64."""
-        return self._overview.target_counts
+        return self._overview[1]
 
-    @cached_property
+    @property
     def document_rows(self) -> Ragged:
         """Documents of each pair, as rows of ``documents``; int64."""
-        return self._overview.document_rows
+        return self._overview[2]
 
     @cached_property
-    def _overview(self) -> _Overview:
-        return _Overview.of(self.batches())
+    def _overview(self) -> tuple[np.ndarray, np.ndarray, Ragged]:
+        """Columns that are kept in memory, read in one pass, so that remote shards are fetched once."""
+        splits, counts, documents = [np.empty(0, str)], [np.empty(0, np.int64)], [_NO_ROWS]
+        for batch in self.batches():
+            splits.append(batch.column("split").to_numpy(zero_copy_only=False).astype(str))
+            counts.append(batch.column("targets").value_lengths().to_numpy().astype(np.int64))
+            rows = _numbers(batch.column("document_rows"))
+            documents.append(Ragged(rows.values.copy(), rows.offsets))  # a view would keep the shard
+        return np.concatenate(splits), np.concatenate(counts), Ragged.concatenate(documents)
 
     def rows_of(self, split: str) -> np.ndarray:
         """Return the rows of ``split`` in stored order, ``(n,)`` int64."""
@@ -210,29 +205,6 @@ def add_pair_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
 _NO_ROWS = Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
 
 
-@dataclass(frozen=True)
-class _Overview:
-    """Columns of all pairs that are kept in memory, read in one pass, so that remote shards are fetched once for them.
-
-    Attributes:
-        splits, target_counts, document_rows: as in ``PairSet``.
-    """
-
-    splits: np.ndarray
-    target_counts: np.ndarray
-    document_rows: Ragged
-
-    @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch]) -> _Overview:
-        splits, counts, documents = [np.empty(0, str)], [np.empty(0, np.int64)], [_NO_ROWS]
-        for batch in batches:
-            splits.append(batch.column("split").to_numpy(zero_copy_only=False).astype(str))
-            counts.append(batch.column("targets").value_lengths().to_numpy().astype(np.int64))
-            rows = _numbers(batch.column("document_rows"))
-            documents.append(Ragged(rows.values.copy(), rows.offsets))  # a view would keep the shard
-        return cls(np.concatenate(splits), np.concatenate(counts), Ragged.concatenate(documents))
-
-
 def _numbers(column: pa.Array) -> Ragged:
     return Ragged.from_arrow(column).compact()
 
@@ -250,23 +222,14 @@ def _tokens(documents: DocumentSet, row: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PairLengths:
-    """Lengths of the n pairs of an artefact and of the m documents that they are about, in tokens.
+    """Lengths of the n pairs of an artefact and of the m documents that they are about, in tokens, as int64."""
 
-    Attributes:
-        queries: ``(n,)`` int64.
-        document_rows: n rows, the documents of each pair.
-        targets: int64, targets of all pairs one after the other.
-        target_starts: ``(n,)`` int64, index of each pair's first target in ``targets``.
-        longest_targets: ``(n,)`` int64, 0 for a pair without targets.
-        documents: ``(m,)`` int64.
-    """
-
-    queries: np.ndarray
-    document_rows: Ragged
-    targets: np.ndarray
-    target_starts: np.ndarray
-    longest_targets: np.ndarray
-    documents: np.ndarray
+    queries: np.ndarray  # (n,)
+    document_rows: Ragged  # n rows, the documents of each pair
+    targets: np.ndarray  # targets of all pairs one after the other
+    target_starts: np.ndarray  # (n,) index of each pair's first target in ``targets``
+    longest_targets: np.ndarray  # (n,) 0 for a pair without targets
+    documents: np.ndarray  # (m,)
 
     @classmethod
     def of(cls, pairs: PairSet) -> PairLengths:
@@ -294,10 +257,7 @@ class PairLengths:
         return Ragged(self.documents[rows.values], rows.offsets)
 
     def targets_of(self, pairs: np.ndarray, numbers: np.ndarray | None) -> np.ndarray:
-        """Return the length of one target of each of the ``(k,)`` pairs, ``(k,)`` int64.
-
-        ``pairs``: ``(k,)`` rows of pairs. ``numbers``: ``(k,)`` number of the target in its pair; None for the longest.
-        """
+        """Return the length of target ``numbers[i]``, or of the longest, of each of the ``(k,)`` pairs, ``(k,)``."""
         return self.longest_targets[pairs] if numbers is None else self.targets[self.target_starts[pairs] + numbers]
 
 

@@ -49,11 +49,7 @@ PREDICTION_COLUMNS = {
 
 
 class PredictionSet(ShardedRows):
-    """The predictions 0 .. len-1 of a ``farspan.predictions`` folder, in the order of the pairs of their split.
-
-    Attributes:
-        split: the split of the pairs.
-    """
+    """The predictions 0 .. len-1 of a ``farspan.predictions`` folder, in the order of the pairs of their ``split``."""
 
     def __init__(self, folder: str, verify: bool = False) -> None:
         super().__init__(folder, "farspan.predictions", verify)
@@ -79,34 +75,16 @@ class PredictionSet(ShardedRows):
         columns = [batch.column("score").to_numpy() for batch in self.batches()]
         return np.concatenate([np.empty(0, np.float32), *columns])
 
-    @property
-    def pairs_folder(self) -> str:
-        """Recorded folder of the pairs."""
-        return parent_folder(self.folder, "--pairs")
-
     def open_pairs(self, folder: str | None = None, documents: str | None = None) -> PairSet:
-        """Open the pairs that the predictions answer.
-
-        Args:
-            folder: folder of the pairs; None for the recorded one.
-            documents: folder of their documents; None for the one recorded with the pairs.
-
-        Raises:
-            FarspanError: no finished pairs there, or other pairs.
-        """
-        place = folder or self.pairs_folder
-        pairs = PairSet(place, documents, self.verify)
-        self.check_pairs(pairs)
-        return pairs
-
-    def check_pairs(self, pairs: PairSet) -> None:
-        """Check that the predictions answer ``pairs``."""
+        """Open the pairs that the predictions answer; None stands for the recorded folders of pairs and documents."""
+        pairs = PairSet(folder or parent_folder(self.folder, "--pairs"), documents, self.verify)
         assert self.manifest.parent is not None
         if manifest_sha256(pairs.folder) != self.manifest.parent["manifest_sha256"]:
             raise FarspanError(
                 f"{self.folder}: its predictions answer other pairs than those in {pairs.folder}; give the pairs that "
                 "they were generated for, or run `farspan generate` again"
             )
+        return pairs
 
     def _texts(self, column: str) -> list[str]:
         return [text for batch in self.batches() for text in batch.column(column).to_pylist()]
