@@ -91,7 +91,7 @@ def run_beside(packages, arguments, folder):
     return done.stdout
 
 
-def rows_of(folder, width=None, unit="rows"):
+def rows_of(folder, width=None):
     """Rows as lists of ids, and where documents begin in each, worked out token by token."""
     rows = []
     manifest = read_manifest(folder)
@@ -103,14 +103,11 @@ def rows_of(folder, width=None, unit="rows"):
             starts.append(len(ids))
             text = row["tokens"][start : edges[number + 1]]
             ends = row["document_offsets"][number] + len(text) == row["document_lengths"][number]
-            if unit == "documents":
-                rows.append(([*text, EOS], [0]))
             ids += [*text, EOS] if ends or number + 2 < len(edges) else text
         if width is not None and len(ids) < width:
             starts += [len(ids)] if ids[-1] == EOS else []
             ids += [PAD] * (width - len(ids))
-        if unit == "rows":
-            rows.append((ids, starts))
+        rows.append((ids, starts))
     return rows
 
 

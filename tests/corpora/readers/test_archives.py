@@ -1,19 +1,13 @@
 """Tar and zip archives: cut, damaged and hostile, and read in little memory."""
 
-import bz2
-import gzip
 import io
-import lzma
-import tarfile
 import zipfile
-from typing import Any
 
 import pytest
-import zstandard
 
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
-from tests.corpora.readers import read_all, reasons, stored
+from tests.corpora.readers import pack, read_all, reasons, stored, tar, write
 
 BOOKS3 = ReadOptions(format="books3")
 FOLDER = "books3/the-eye.eu/public/Books/Bibliotik"
@@ -23,38 +17,12 @@ BOOKS = {
     )
     for n, letter in enumerate("ABCDEFGH")
 }
-PACK = {
-    ".tar": bytes,
-    ".tar.gz": lambda data: gzip.compress(data, 1),
-    ".tgz": lambda data: gzip.compress(data, 1),
-    ".tar.bz2": bz2.compress,
-    ".tar.xz": lambda data: lzma.compress(data, preset=0),
-    ".tar.zst": zstandard.compress,
-}
-
-
-def tar(members=BOOKS, format=tarfile.GNU_FORMAT) -> bytes:
-    """Members are texts, bytes, or headers of other kinds."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=format) as archive:
-        for name, content in members.items():
-            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
-            data = b"" if content is info else content.encode() if isinstance(content, str) else content
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return file.getvalue()
-
-
-def special(name, kind, target="") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.zst"])
 def test_the_members_before_a_cut_are_kept(tmp_path, suffix):
     path = tmp_path / f"books3{suffix}"
-    data = tar()
+    data = tar(BOOKS)
     whole, names = list(BOOKS.values()), list(BOOKS)
     last = data.rindex(b"It was a dark")
     headers = [place for place in range(0, len(data), 512) if data[place + 257 : place + 262] == b"ustar"]
@@ -65,7 +33,7 @@ def test_the_members_before_a_cut_are_kept(tmp_path, suffix):
         len(data.rstrip(b"\0")) + 511 & ~511: 8,  # the end mark alone is missing
     }
     for cut, kept in cuts.items():
-        path.write_bytes(PACK[suffix](data[:cut]))
+        write(path, data[:cut])
         for target in (4000, 1 << 30):
             block = read_all(path, BOOKS3, target)
             assert block.texts == whole[: len(block.texts)]
@@ -77,8 +45,8 @@ def test_the_members_before_a_cut_are_kept(tmp_path, suffix):
 
 
 def test_a_cut_of_the_compressed_file_keeps_the_members_before_it(tmp_path):
-    path = tmp_path / "books3.tar.gz"
-    packed = gzip.compress(tar(), 1)
+    path = pack(tmp_path / "books3.tar.gz", BOOKS)
+    packed = path.read_bytes()
     path.write_bytes(packed[: len(packed) * 2 // 3])
     block = read_all(path, BOOKS3)
     assert block.texts == list(BOOKS.values())[: len(block.texts)]
@@ -120,17 +88,16 @@ def rewritten(header: bytes, size: bytes, kind: bytes | None = None) -> bytes:
 )
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 def test_a_hostile_header_ends_the_archive_and_nothing_else(tmp_path, suffix, size, kind):
-    path = tmp_path / f"a{suffix}"
     good = tar({"good.txt": "good"})[:1024]
-    path.write_bytes(PACK[suffix](good + rewritten(tar({"bad.txt": "bad"})[:512], size, kind) + bytes(2048)))
-    block = read_all(path, BOOKS3)
+    bad = rewritten(tar({"bad.txt": "bad"})[:512], size, kind)
+    block = read_all(write(tmp_path / f"a{suffix}", good + bad + bytes(2048)), BOOKS3)
     assert block.texts == ["good"]
     assert len(block.rejects) == 1
 
 
 def test_bad_members_are_rejects_and_their_neighbours_are_kept(tmp_path):
     path = tmp_path / "a.tar"
-    members: dict[str, Any] = {
+    members = {
         "a.txt": "first",
         "../../etc/cron.d/a.txt": "x",
         "/etc/a.txt": "x",
@@ -143,14 +110,7 @@ def test_bad_members_are_rejects_and_their_neighbours_are_kept(tmp_path):
         "long.txt": b"x" * 2000,
         "z.text": "last",
     }
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
-        for name, content in [*members.items(), ("a.txt", "again")]:
-            data = content.encode() if isinstance(content, str) else content
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    path.write_bytes(file.getvalue())
+    path.write_bytes(tar([*members.items(), ("a.txt", "again")]))
     for target in (1, 1 << 30):
         block = read_all(path, ReadOptions(format="books3", max_record_bytes=1999), target)
         assert dict(zip(block.keys, block.texts, strict=True)) == {"a.txt": "first", "z.text": "last"}
@@ -166,12 +126,7 @@ def test_bad_members_are_rejects_and_their_neighbours_are_kept(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".zip"])
 def test_an_archive_without_texts_says_so(tmp_path, suffix):
-    path = tmp_path / f"a{suffix}"
-    if suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a.jpg", b"\xff")
-    else:
-        path.write_bytes(PACK[suffix](tar({"a.jpg": b"\xff"})))
+    path = pack(tmp_path / f"a{suffix}", {"a.jpg": b"\xff"})
     block = read_all(path, BOOKS3)
     assert (reasons(block), block.lost) == ([("0", "no_member")], path.stat().st_size)
 
@@ -184,15 +139,8 @@ def test_other_content_than_the_name_says(tmp_path, suffix):
     assert reject.reason == "unreadable_file"
 
 
-def zipped(path, members=BOOKS):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-
-
 def test_zip_archives_are_cut_at_members(tmp_path):
-    path = tmp_path / "books.zip"
-    zipped(path, {"README": "no text", **BOOKS})
+    path = pack(tmp_path / "books.zip", {"README": "no text", **BOOKS})
     for target in (1, 500, 1 << 30):
         block = read_all(path, BOOKS3, target)
         assert (block.keys, block.texts, block.rejects) == (list(BOOKS), list(BOOKS.values()), [])
@@ -200,8 +148,7 @@ def test_zip_archives_are_cut_at_members(tmp_path):
 
 
 def test_damage_in_a_zip_costs_its_member_only_and_a_cut_the_archive(tmp_path):
-    path = tmp_path / "books.zip"
-    zipped(path)
+    path = pack(tmp_path / "books.zip", BOOKS)
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
         member = archive.infolist()[3]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, json_array
 from corpora.readers.selection import check_fields, plan_ranges, read_records
-from tests.corpora.readers import read_all, reasons
+from tests.corpora.readers import read_all, reasons, write
 
 # JSON lines: every way a line can be bad, and its neighbours kept.
 BAD = [
@@ -27,7 +27,6 @@ BAD = [
     (b"\0\0\0", "broken_json", "Expecting value"),
     (b'["text"]', "not_an_object", "list"),
     (b'"text"', "not_an_object", "str"),
-    (b"null", "not_an_object", "NoneType"),
     (b'{"url": "u", "n\\ud800": 1}', "missing_text", r"no field 'text'; its fields: url, n\ud800"),
     (b"{}", "missing_text", "no field 'text'"),
     (b'{"text": null}', "null_text", "null"),
@@ -158,9 +157,8 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_interview_is_a_line_for_each_turn(tmp_path, layout, packed):
-    path = tmp_path / ("news_dialogue.json.gz" if packed else "news_dialogue.json")
     data = LAYOUTS[layout].encode()
-    path.write_bytes(gzip.compress(data) if packed else data)
+    path = write(tmp_path / ("news_dialogue.json.gz" if packed else "news_dialogue.json"), data)
     check_fields(str(path), MEDIASUM)
     block = read_all(path, ReadOptions(format="mediasum", id_field="id"), 3000)
     assert (block.texts, block.rejects) == (TEXTS, [])
@@ -180,13 +178,10 @@ BAD_INTERVIEWS = [
     (b'{"text": "a"}', "missing_text", "no field 'utt'; its fields: text"),
     (b'{"utt": [], "speaker": []}', "empty_text", "blank"),
     (b'{"utt": [" "], "speaker": ["A"]}', "empty_text", "blank"),
-    (b'{"utt": ["caf\xe9"], "speaker": ["b"]}', "invalid_utf8", "invalid continuation byte"),
     (b'{"utt": ["\\ud83d"], "speaker": ["b"]}', "invalid_utf8", "surrogate"),
     (b'{"utt": ["a"], "speaker": ["b"] oops}', "broken_json", "delimiter"),
     (b'{"utt": ["a"}, "speaker": ["b"]]', "broken_json", "delimiter"),
     (b"7", "not_an_object", "int"),
-    (b'"utt"', "not_an_object", "str"),
-    (b'["utt"]', "not_an_object", "list"),
     (b"null", "not_an_object", "NoneType"),
     (b"[" * 100_000 + b"]" * 100_000, "broken_json", "recursion"),
     (b'{"utt": ["' + b"x" * 300_000 + b'"], "speaker": ["b"]}', "too_long", "more than --max-record-bytes 250,000"),

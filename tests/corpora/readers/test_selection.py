@@ -13,10 +13,9 @@ from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions
 from corpora.readers.blocks import DOCUMENT_ID, Reader
 from corpora.readers.formats.huggingface import data_files
-from corpora.readers.records import CrashedReader, DamagedFile, DamagedStream, group
+from corpora.readers.records import group
 from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
 from corpora.storage import files
-from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 from tests.corpora.readers import read_all, reasons
 
 
@@ -95,7 +94,6 @@ def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
         plan_ranges("a.txt", ReadOptions(), 0)
 
 
-# Ranges, and reasons of damage.
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 100))
 def test_pieces_are_grouped_up_to_the_target(sizes, target):
     cuts = group(sizes, target)
@@ -104,23 +102,6 @@ def test_pieces_are_grouped_up_to_the_target(sizes, target):
     assert all(cut.bytes <= target or cut.stop - cut.start == 1 for cut in cuts)
     joined = [left.bytes + sizes[right.start] for left, right in pairwise(cuts)]
     assert all(size > target for size in joined), "a group ends only where the next piece does not fit"
-
-
-@pytest.mark.parametrize(
-    ("error", "reason", "lost"),
-    [
-        (EOFError(), "truncated_file", None),
-        (DanglingLink("a"), "dangling_link", None),
-        (NotAFile("a"), "not_a_file", None),
-        (CrashedReader("SIGSEGV"), "crashed_reader", None),
-        (DamagedStream("no checksum", 70), "unreadable_file", 70),
-        (ValueError("x"), "unreadable_file", None),
-    ],
-)
-def test_the_reason_of_damage_is_that_of_its_error(error, reason, lost):
-    damaged = DamagedFile(error, 7, b"raw")
-    assert (damaged.reason, damaged.lost, damaged.key, damaged.raw) == (reason, lost, "7", b"raw")
-    assert str(damaged).startswith(type(error).__name__)
 
 
 # Options for reading raw files.
@@ -140,10 +121,6 @@ def test_the_reason_of_damage_is_that_of_its_error(error, reason, lost):
 def test_bad_options(options, message):
     with pytest.raises(FarspanError, match=message):
         ReadOptions(**options)
-
-
-def test_named_fields_are_those_beside_the_text():
-    assert ReadOptions(id_field="key", title_field="t").named_fields == [("--id-field", "key"), ("--title-field", "t")]
 
 
 # Declarations of formats.

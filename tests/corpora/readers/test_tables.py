@@ -11,8 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, isolation
 from corpora.readers.selection import check_fields, plan_ranges, read_records
-from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.formats.test_clusters import damaged
+from tests.corpora.readers import damaged, read_all, reasons
 from tests.corpora.readers.test_isolation import arrow, table
 
 # Rows of Parquet and Arrow columns: the same whatever the container, its pieces and the ranges.
@@ -91,13 +90,6 @@ def test_columns_that_are_not_there_or_not_text(tmp_path, kind):
     assert read_all(path, ReadOptions(text_field="content", id_field="n")).ids == ["1", "2"]
     assert reasons(read_all(path)) == [("0", "missing_text"), ("1", "missing_text")]
     assert reasons(read_all(path, ReadOptions(text_field="n"))) == [("0", "not_a_string"), ("1", "not_a_string")]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_rows(tmp_path, kind):
-    path = file_of(tmp_path, kind)
-    write(pa.table({"text": pa.array([], pa.string())}), path, kind)
-    assert read_all(path).read == 0
 
 
 @pytest.mark.parametrize("kind", ["parquet", "packed-file"])
@@ -222,23 +214,8 @@ def test_large_batches_come_in_bounded_blocks(tmp_path):
     assert max(len(block.texts) for block in blocks) * 100_000 <= 17 << 20
 
 
-# Parquet files: cuts at row groups, encodings that hold more than their bytes, and the bytes that damage costs.
+# Parquet files: encodings that hold more than their bytes, and the bytes that damage costs.
 WORDS = [f"text {number} " * 20 for number in range(90)]
-
-
-@pytest.mark.parametrize("target_bytes", [1, 20_000, 1 << 30])
-def test_a_file_is_cut_at_its_row_groups(tmp_path, target_bytes):
-    path = str(tmp_path / "a.parquet")
-    pq.write_table(pa.table({"text": WORDS}), path, row_group_size=10)
-    metadata = pq.read_metadata(path)
-    pieces = plan_ranges(path, ReadOptions(), target_bytes)
-    assert [pieces[0].start, *(piece.stop for piece in pieces)] == [*(piece.start for piece in pieces), 9]
-    for piece in pieces:
-        groups = range(piece.start, piece.stop)
-        assert piece.bytes == sum(metadata.row_group(index).total_byte_size for index in groups)
-        assert piece.bytes <= target_bytes or len(groups) == 1
-        texts = [text for block in read_records(piece, ReadOptions()) for text in block.texts]
-        assert texts == WORDS[piece.start * 10 : piece.stop * 10]
 
 
 def test_texts_that_repeat_the_one_before_come_a_few_at_a_time(tmp_path):

@@ -21,7 +21,6 @@ from corpora.schemas.vectors import clusters_schema, neighbours_schema, vector_c
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import read_shard, write_shard
 from corpora.verify.artefact import verify
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
 from tests.factories import make_sequences, sequence_batches
@@ -325,39 +324,6 @@ def test_predictions_of_other_pairs_are_refused(made):
         FarspanError, match=f"{folder}: its predictions answer other pairs than those in {others}; give"
     ):
         open_predictions(folder).open_pairs(others)
-
-
-def test_pairs_are_no_predictions(made):
-    with pytest.raises(FarspanError, match=r"is 'farspan.pairs' where 'farspan.predictions' is needed"):
-        open_predictions(made[0])
-
-
-@pytest.mark.parametrize("cuts", [[50], [1, 9, 40], [16, 16, 18]])
-def test_a_shard_has_the_same_bytes_however_its_rows_arrived(tmp_path, cuts):
-    vectors = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float16)
-    schema = vectors_schema(7)
-    everything = pa.record_batch(
-        [
-            pa.array([f"d:{row}" for row in range(50)]),
-            pa.array(np.arange(50)),
-            pa.array(np.arange(50, dtype=np.int32)),
-            pa.array([[row, row + 1] for row in range(50)], pa.list_(pa.uint32())),
-            vector_column(vectors),
-        ],
-        schema=schema,
-    )
-    digests = set()
-    for name, parts in {"once": [50], "cut": cuts}.items():
-        with write_shard(str(tmp_path / name), schema, 16) as (writer, info):
-            start = 0
-            for size in parts:
-                writer.write(everything.slice(start, size))
-                start += size
-        digests.add(info[0].sha256)
-    assert len(digests) == 1
-    batches = list(read_shard(str(tmp_path / "cut")))
-    assert [len(batch) for batch in batches] == [16, 16, 16, 2]
-    assert np.concatenate([vector_rows(batch.column("vector")) for batch in batches]).tobytes() == vectors.tobytes()
 
 
 def test_rows_of_a_slice_are_its_own():

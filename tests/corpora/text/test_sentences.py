@@ -18,7 +18,6 @@ from corpora.text.sentences import (
     sentence_token_starts,
     thin_out_crowds,
 )
-from corpora.text.utf8 import byte_offsets
 
 NAMES = ["nupunkt", "nltk", "spacy"]
 text_blocks = st.lists(
@@ -115,15 +114,6 @@ def test_no_crowd_reaches_a_library(text):
     places = [mark.start() for mark in _SENTENCE_ENDS.finditer(text)]
     crowds = [b - a <= _SPACING * _CROWD for a, b in zip(places, places[_CROWD:], strict=False)]
     assert bool(changed) <= any(crowds)
-
-
-@given(text=marked_text)
-@settings(deadline=None, max_examples=20)
-def test_adversarial_text_has_the_same_sentences_each_time(text):
-    splitter = load_splitter("nupunkt")
-    found = splitter.boundaries(text)
-    assert (np.diff(found) > 0).all()
-    assert found.tolist() == load_splitter("nupunkt").boundaries(text).tolist()
 
 
 def test_sentences_end_before_a_crowd_and_with_it():
@@ -229,10 +219,3 @@ def test_tokens_of_sentences(texts):
             later = [i for i, start in enumerate(starts) if start >= boundary]
             expected |= set(later[:1])
         assert found[row].tolist() == sorted(expected)
-
-
-@given(text=texts, data=st.data())
-def test_byte_offsets(text, data):
-    characters = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10)))
-    found = byte_offsets(text, np.array(characters, np.int64))
-    assert found.tolist() == [len(text[:character].encode()) for character in characters]

@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import warnings
-import zipfile
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +18,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.formats import opensubtitles
 from corpora.readers.selection import check_fields, plan_ranges
-from tests.corpora.readers import read_all, reasons, stored
-from tests.corpora.readers.test_archives import tar
+from tests.corpora.readers import damaged, pack, read_all, reasons, stored, tar, write, zipped
 from tests.corpora.readers.test_json import LAYOUTS
 
 OPUS = ReadOptions(format="opensubtitles")
@@ -67,11 +65,8 @@ in place?
     ],
 )
 def test_a_film_is_a_line_for_each_sentence(tmp_path, xml, text):
-    data = xml.encode("utf-16" if "utf-16" in xml else "utf-8")
-    (tmp_path / "4.xml").write_bytes(data)
-    (tmp_path / "4.xml.gz").write_bytes(gzip.compress(data))
     for name in ("4.xml", "4.xml.gz"):
-        block = read_all(tmp_path / name, OPUS)
+        block = read_all(write(tmp_path / name, xml.encode("utf-16" if "utf-16" in xml else "utf-8")), OPUS)
         assert (block.texts, block.keys, block.rejects) == ([text], ["0"], [])
 
 
@@ -84,20 +79,11 @@ FILMS = {f"OpenSubtitles/raw/en/{1990 + n}/{n * 7}/{n}.xml": film(n) for n in ra
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar"])
 def test_an_archive_of_films(tmp_path, suffix):
-    path = tmp_path / f"en{suffix}"
-    members = {"README": "about", "LICENSE": "free", **FILMS}
-    if suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, text in members.items():
-                archive.writestr(name, text)
-    else:
-        packed = {f"{name}.gz" * (name in FILMS) or name: gzip.compress(t.encode()) for name, t in members.items()}
-        data = tar(packed)
-        path.write_bytes(gzip.compress(data) if suffix == ".tar.gz" else data)
-    names = [name + ".gz" * (suffix != ".zip") for name in FILMS]
+    films = FILMS if suffix == ".zip" else {f"{name}.gz": gzip.compress(text.encode()) for name, text in FILMS.items()}
+    path = pack(tmp_path / f"en{suffix}", {"README": "about", "LICENSE": "free", **films})
     for target in (1, 600, 1 << 30):
         block = read_all(path, OPUS, target)
-        assert (block.keys, block.rejects) == (names, [])
+        assert (block.keys, block.rejects) == (list(films), [])
         assert block.texts == [f"Film {n}.\n{('Yes. ' * n).strip()}" for n in range(1, 12)]
 
 
@@ -120,6 +106,7 @@ BAD = {
     "blank": ("", "broken_xml", "no element found"),
     "crossed": ("<document><s>a</document></s>", "broken_xml", "mismatched tag"),
     "encoding": ('<?xml version="1.0" encoding="klingon"?><document/>', "broken_xml", "unknown encoding"),
+    "bytes": (b'<?xml version="1.0" encoding="utf-8"?><document><s>caf\xe9</s></document>', "broken_xml", "invalid"),
     "no sentence": ("<document><p>text</p></document>", "empty_text", "blank"),
     "long": (film(5000), "too_long", "more than --max-record-bytes 20,000"),
 }
@@ -129,34 +116,17 @@ BAD = {
 def test_a_bad_film_is_a_reject_and_its_neighbours_are_kept(tmp_path, case):
     xml, reason, detail = BAD[case]
     options = ReadOptions(format="opensubtitles", max_record_bytes=20_000)
-    path = tmp_path / "en.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in (("a.xml", film(1)), ("b.xml", xml), ("c.xml", film(2))):
-            archive.writestr(name, text)
-    block = read_all(path, options)
+    block = read_all(pack(tmp_path / "en.zip", {"a.xml": film(1), "b.xml": xml, "c.xml": film(2)}), options)
     assert block.keys == ["a.xml", "c.xml"]
     (reject,) = block.rejects
     assert (reject.key, reject.reason) == ("b.xml", reason)
     assert any(part in reject.detail for part in detail.split("|"))
-    (tmp_path / "b.xml").write_text(xml)
-    assert reasons(read_all(tmp_path / "b.xml", options)) == [("0", reason)]
-
-
-def test_bytes_that_are_not_the_encoding_said(tmp_path):
-    (tmp_path / "a.xml").write_bytes(b'<?xml version="1.0" encoding="utf-8"?><document><s>caf\xe9</s></document>')
-    assert reasons(read_all(tmp_path / "a.xml", OPUS)) == [("0", "broken_xml")]
+    assert reasons(read_all(write(tmp_path / "b.xml", xml), options)) == [("0", reason)]
 
 
 def test_deep_elements_are_no_danger():
     data = b"<a>" * 200_000 + b"<s>text</s>" + b"</a>" * 200_000
     assert read_all("a.xml", OPUS, data=data).texts == ["text"]
-
-
-def test_a_cut_archive_keeps_its_films():
-    data = gzip.compress(tar(FILMS), 0)
-    block = read_all("en.tar.gz", OPUS, data=data[: len(data) // 2])
-    assert 2 <= len(block.texts) < 11
-    assert [reason for _, reason in reasons(block)] == ["truncated_file"]
 
 
 def test_a_damaged_film_in_a_sound_archive_costs_itself():
@@ -199,15 +169,6 @@ def test_a_bad_line_costs_its_run():
     assert len(block.texts) == len(data) // (64 << 10)
 
 
-def test_a_film_with_a_name_that_leads_out_of_the_archive(tmp_path):
-    with zipfile.ZipFile(tmp_path / "en.zip", "w") as archive:
-        archive.writestr("../a.xml", film(1))
-        archive.writestr("b.xml", film(2))
-    block = read_all(tmp_path / "en.zip", OPUS)
-    assert block.keys == ["b.xml"]
-    assert reasons(block) == [("../a.xml", "unsafe_name")]
-
-
 # NewSHead: clusters of articles as JSON and in files of torch, of which nothing is executed.
 NEWSHEAD = ReadOptions(format="newshead")
 CLUSTERS: list[dict[str, Any]] = [
@@ -237,8 +198,7 @@ def test_newshead(tmp_path, shape, kind):
     if path.suffix == ".pt":
         torch.save(clusters, path, _use_new_zipfile_serialization=kind == "pt")
     elif "jsonl" in kind:
-        data = "\n".join(json.dumps(cluster) for cluster in clusters).encode()
-        path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+        write(path, "\n".join(json.dumps(cluster) for cluster in clusters))
     else:
         path.write_text(json.dumps(clusters, indent=1 if "indented" in kind else None))
     check_fields(str(path), NEWSHEAD)
@@ -364,8 +324,7 @@ def test_multi_news_records_lose_no_document(tmp_path, kind, ending):
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
-        data = "\n".join(map(json.dumps, rows)).encode()
-        path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+        write(path, "\n".join(map(json.dumps, rows)))
     check_fields(str(path), MULTI_NEWS)
     block = read_all(path, MULTI_NEWS)
     assert (block.texts, block.rejects) == ([text for n in range(4) for text in (f"One {n}.", "Two.", "Three.")], [])
@@ -375,14 +334,6 @@ def test_multi_news_records_lose_no_document(tmp_path, kind, ending):
 
 
 # Files with random damage: every record is read or rejected, and nothing is raised.
-def zipped() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in FILMS.items():
-            archive.writestr(name, text)
-    return file.getvalue()
-
-
 def saved(new: bool) -> bytes:
     file = io.BytesIO()
     torch.save(CLUSTERS, file, _use_new_zipfile_serialization=new)
@@ -393,25 +344,13 @@ BOOKS = tar({name.replace(".xml", ".txt"): text for name, text in FILMS.items()}
 FILES = {
     "books.tar": ("books3", BOOKS),
     "books.tar.gz": ("books3", gzip.compress(BOOKS, 0)),
-    "en.zip": ("opensubtitles", zipped()),
+    "en.zip": ("opensubtitles", zipped(FILMS)),
     "1.xml": ("opensubtitles", RAW.encode()),
     "dialogue.json": ("mediasum", LAYOUTS["compact"].encode()),
     "clusters.json": ("newshead", json.dumps(CLUSTERS).encode()),
     "clusters.pt": ("newshead", saved(True)),
     "old.pt": ("newshead", saved(False)),
 }
-
-
-def damaged(data: bytes, draw: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(draw.randint(1, 4)):
-        place = draw.randrange(len(changed))
-        piece, gone = draw.choice(
-            [(draw.randbytes(1), 1), (b"", draw.randint(1, 600)), (draw.randbytes(30), 0), (bytes(8), 8)]
-        )
-        changed[place : place + gone] = piece
-        changed = changed or bytearray(b"x")
-    return bytes(changed)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import zipfile
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,10 +12,16 @@ import pytest
 
 from corpora.readers import ReadOptions
 from corpora.readers.options import PairFields
-from corpora.readers.raw_tasks import RawPair, text_key
-from corpora.readers.selection import plan_ranges, read_records
+from corpora.readers.raw_tasks import text_key
 from corpora.readers.tasks.scrolls import SUBSETS, divide_input
-from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
+from tests.corpora.readers import pack
+from tests.corpora.readers.tasks import (
+    read_documents,
+    read_pairs,
+    read_reasons,
+    rejected_pairs,
+    write_lines,
+)
 
 # SCROLLS: seven data sets as JSON lines, one input for each of several references.
 SCROLLS = ReadOptions(format="scrolls")
@@ -69,11 +74,8 @@ def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp
 def test_a_zip_reads_like_its_folder_and_names_the_subset(tmp_path):
     rows = [record(n, f"{QUALITY}\n\n\n{TEXT} {n}", "No one") for n in range(4)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    path = tmp_path / "quality.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("quality/validation.jsonl", lines)
-        archive.writestr("quality/test.jsonl", lines.replace('"No one"', "null"))
-        archive.writestr("__MACOSX/quality/._test.jsonl", "x")
+    members = {"quality/validation.jsonl": lines, "quality/test.jsonl": lines.replace('"No one"', "null")}
+    path = pack(tmp_path / "quality.zip", {**members, "__MACOSX/quality/._test.jsonl": "x"})
     plain = write_lines(tmp_path / "quality" / "validation.jsonl", rows)
     pairs = read_pairs(path, SCROLLS)
     assert pairs[:4] == read_pairs(plain, SCROLLS)
@@ -98,7 +100,7 @@ def test_bad_records_are_rejected_and_their_neighbours_kept(tmp_path):
     with path.open("a") as file:
         file.write(json.dumps({**good, "input": "no blank line"}) + "\n{broken\n")
         file.write(json.dumps({**good, "input": "Q?\n\n \n"}) + "\n" + json.dumps(good) + "\n")
-    reasons = [reason for _, reason in rejected_pairs(path, SCROLLS)]
+    reasons = read_reasons(path, SCROLLS)
     assert reasons == ["missing_text", "not_a_string", "not_a_string", "no_query", "broken_json", "empty_document"]
 
 
@@ -160,7 +162,7 @@ def test_longbench_has_all_answers_as_references_and_classes_as_options(tmp_path
     assert first.attributes == {"subset": "trec", "language": "en", "length": 9}
     assert (second.query, second.options) == ("", None)
     bad = write_lines(tmp_path / "bad.jsonl", [{**LONG, "answers": []}, {**LONG, "all_classes": [7]}])
-    assert [reason for _, reason in rejected_pairs(bad, options)] == ["empty_text", "not_a_list"]
+    assert read_reasons(bad, options) == ["empty_text", "not_a_list"]
 
 
 # Pairs of one's own, as JSON lines and Parquet with the same records.
@@ -221,7 +223,7 @@ def test_a_field_without_a_value_hides_no_other_name_for_it(tmp_path, empty):
 def test_a_record_without_the_named_query_is_rejected(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", [{"document": "A text.", "question": "Why?", "answer": "So."}])
     options = replace(MINE, pairs=PairFields(query_field="ask"))
-    assert [reason for _, reason in rejected_pairs(path, options)] == ["missing_query"]
+    assert read_reasons(path, options) == ["missing_query"]
 
 
 def test_a_pair_may_have_several_documents_with_ids(tmp_path):
@@ -310,7 +312,8 @@ def test_a_bad_query_does_not_affect_its_meeting(tmp_path):
     reasons = ["empty_text", "missing_text", "missing_text", "broken_span", "broken_span"]
     assert rejected_pairs(path, QMSUM) == [("0", reason) for reason in reasons]
     assert list(read_documents(path, QMSUM).values()) == [MEETING_TEXT]
-    assert pair_texts(path) == ["They spoke of lamps.", "A red one.", "Bob."]
+    pairs = read_pairs(path, QMSUM, rejected=5)
+    assert [pair.targets[0] for pair in pairs] == ["They spoke of lamps.", "A red one.", "Bob."]
 
 
 def test_meetings_without_turns_or_lists_are_rejected(tmp_path):
@@ -321,15 +324,4 @@ def test_meetings_without_turns_or_lists_are_rejected(tmp_path):
         {**MEETING, "specific_query_list": None},
     ]
     path = write_lines(tmp_path / "train.jsonl", rows)
-    assert [reason for _, reason in rejected_pairs(path, QMSUM)] == [
-        "empty_text",
-        "empty_text",
-        "not_a_list",
-        "null_text",
-    ]
-
-
-def pair_texts(path):
-    options = replace(QMSUM, format="pairs:qmsum")
-    (piece,) = plan_ranges(str(path), options, 1 << 30)
-    return [RawPair.from_json(text).targets[0] for block in read_records(piece, options) for text in block.texts]
+    assert read_reasons(path, QMSUM) == ["empty_text", "empty_text", "not_a_list", "null_text"]

@@ -1,6 +1,5 @@
 """Questions about paragraphs, contracts, papers and stories."""
 
-import json
 import zipfile
 
 import pytest
@@ -11,7 +10,14 @@ from corpora.readers.records import BadRecord
 from corpora.readers.selection import holds_records
 from corpora.readers.tasks.qasper import answer_of
 from corpora.readers.tasks.scrolls import divide_input
-from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
+from tests.corpora.readers.tasks import (
+    read_documents,
+    read_pairs,
+    read_reasons,
+    rejected_pairs,
+    write_json,
+    write_lines,
+)
 
 # HotpotQA: one array of questions, ten paragraphs each.
 HOTPOT = ReadOptions(format="hotpot-qa")
@@ -28,14 +34,9 @@ QUESTION = {
 }
 
 
-def write(path, *questions):
-    path.write_text(json.dumps(questions))
-    return path
-
-
 def test_paragraphs_are_documents_shared_by_questions(tmp_path):
     other = {**QUESTION, "_id": "5b", "context": [MOTH, LAMP], "supporting_facts": [["Moth", 0]]}
-    path = write(tmp_path / "hotpot_dev_distractor_v1.json", QUESTION, other)
+    path = write_json(tmp_path / "hotpot_dev_distractor_v1.json", [QUESTION, other])
     documents = read_documents(path, HOTPOT)
     assert list(documents.values()) == ["Stone\nStones lie.", "Lamp\nA lamp glows. It is hot.", "Moth\nMoths fly."]
     assert [key.partition("#")[0] for key in documents] == ["Stone", "Lamp", "Moth"]
@@ -49,20 +50,19 @@ def test_paragraphs_are_documents_shared_by_questions(tmp_path):
 
 def test_two_versions_of_a_paragraph_are_two_documents(tmp_path):
     changed = {**QUESTION, "_id": "5c", "context": [["Lamp", ["A lamp is cold."]]]}
-    path = write(tmp_path / "hotpot_train_v1.1.json", QUESTION, changed)
+    path = write_json(tmp_path / "hotpot_train_v1.1.json", [QUESTION, changed])
     assert len(read_documents(path, HOTPOT)) == 4
 
 
 def test_test_questions_have_no_targets(tmp_path):
     hidden = {name: QUESTION[name] for name in ("_id", "question", "context")}
-    path = write(tmp_path / "hotpot_test_fullwiki_v1.json", hidden)
+    path = write_json(tmp_path / "hotpot_test_fullwiki_v1.json", [hidden])
     (pair,) = read_pairs(path, HOTPOT)
     assert (pair.targets, pair.attributes, pair.split) == ((), {"supporting": []}, "test")
 
 
 def test_bad_questions_are_rejected(tmp_path):
-    path = write(
-        tmp_path / "hotpot_train_v1.1.json",
+    bad = [
         {**QUESTION, "context": []},
         {**QUESTION, "context": [["Lamp"]]},
         {**QUESTION, "context": [["Lamp", "glows"]]},
@@ -70,8 +70,9 @@ def test_bad_questions_are_rejected(tmp_path):
         {**QUESTION, "answer": ""},
         {**QUESTION, "question": None},
         {name: value for name, value in QUESTION.items() if name != "_id"},
-    )
-    reasons = [reason for _, reason in rejected_pairs(path, HOTPOT)]
+    ]
+    path = write_json(tmp_path / "hotpot_train_v1.1.json", bad)
+    reasons = read_reasons(path, HOTPOT)
     assert reasons[:4] == ["empty_text", "broken_paragraph", "broken_paragraph", "broken_paragraph"]
     assert reasons[4:] == ["empty_text", "null_text", "missing_text"]
 
@@ -87,14 +88,9 @@ QUERY = {
 }
 
 
-def write_queries(path, *queries):
-    path.write_text(json.dumps(queries))
-    return path
-
-
 def test_supports_are_documents_shared_by_queries(tmp_path):
     other = {**QUERY, "id": "WH_train_1", "supports": QUERY["supports"][:1]}
-    path = write_queries(tmp_path / "train.json", QUERY, other)
+    path = write_json(tmp_path / "train.json", [QUERY, other])
     assert read_documents(path, HOP) == {text_key(text): text for text in QUERY["supports"]}
     first, second = read_pairs(path, HOP)
     assert first.documents == tuple(map(text_key, QUERY["supports"]))
@@ -109,17 +105,19 @@ def test_masked_files_of_a_folder_are_left_out():
 
 
 def test_bad_queries_are_rejected(tmp_path):
-    path = write_queries(
-        tmp_path / "dev.json",
+    bad = [
         {**QUERY, "supports": []},
         {**QUERY, "answer": "moon"},
         {**QUERY, "candidates": None},
         {**QUERY, "query": " "},
         {"id": 1},
+        {**QUERY, "id": True},
         3,
-    )
-    reasons = [reason for _, reason in rejected_pairs(path, HOP)]
-    assert reasons == ["empty_text", "unknown_label", "null_text", "empty_text", "missing_text", "not_an_object"]
+    ]
+    path = write_json(tmp_path / "dev.json", bad)
+    reasons = read_reasons(path, HOP)
+    assert reasons[:5] == ["empty_text", "unknown_label", "null_text", "empty_text", "missing_text"]
+    assert reasons[5:] == ["missing_id", "not_an_object"]
 
 
 # ContractNLI: contracts and hypotheses in one object.
@@ -137,13 +135,8 @@ def contract(name, **fields):
     return {**plain, "annotation_sets": [{"annotations": annotations}], **fields}
 
 
-def write_contracts(path, *documents, labels=LABELS):
-    path.write_text(json.dumps({"documents": list(documents), "labels": labels}))
-    return path
-
-
 def test_a_contract_is_one_document_of_all_hypotheses(tmp_path):
-    path = write_contracts(tmp_path / "dev.json", contract(34), contract(35))
+    path = write_json(tmp_path / "dev.json", {"documents": [contract(34), contract(35)], "labels": LABELS})
     assert list(read_documents(path, NLI)) == ["34", "35"]
     pairs = read_pairs(path, NLI)
     assert [pair.pair_id for pair in pairs] == ["34_nda-1", "34_nda-2", "35_nda-1", "35_nda-2"]
@@ -158,14 +151,14 @@ def test_bad_contracts_and_annotations_are_rejected_alone(tmp_path):
     odd = [
         {"annotations": {"nda-1": {"choice": "Perhaps", "spans": []}, "nda-9": {"choice": "Entailment", "spans": []}}}
     ]
-    path = write_contracts(
-        tmp_path / "train.json",
+    contracts = [
         contract(1, annotation_sets=[]),
         contract(2, annotation_sets=odd),
         contract(3, text=" "),
         contract(4, id=None),
         contract(5, spans="none"),
-    )
+    ]
+    path = write_json(tmp_path / "train.json", {"documents": contracts, "labels": LABELS})
     assert rejected_pairs(path, NLI) == [
         ("0", "annotation_sets"),
         ("1", "unknown_label"),
@@ -207,13 +200,8 @@ PAPER = {
 }
 
 
-def write_papers(path, papers):
-    path.write_text(json.dumps(papers))
-    return path
-
-
 def test_all_annotators_answers_are_references_of_one_pair(tmp_path):
-    path = write_papers(tmp_path / "qasper-dev-v0.3.json", {"1234.5678": PAPER})
+    path = write_json(tmp_path / "qasper-dev-v0.3.json", {"1234.5678": PAPER})
     assert read_documents(path, QASPER) == {"1234.5678": "Introduction\nLamps glow.\nThe end."}
     first, second = read_pairs(path, QASPER)
     assert (first.pair_id, first.query, first.split) == ("q1", "What of q1?", "validation")
@@ -245,7 +233,7 @@ def test_bad_papers_and_questions_are_rejected_alone(tmp_path):
         "3": {"title": "no text"},
         "4": [],
     }
-    path = write_papers(tmp_path / "qasper-train-v0.3.json", papers)
+    path = write_json(tmp_path / "qasper-train-v0.3.json", papers)
     assert rejected_pairs(path, QASPER) == [
         ("1", "empty_text"),
         ("2", "no_answer"),
@@ -324,7 +312,7 @@ def test_bad_questions_are_rejected_alone(tmp_path):
     ]
     rows = [line("W", *questions), {**line("V"), "article": ""}, {**line("V"), "article_id": None}, {"questions": []}]
     path = write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", rows)
-    reasons = [reason for _, reason in rejected_pairs(path, QUALITY)]
+    reasons = read_reasons(path, QUALITY)
     assert reasons[:4] == ["unknown_label", "unknown_label", "empty_text", "too_many_options"]
     assert reasons[4:] == ["empty_text", "null_text", "missing_text"]
 

@@ -13,7 +13,13 @@ from corpora.readers.selection import holds_records
 from corpora.readers.tasks import narrative_qa
 from corpora.readers.tasks.narrative_qa import story_text
 from tests.corpora.readers import read_all
-from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
+from tests.corpora.readers.tasks import (
+    read_documents,
+    read_pairs,
+    read_reasons,
+    rejected_pairs,
+    write_lines,
+)
 
 # NarrativeQA: tables of stories and questions, and a file for each story.
 STORIES = ReadOptions(format="narrative-qa")
@@ -140,7 +146,7 @@ def question(name, *pages, **fields):
 def write_trivia_qa(tmp_path):
     pages = tmp_path / "evidence" / "wikipedia"
     pages.mkdir(parents=True)
-    (pages / "Oil_lamp.txt").write_text("Oil burns.\n")
+    (pages / "Oil_lamp.txt").write_text("\ufeffOil burns.\n")
     (pages / "Moth.txt").write_text("Moths fly to lamps.")
     (pages / "Blank.txt").write_text(" \n")
     (pages / "Latin.txt").write_bytes(b"caf\xe9")
@@ -291,7 +297,7 @@ def test_json_lines(tmp_path):
     write_lines(
         path, [{"document": "A"}, {"document": "||||| |||||", "summary": "a"}, {"document": "A", "summary": " "}]
     )
-    assert [reason for _, reason in rejected_pairs(path, NEWS)] == ["missing_text", "empty_cluster", "empty_text"]
+    assert read_reasons(path, NEWS) == ["missing_text", "empty_cluster", "empty_text"]
 
 
 def test_fewer_summaries_and_missing_files(source, tmp_path):

@@ -1,14 +1,20 @@
 """Summaries of papers, reports, episodes, meetings and chapters."""
 
 import json
-import zipfile
 
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.readers.selection import holds_records, plan_ranges, read_records
-from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
+from corpora.readers.selection import holds_records, plan_ranges
+from tests.corpora.readers import pack, read_all
+from tests.corpora.readers.tasks import (
+    read_documents,
+    read_pairs,
+    read_reasons,
+    rejected_pairs,
+    write_lines,
+)
 
 # GovReport: nested sections by id, splits in lists of ids, and lines as on the hub.
 GOV = ReadOptions(format="gov-report")
@@ -129,14 +135,11 @@ def test_sections_are_documents_of_one_pair(tmp_path):
 
 
 def test_the_archive_as_published_is_read_and_bad_articles_are_rejected(tmp_path):
-    path = tmp_path / "arxiv-dataset.zip"
     bad = [EMPTY, {**ARTICLE, "abstract_text": "no list"}, {"article_id": "x"}]
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("arxiv-dataset/train.txt", json.dumps(ARTICLE) + "\n")
-        archive.writestr("arxiv-dataset/test.txt", "".join(json.dumps(row) + "\n" for row in bad))
-        archive.writestr("arxiv-dataset/vocab", "the 1\n")
+    files = {"train.txt": json.dumps(ARTICLE), "test.txt": "\n".join(map(json.dumps, bad)), "vocab": "the 1\n"}
+    path = pack(tmp_path / "arxiv-dataset.zip", {f"arxiv-dataset/{name}": data for name, data in files.items()})
     options = ReadOptions(format="arxiv")
-    assert [reason for _, reason in rejected_pairs(path, options)] == ["empty_document", "not_a_string", "not_a_string"]
+    assert read_reasons(path, options) == ["empty_document", "not_a_string", "not_a_string"]
 
 
 # SummScreen: tokenised lines, and the same episodes as people wrote them.
@@ -184,11 +187,11 @@ def test_bad_episodes_are_rejected(tmp_path):
         line("E"),
     ]
     path = write_lines(folder / "fd_train.json", rows)
-    reasons = [reason for _, reason in rejected_pairs(path, LINES)]
+    reasons = read_reasons(path, LINES)
     assert reasons == ["empty_text", "not_a_list", "not_a_list", "missing_text"]
     rows = [line("A"), {**line("B"), "filename": "../B.json"}, {**line("C"), "filename": None}]
     path = write_lines(folder / "fd_train.json", rows)
-    assert [reason for _, reason in rejected_pairs(path, RAW)] == ["missing_file", "unsafe_name", "null_text"]
+    assert read_reasons(path, RAW) == ["missing_file", "unsafe_name", "null_text"]
 
 
 # BookSum: alignments that name chapters and summaries in other files.
@@ -270,7 +273,7 @@ def test_chapters_without_text_and_broken_rows_are_rejected(folder_booksum):
     write_lines(path, [row("shmoop", 3, 1), row("shmoop", 9, 1), nowhere, row("shmoop", 2, 3)])
     with path.open("a") as file:
         file.write("{broken\n\n")
-    reasons = [reason for _, reason in rejected_pairs(path, BOOKSUM)]
+    reasons = read_reasons(path, BOOKSUM)
     assert reasons == ["empty_text", "missing_file", "missing_text", "empty_text", "broken_json"]
 
 
@@ -313,9 +316,7 @@ def test_summaries_of_interviews_have_the_documents_of_the_format_and_listed_spl
         ("NPR-1", "train", ("Rain.",)),
         ("NPR-2", "test", ("Rain.",)),
     ]
-    blocks = [block for piece in plan_ranges(str(path), options, 1 << 30) for block in
-              read_records(piece, options)]  # fmt: skip
-    assert [key for block in blocks for key in block.keys] == [pair.documents[0] for pair in pairs]
+    assert read_all(path, options).keys == [pair.documents[0] for pair in pairs]
     path.write_text(json.dumps([{**INTERVIEW, "summary": " "}, {**INTERVIEW, "id": "NPR-3"}]))
-    assert [reason for _, reason in rejected_pairs(path, options)] == ["empty_text", "unknown_split"]
+    assert read_reasons(path, options) == ["empty_text", "unknown_split"]
     assert not holds_records("train_val_test_split.json", options)

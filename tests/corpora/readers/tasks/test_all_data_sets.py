@@ -1,14 +1,22 @@
-"""Records with one odd value: whatever it is and wherever it stands, the record is read or rejected."""
+"""What data sets of tasks share: index files, places of records, and records with odd values."""
 
+import gzip
+import io
 import json
 from copy import deepcopy
 
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.readers.raw_tasks import Place, RawPair, RawTask
-from corpora.readers.records import BadRecord
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats import FORMATS
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
+from corpora.readers.records import BadRecord, Range
+from corpora.readers.selection import plan_ranges
+from corpora.readers.task_files import ENTRIES_A_RANGE, index_files, whole_files
 from corpora.readers.tasks import (
+    DATA_SETS,
     booksum,
     contract_nli,
     gov_report,
@@ -23,8 +31,105 @@ from corpora.readers.tasks import (
     trivia_qa,
     wiki_hop,
 )
+from corpora.storage import files
 from tests.corpora.readers.tasks import test_collections, test_questions, test_stories, test_summaries
 
+
+def read(reader, path, target=1 << 30):
+    """Name -> text of all documents, and the number of ranges."""
+    found, pieces = {}, reader.plan(str(path), target)
+    for cut in pieces:
+        builder = BlockBuilder(str(path), reader.resolve(ReadOptions()))
+        piece = Range(*(str(path), "", *cut, path.stat().st_size))
+        positions = list(reader.read(piece, builder))
+        assert positions[-1] <= piece.bytes
+        block = builder.take(0)
+        found |= dict(zip(block.ids, block.texts, strict=True))
+        assert not block.rejects
+    return found, len(pieces)
+
+
+# Index files, whose entries name others.
+def entries(data, place):
+    return [(name, name.upper()) for name in data.decode().split()]
+
+
+def parse_entry(entry, place):
+    return RawTask([RawDocument(place.key, entry)], [])
+
+
+INDEX = index_files(entries, parse_entry, r".*\.ids")
+
+
+@pytest.mark.parametrize("count", [0, 1, ENTRIES_A_RANGE, ENTRIES_A_RANGE + 1, 3 * ENTRIES_A_RANGE])
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_entry_is_read_once_in_order(tmp_path, count, whole):
+    index = whole_files(entries, parse_entry) if whole else INDEX
+    path = tmp_path / "a.ids"
+    path.write_text("".join(f"n{number}\n" for number in range(count)))
+    assert sum(cut.bytes for cut in index.plan(str(path), 1)) == path.stat().st_size
+    found, ranges = read(index, path, 1)
+    assert found == {f"n{number}": f"N{number}" for number in range(count)}
+    assert ranges == (1 if whole else max(1, -(-count // ENTRIES_A_RANGE)))
+
+
+def test_a_compressed_index_is_unpacked(tmp_path):
+    path = tmp_path / "a.ids.gz"
+    path.write_bytes(gzip.compress(b"a b"))
+    assert read(INDEX, path)[0] == {"a": "A", "b": "B"}
+    path.write_bytes(path.read_bytes()[:-9])
+    assert len(INDEX.plan(str(path), 1)) == 1
+
+
+# Places of records: names, splits, and other files of the data set on disks and stores.
+@pytest.mark.parametrize("root", ["/data/trivia", "data", "s3://bucket/trivia", "s3://bucket"])
+def test_other_files_are_named_from_the_folder_of_the_record(monkeypatch, root):
+    """By names without ``..``, which stores do not know."""
+    known = (f"{root}/evidence/Fox.txt", f"{root}/qa/qaps.csv")
+
+    def open_known(path):
+        if path not in known:
+            raise FileNotFoundError(2, "No such file", path)
+        return io.BytesIO(path.encode())
+
+    monkeypatch.setattr(files, "open", open_known)
+    place = Place(f"{root}/qa/dev.json", "", "0", ReadOptions())
+    assert place.read_beside("../evidence/Fox.txt") == known[0].encode()
+    assert place.read_beside("qaps.csv") == known[1].encode()
+    with pytest.raises(BadRecord, match=r"evidence/Dog\.txt: No such file"):
+        place.read_beside("../evidence/Dog.txt")
+
+
+@pytest.mark.parametrize(
+    ("path", "member", "split"),
+    [
+        ("a/train.jsonl", "", "train"),
+        ("a/QuALITY.v1.0.1.htmlstripped.dev", "", "validation"),
+        ("a/test/0000.parquet", "", "test"),
+        ("a/wikipedia-test-without-answers.json", "", "test"),
+        ("a/quality.zip", "quality/val.jsonl", "validation"),
+        ("a/crs_valid.ids", "", "validation"),
+        ("a/train_test.jsonl", "", None),
+        ("a/training/x.jsonl", "", "train"),
+        ("training-data/x.jsonl", "", None),
+        ("latest/mine/x.jsonl", "", None),
+    ],
+)
+def test_the_split_is_told_by_the_file_or_its_folders(path, member, split):
+    assert Place(path, member, "0", ReadOptions()).split == split
+
+
+# Data sets of tasks as readers: what holds for all of them.
+@pytest.mark.parametrize("name", sorted(set(DATA_SETS) - set(FORMATS)))
+@pytest.mark.parametrize("suffix", [".pt", ".pkl"])
+def test_a_pickle_is_refused_with_the_cure(tmp_path, name, suffix):
+    path = tmp_path / f"train{suffix}"
+    path.write_bytes(b"\x80\x04K\x01.")
+    with pytest.raises(FarspanError, match=rf"train\{suffix}: a pickle, .* never loaded; save it again as JSON lines"):
+        plan_ranges(str(path), ReadOptions(format=name), 1 << 20)
+
+
+# Records with one odd value: whatever it is and wherever it stands, the record is read or rejected.
 ODD = (None, True, 7, -1.5, "", "\x00", "../x", "word", [], [[]], [None], [7], ["a", "b", "c"], {}, {"a": None})
 
 CASES = {
