@@ -23,8 +23,8 @@ from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import Natural, StructureError, decode, seal, unseal
 from pipelines.cards.summary import summary
 from pipelines.cards.write import write_card
+from pipelines.engine.claims import locked
 from pipelines.engine.job import WORK, Job, remove_empty_folders, shows_presence
-from pipelines.engine.lock import locked
 from pipelines.engine.options import Finalize
 
 _ANEW = "delete the folder and run the job's command again"

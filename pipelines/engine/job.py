@@ -31,47 +31,34 @@ class Task:
 
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that are independent of each other.
-
-    Attributes:
-        work: picklable; called with a task and a function that reports the units done so far.
-        unit: unit of ``Task.units``.
-    """
+    """Tasks that are independent of each other."""
 
     name: str
     tasks: Sequence[Task]
-    work: Callable[[Task, Report], Receipt]
-    unit: str
+    work: Callable[[Task, Report], Receipt]  # picklable; reports the units done so far
+    unit: str  # of ``Task.units``
 
 
 @dataclass(frozen=True)
 class Job:
     """Declaration of the job that makes an artefact.
 
-    Attributes:
-        output: its folder.
-        head: its manifest, without the entries that come from receipts.
-        stages: executed one after the other.
-        tokenizer: copies the tokenizer into a given folder.
-        work_bytes: size of the input, for the choice of workers.
-        workers: processes that suit the work, such as one a GPU, instead of one a core.
-        error_budget: tolerated share of rejected records, of damaged files and of lost bytes, each on its own.
-        repeated_links: source -> number of links that were not followed, as their folder is read under another name.
-        versions: path in the manifest's inputs -> version of the raw file. A job is resumed with equal ones only,
-            as its finished tasks read these.
-        origins: role -> path of each artefact that it is made from, to be recorded beside the manifest.
+    ``versions`` maps paths of the manifest's inputs to versions of the raw files: finished tasks read these, so a job
+    is resumed with equal ones only.
     """
 
-    output: str
-    head: Manifest
-    stages: Sequence[Stage]
-    tokenizer: Callable[[str], None]
-    work_bytes: int
-    error_budget: float = 1.0
-    repeated_links: Mapping[str, int] = field(default_factory=dict)
+    output: str  # its folder
+    head: Manifest  # without the entries that come from receipts
+    stages: Sequence[Stage]  # executed one after the other
+    tokenizer: Callable[[str], None]  # copies the tokenizer into a given folder
+    work_bytes: int  # size of the input, for the choice of workers
+    error_budget: float = (
+        1.0  # tolerated share of rejected records, of damaged files and of lost bytes, each on its own
+    )
+    repeated_links: Mapping[str, int] = field(default_factory=dict)  # source -> links whose folder has another name
     versions: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
-    workers: int | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)  # role -> path of each artefact that it is made from
+    workers: int | None = None  # processes that suit the work, such as one a GPU, instead of one a core
 
 
 def make_sharded_stage(

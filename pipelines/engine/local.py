@@ -34,10 +34,6 @@ _LOOK = 1.0  # seconds between two looks at the folder
 _PATIENCE = 10.0  # seconds for a worker to end after SIGTERM
 
 
-class WorkerDied(FarspanError):
-    """A worker process was killed or crashed."""
-
-
 @dataclass(eq=False)
 class _Worker:
     """A worker process, as its driver sees it.
@@ -154,7 +150,7 @@ class _Driver:
     def _end(self, worker: _Worker) -> None:
         require_begun(self._output)
         place = f" at task {worker.task.name}" if worker.task else ""
-        raise WorkerDied(
+        raise FarspanError(
             f"a worker process {worker.death()}{place}; finished work is kept: run the same command again to resume, "
             "with fewer --workers if memory is short"
         )

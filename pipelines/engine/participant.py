@@ -27,12 +27,13 @@ from pipelines.engine.claims import (
     group_by_size,
     listing_cost,
     next_generation,
+    opened,
     pause_after,
+    refuse_drivers,
     shuffle,
 )
 from pipelines.engine.folder import FolderGone, begin, fold_receipts, require_begun
 from pipelines.engine.job import WORK, Job, Task, claims_folder
-from pipelines.engine.lock import opened, refuse_drivers
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import ProgressBars
@@ -45,10 +46,6 @@ LEAST_PAUSE = {True: 0.05, False: 0.5}
 """Shortest seconds between two looks at the progress of others: on local folders, and elsewhere."""
 
 
-class JobGone(Exception):
-    """The job was finished or deleted while this process worked on it."""
-
-
 def run_stages(job: Job, engine: Engine) -> Manifest:
     """Take part in a job until it is finished, and return the manifest."""
     with Interrupts(engine.grace) as interrupts, opened(job.output):
@@ -57,10 +54,10 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
                 _take_part(job, engine, interrupts)
             except TaskFailed:
                 raise
-            except (FarspanError, JobGone, FileNotFoundError) as error:
+            except (FarspanError, FileNotFoundError) as error:
                 if not _becomes_finished(job.output, engine.lease):
-                    if not isinstance(error, FarspanError):
-                        require_begun(job.output)
+                    if isinstance(error, FolderGone | FileNotFoundError):
+                        require_begun(job.output)  # says what happened
                     raise
         begin(job)  # finished: compares the job with the one that was done, and deletes what a dead process left
         return read_manifest(job.output)
@@ -127,7 +124,7 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
                 lambda task: fold_receipts(job.output, job.error_budget),
                 receipt=lambda task: os.path.join(job.output, manifest_name(job.head.format)),
             ).finish()
-    except (FolderGone, JobGone):
+    except FolderGone:
         raise
     except FarspanError as error:
         if member.failure() is None:
@@ -209,7 +206,7 @@ class SharedStage:
         if failure := self._member.failure():
             raise FarspanError(failure)
         if self._member.gone:
-            raise JobGone
+            raise FolderGone(f"{self._output}: was finished or deleted meanwhile; run the same command again")
 
     def _do(self, task: Task, generation: int) -> None:
         """Do a claimed task; one that fails by the store or this machine passes on to another process."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
+from pipelines.engine.claims import locked
 from pipelines.engine.folder import begin, finalize, require_begun
 from pipelines.engine.job import REPEAT, Job
-from pipelines.engine.lock import locked
 from pipelines.engine.options import EMBEDDED, Engine
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import RunTask

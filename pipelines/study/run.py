@@ -16,12 +16,12 @@ from corpora.printing import format_count
 from corpora.reporting import current, note, result
 from corpora.storage import files
 from corpora.storage.manifest import Receipt
-from pipelines.engine.folder import check_output, describe_changes
+from pipelines.engine.claims import opened
+from pipelines.engine.folder import FolderGone, check_output, describe_changes
 from pipelines.engine.job import WORK, Stage, Task, claims_folder
-from pipelines.engine.lock import opened
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
-from pipelines.engine.participant import JobGone, SharedStage
+from pipelines.engine.participant import SharedStage
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import message_bytes
 from pipelines.figures.style import check_figure
@@ -141,7 +141,7 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
                 lambda task: bars.report(steps[task.name].stage, task.name, 1),
                 ready=is_ready,
             ).finish()
-    except JobGone:
+    except FolderGone:
         raise FarspanError(f"{output}: was deleted while the study ran; run the same command again") from None
     except FarspanError as error:
         if member.failure() is None:

@@ -19,9 +19,9 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import farspan_version
 from pipelines.engine.beam.engine import BeamEngine
+from pipelines.engine.claims import lock_of
 from pipelines.engine.folder import FolderGone, require_begun
 from pipelines.engine.job import WORK, Job, Stage, Task
-from pipelines.engine.lock import lock_of
 from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import RunTask, TaskFailed, is_for_good, message_bytes

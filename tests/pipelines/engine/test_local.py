@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.engine.local import WorkerDied, search_path
+from pipelines.engine.local import search_path
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.pipelines.engine.jobs import contents, end_of, launch, shared_job, wait_for
@@ -79,7 +79,7 @@ def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
     trouble = {"write-04": {"die": "always"}}
     for _ in range(5):
         with pytest.raises(
-            WorkerDied, match=r"was killed \(.*\) at task write-04; .* fewer --workers if memory is short"
+            FarspanError, match=r"was killed \(.*\) at task write-04; .* fewer --workers if memory is short"
         ):
             run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
     run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
@@ -114,7 +114,7 @@ def test_a_deleted_folder_ends_the_job(tmp_path):
 def test_a_worker_that_ends_in_the_middle_is_said(tmp_path, status):
     """Also with the status of success, or with that of a failure and without a message."""
     trouble = {"write-04": {"exit": status}}
-    with pytest.raises(WorkerDied, match=f"worker process ended with status {status} at task write-04; finished"):
+    with pytest.raises(FarspanError, match=f"worker process ended with status {status} at task write-04; finished"):
         run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
 
 

@@ -18,10 +18,9 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.claims import Claims, Owner, next_generation, pause_after, shuffle
+from pipelines.engine.claims import Claims, Owner, locked, next_generation, opened, pause_after, shuffle
 from pipelines.engine.folder import finalize
 from pipelines.engine.job import Task, claims_folder, processes_folder
-from pipelines.engine.lock import locked, opened
 from pipelines.engine.members import DRIVER, Identity, Member
 from tests.pipelines.engine.test_run import finished
 

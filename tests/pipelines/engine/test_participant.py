@@ -12,7 +12,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from pipelines.engine.lock import locked
+from pipelines.engine.claims import locked
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.pipelines.engine.jobs import contents, cooperative, end_of, launch, shared_job, wait_for

@@ -23,9 +23,9 @@ from pipelines.documents.options import Documents
 from pipelines.engine.beam import pipeline
 from pipelines.engine.beam.engine import BeamEngine
 from pipelines.engine.beam.pipeline import Watch, Work
+from pipelines.engine.claims import lock_of, locked
 from pipelines.engine.folder import begin
 from pipelines.engine.job import Stage, Task
-from pipelines.engine.lock import lock_of, locked
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.run import run_job
