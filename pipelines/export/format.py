@@ -46,25 +46,17 @@ class Part:
 class Format:
     """A file format of other trainers.
 
-    Attributes:
-        write: writes the items of a task, at least one, and returns what the index of all files needs to know of them.
-        dtypes: types of ids that its readers know -> the largest vocabulary for which a type is chosen.
-        room: ids of a row beyond the sequence length, where readers cut files into rows of equal length: 0 or 1; None
-            where each item keeps its length.
-        loss: True if it can say which ids are targets.
-        pairs: True if it has columns for source and target.
-        domains: True if it has a column for the source of an item.
-        bounded: True if its readers find the end of documents by <eos>.
-        index: makes the files that list all others, by name, from the entries of all tasks.
+    ``write`` writes the items of a task, at least one, and returns what ``index`` has to know. ``index`` makes
+    the files that list all others, by name, from the entries of all tasks.
     """
 
     write: Callable[[Part, Iterable[Items]], Sequence[Entry]]
-    dtypes: Mapping[str, int]
-    room: int | None = None
-    loss: bool = False
-    pairs: bool = False
-    domains: bool = False
-    bounded: bool = False
+    dtypes: Mapping[str, int]  # types of ids that its readers know -> the largest vocabulary for which one is chosen
+    room: int | None = None  # ids of a row beyond the sequence length, if readers cut files into rows of equal length
+    loss: bool = False  # if it can say which ids are targets
+    pairs: bool = False  # if it has columns for source and target
+    domains: bool = False  # if it has a column for the source of an item
+    bounded: bool = False  # if its readers find the end of documents by <eos>
     index: Callable[[Sequence[Entry]], Mapping[str, bytes]] | None = None
 
     def choose_dtype(self, name: str, vocab_size: int, wanted: str | None) -> str:

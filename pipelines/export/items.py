@@ -14,26 +14,15 @@ from corpora.storage.ragged import Ragged, concatenate_columns
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """``n`` items of an exported file: rows, or parts of documents.
+    """``n`` items of an exported file: rows, or parts of documents."""
 
-    Attributes:
-        tokens: n rows of ids in the type of the file.
-        starts: n rows of int64, where each document's part begins in its item, and where padding does after an <eos>.
-        documents: number of parts of documents.
-        padding: number of ids in ``tokens`` that are padding.
-        loss: ``(total,)`` bool, ids of ``tokens`` that are targets; None if all are.
-        labels: n rows of int32, if they are not ``tokens`` with ``loss``: targets of an encoder and decoder, or the
-            labels of an encoder.
-        domains: Arrow ``string`` of length n, the source of each item's first document; None if not requested.
-    """
-
-    tokens: Ragged
-    starts: Ragged
-    documents: int = 0
-    padding: int = 0
-    loss: np.ndarray | None = None
-    labels: Ragged | None = None
-    domains: pa.Array | None = None
+    tokens: Ragged  # n rows of ids in the type of the file
+    starts: Ragged  # n rows of int64, where each document's part begins in its item, and padding after an <eos>
+    documents: int = 0  # parts of documents
+    padding: int = 0  # ids in ``tokens`` that are padding
+    loss: np.ndarray | None = None  # (total,) bool, ids of ``tokens`` that are targets; None if all are
+    labels: Ragged | None = None  # n rows of int32, if they are not ``tokens`` with ``loss``: of an encoder, or targets
+    domains: pa.Array | None = None  # (n,) strings, the source of each item's first document; None if not requested
 
     def __len__(self) -> int:
         return len(self.tokens)

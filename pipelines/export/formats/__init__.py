@@ -1,13 +1,11 @@
-"""File formats of other trainers, one module each."""
+"""File formats of other trainers."""
 
 from collections.abc import Mapping
 
 from pipelines.export.format import Format
-from pipelines.export.formats.datatrove import DATATROVE
+from pipelines.export.formats.flat import DATATROVE, FAIRSEQ, MEGATRON, OLMO
 from pipelines.export.formats.litdata import LITDATA
 from pipelines.export.formats.mds import LLM_FOUNDRY, MDS
-from pipelines.export.formats.megatron import FAIRSEQ, MEGATRON
-from pipelines.export.formats.olmo import OLMO
 from pipelines.export.formats.parquet import MEGATRON_BRIDGE, PARQUET
 
 FORMATS: Mapping[str, Format] = {

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
 from pipelines.export.format import Entry, Format, Part
-from pipelines.export.formats.olmo import document_starts
+from pipelines.export.formats.flat import document_starts
 from pipelines.export.items import Items
 
 
