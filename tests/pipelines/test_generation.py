@@ -28,7 +28,7 @@ from pipelines.generate import GenerateShard, generate
 from pipelines.options import Generating
 from tests.artefacts import digests, edit_sealed, make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts, paired_recipe, train_quietly
-from tests.pipelines.integration.test_damaged_parents import flip
+from tests.pipelines.integration.test_every_job import flip
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.checkpoint.selection import CheckpointConfig
 from trainer.conversion.convert import convert

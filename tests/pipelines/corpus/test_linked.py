@@ -26,7 +26,6 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval.options import Embedding
 from tests.artefacts import all_rows, digests, make_documents
-from tests.killing import run_killed
 from tests.neighbours import make_neighbours, training_documents
 from tests.tiny_encoder import make_encoder
 from trainer.dataset import Dataset
@@ -138,20 +137,6 @@ def test_a_decoder_of_transformers_learns_from_linked_rows(built):
     assert moved[first:second].any()
     assert not moved[:first].any()
     assert not moved[second:].any()
-
-
-one_policy = pytest.mark.parametrize("built", ["chain"], indirect=True)  # the policies share the stages
-
-
-@one_policy
-@pytest.mark.parametrize("stage", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("link", "spill")), "pack"])
-def test_killed_in_a_stage_and_resumed(inputs, built, tmp_path, stage):
-    again, whole = str(tmp_path / "killed"), built[1]
-    run_killed("tests.pipelines.corpus.test_linked", "job", stage, *inputs, again, "chain")
-    with pytest.raises(FarspanError, match="unfinished"):
-        read_manifest(again)
-    run_job(job(*(*inputs, again, "chain")), Engine(workers=1))
-    assert digests(again) == digests(whole)
 
 
 def test_leftovers_may_stay_out_and_are_counted(inputs, tmp_path):

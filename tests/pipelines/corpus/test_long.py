@@ -17,8 +17,7 @@ from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.artefacts import all_rows, digests, make_documents, small_tokenizer, write_mixture_file
-from tests.killing import run_killed
+from tests.artefacts import all_rows, make_documents, small_tokenizer, write_mixture_file
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -248,25 +247,6 @@ def test_short_documents_are_kept_with_their_probability_and_shares_stay_those_o
     assert all(lengths[name] >= 350 for name in used if name.startswith("news"))
     short = {name for name, length in lengths.items() if name.startswith("books") and length < 350}
     assert 0 < len(short & used) < len(short) / 2
-
-
-@pytest.mark.slow
-def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path):
-    build(recipe, tmp_path / "two", Engine(workers=2))
-    build(recipe, tmp_path / "merged", fan_in=2)
-    assert digests(tmp_path / "two") == digests(tmp_path / "merged") == digests(reference)
-    build(recipe, tmp_path / "other", seed=1)
-    assert digests(tmp_path / "other") != digests(reference)
-
-
-@pytest.mark.slow  # random corpora show the same of the stages
-def test_killed_half_way_and_resumed(recipe, reference, tmp_path, capfd):
-    output = tmp_path / "killed"
-    run_killed("tests.pipelines.corpus.test_long", "job", "pack", recipe, str(output))
-    assert not (output / "manifest.json").exists()
-    build(recipe, output)
-    assert "resuming: 5 of 7 tasks are done" in capfd.readouterr().err
-    assert digests(output) == digests(reference)
 
 
 def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):

@@ -14,13 +14,10 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.verify.artefact import verify
-from pipelines.cards.summary import summary
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
-from pipelines.engine.folder import begin, finalize
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, digests, make_documents
@@ -131,12 +128,6 @@ def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
     assert digests(tmp_path / "merged") == digests(reference)
 
 
-@pytest.mark.slow  # jobs over documents show the same of the engine
-def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_path):
-    build(documents, tmp_path / "two", Engine(workers=2))
-    assert digests(tmp_path / "two") == digests(reference)
-
-
 @pytest.mark.slow
 def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
     command = [sys.executable, "-c", "from pipelines.cli import main; main()"]
@@ -184,34 +175,6 @@ def test_a_finished_folder_is_left_alone_and_guarded(documents, reference):
         build(documents, reference, seed=3)
 
 
-def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, reference, tmp_path):
-    output = tmp_path / "corpus"
-    unfinished = job(documents, output)
-    with pytest.raises(FarspanError, match="no job was started"):
-        finalize(str(output))
-    begin(unfinished)
-    for stage in unfinished.stages:
-        with pytest.raises(FarspanError, match="tasks not done"):
-            finalize(str(output))
-        for task in stage.tasks:
-            receipt = stage.work(task, lambda done: None)
-            write_bytes(str(output / "_work" / f"{task.name}.json"), receipt.to_json())
-    finalize(str(output))
-    assert digests(output) == digests(reference)
-
-
-def test_a_failing_task_is_named_and_finished_ones_are_kept(documents, tmp_path):
-    damaged = shutil.copytree(documents, str(tmp_path / "damaged"))
-    path = os.path.join(damaged, "shards", "part-00002-of-00004.arrow")
-    with open(path, "r+b") as file:
-        file.truncate(100)
-    with pytest.raises(FarspanError, match=r"task spill-00002 failed.*part-00002.*not a readable shard"):
-        build(damaged, tmp_path / "corpus")
-    shutil.copy(os.path.join(documents, "shards", "part-00002-of-00004.arrow"), path)
-    build(damaged, tmp_path / "corpus")
-    assert verify(str(tmp_path / "corpus")) == []
-
-
 def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
     twice = shutil.copytree(documents, str(tmp_path / "twice"))
     shards = os.path.join(twice, "shards")
@@ -234,13 +197,3 @@ def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
         run_job(replace(job(documents, output), tokenizer=die), Engine(workers=1))
     build(documents, output)
     assert verify(str(output)) == []
-
-
-def test_what_was_left_out_is_said(documents, tmp_path):
-    packing = Packing(sequence_length=40, packing="whole-documents")
-    manifest = run_job(
-        plan(RandomCorpus(documents=documents, output=str(tmp_path / "corpus"), packing=packing)), Engine(workers=1)
-    )
-    count = manifest.counts["made"]
-    assert count["filtered"] > 10
-    assert f"{count['filtered']:,} of {count['read']:,} documents left out" in summary(manifest)

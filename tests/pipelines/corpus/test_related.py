@@ -21,8 +21,7 @@ from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
-from tests.killing import run_killed
+from tests.artefacts import all_rows, make_documents, small_tokenizer
 from tests.neighbours import make_neighbours
 
 SHARDS = 3
@@ -244,31 +243,6 @@ def test_a_least_number_of_documents_is_met_by_every_group(documents, neighbours
     else:
         assert totals["grouped_documents"] == 4 * totals["groups"] > 0
         assert totals["clusters_left_out"] < totals["groups"]  # only where first sentences do not fit
-
-
-@pytest.mark.slow
-def test_workers_and_the_merge_level_change_no_byte(documents, neighbours, reference, grouped, tmp_path):
-    build(documents, tmp_path / "two", rows=ROWS, workers=2)
-    build(documents, tmp_path / "merged", rows=ROWS, fan_in=2)
-    assert digests(tmp_path / "two") == digests(tmp_path / "merged") == digests(reference)
-    build(documents, tmp_path / "grouped", neighbours, rows={"max_documents": 4}, workers=2)
-    assert digests(tmp_path / "grouped") == digests(grouped)
-    build(documents, tmp_path / "other", rows=ROWS, seed=1)
-    assert digests(tmp_path / "other") != digests(reference)
-
-
-def grouped_job(documents, output, neighbours):
-    return job(documents, output, neighbours, rows={"max_documents": 4})
-
-
-@pytest.mark.parametrize(
-    "stage", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("group", "pack")), "spill"]
-)
-def test_killed_in_each_stage_and_resumed(documents, neighbours, grouped, tmp_path, stage):
-    arguments = (documents, str(tmp_path / "corpus"), neighbours)
-    run_killed("tests.pipelines.corpus.test_related", "grouped_job", stage, *arguments)
-    run_job(grouped_job(*arguments), Engine(workers=1))
-    assert digests(tmp_path / "corpus") == digests(grouped)
 
 
 def test_what_cannot_work_is_refused_before_work_starts(run, documents, neighbours, tmp_path):

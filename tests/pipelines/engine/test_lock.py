@@ -261,14 +261,6 @@ def test_a_failed_claim_says_why(folder):
     assert not one.create("task"), "its own failed claim is no success"
 
 
-def test_a_creation_whose_answer_was_lost_is_known_by_its_owner(folder, monkeypatch):
-    """The store has made the file, and the client's second request finds it there."""
-    create = files.create_new
-    monkeypatch.setattr(files, "create_new", lambda path, data: create(path, data) and False)
-    assert Claims(folder, "one").create("task")
-    assert not Claims(folder, "two").create("task")
-
-
 def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
     sizes = [3, 1000, 10, 1000, 50_000, 0, 980, 1, 1010]
     tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate(sizes)]

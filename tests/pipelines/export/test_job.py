@@ -19,7 +19,6 @@ from pipelines.export.job import plan
 from pipelines.export.options import Export
 from pipelines.inspect.verify import verify
 from tests.artefacts import edit_sealed, make_corpus, make_documents, make_pairs
-from tests.killing import run_killed
 
 
 @pytest.fixture(scope="module")
@@ -57,24 +56,6 @@ def test_an_export_is_sound_and_its_bytes_do_not_depend_on_the_workers(folders, 
     damaged = next(path for path in sorted((tmp_path / "one").glob("part-*")))
     damaged.write_bytes(damaged.read_bytes() + b"x")
     assert len(verify(tmp_path / "one")) == 1
-
-
-def job(artefact, to, output):
-    return plan(Export(artefact=artefact, to=to, output=output))
-
-
-@pytest.mark.parametrize("to", ["megatron", "olmo", "mds"])
-def test_an_export_killed_in_the_middle_continues_to_the_same_bytes(folders, tmp_path, to):
-    arguments = (str(folders / "corpus"), to, str(tmp_path / "killed"))
-    run_killed(__name__, "job", "export", *arguments)
-    left = contents(tmp_path / "killed")
-    assert any(path.name.startswith("part-00001") for path in left)  # of the task that died before its receipt
-    assert not any(path.name.startswith("part-00002") for path in left)
-    assert Path(".farspan.json") not in left
-    run_job(job(*arguments), Engine(workers=1))
-    export(folders / "corpus", to, tmp_path / "whole")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    assert verify(tmp_path / "killed") == []
 
 
 def test_from_python(folders, tmp_path):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,30 +66,6 @@ def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
     shard = os.path.join(folder, "shards", shard_name(4, 9))
     shutil.copyfile(os.path.join(folder, "shards", shard_name(5, 9)), shard)
     assert any(shard_name(4, 9) in problem for problem in verify_masks(folder))
-
-
-def test_a_job_of_several_draws_is_resumed(corpus, tmp_path):
-    whole, halved = str(tmp_path / "whole"), str(tmp_path / "halved")
-    build(corpus, whole, draws=2)
-    job = plan(Masking(corpus=corpus, output=halved, objective="span", preset="bart_ls_mixed", draws=2))
-    (stage,) = job.stages
-    failing = replace(stage, work=StopsAt(stage.work, "mask-00004"))
-    with pytest.raises(FarspanError, match="mask-00004"):
-        run_job(replace(job, stages=[failing]), Engine(workers=1))
-    run_job(job, Engine(workers=1))
-    assert digests(halved) == digests(whole)
-
-
-class StopsAt:
-    """Work that fails at one of its tasks."""
-
-    def __init__(self, work, task):
-        self.work, self.task = work, task
-
-    def __call__(self, task, report):
-        if task.name == self.task:
-            raise FarspanError("stopped")
-        return self.work(task, report)
 
 
 def test_draws_that_are_all_equal_are_told(corpus, tmp_path):

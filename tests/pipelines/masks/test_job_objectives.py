@@ -32,8 +32,6 @@ from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import equip_objective, plan
 from pipelines.masks.options import Masking
-from tests.artefacts import digests
-from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.positions import Learned
@@ -98,10 +96,6 @@ def masking(folder, name, output):
     )
 
 
-def killed_job(folder, name, output):
-    return plan(masking(folder, name, output))
-
-
 @pytest.fixture(scope="module")
 def mask_sets(folder):
     """Name -> folder of a mask set, each made when it is first asked for."""
@@ -153,22 +147,6 @@ def test_something_is_asked_in_every_row(folder, mask_sets, name):
         == rows.target_lengths.max()
         <= OBJECTIVES[name][2].get("target_length", 512)
     )
-
-
-@pytest.mark.slow
-@every_objective
-def test_two_workers_write_the_same_bytes(folder, mask_sets, name, tmp_path):
-    run_job(plan(masking(folder, name, tmp_path / "masks")), Engine(workers=2))
-    assert digests(tmp_path / "masks") == digests(mask_sets[name])
-
-
-@pytest.mark.slow  # test_masks has a job that fails half way
-@pytest.mark.parametrize("name", ["principal_sentences", "model_based"])
-def test_killed_and_resumed(folder, mask_sets, name, tmp_path):
-    output = str(tmp_path / "masks")
-    run_killed(__name__, "killed_job", "mask", str(folder), name, output)
-    run_job(killed_job(folder, name, output), Engine(workers=1))
-    assert digests(output) == digests(mask_sets[name])
 
 
 @every_objective

@@ -31,7 +31,7 @@ from tests.corpora.readers.tasks import write_lines
 from tests.killing import run_killed
 from tests.pipelines.documents.jobs import build as build_documents
 from tests.pipelines.documents.jobs import rejects
-from tests.pipelines.integration.test_damaged_parents import flip
+from tests.pipelines.integration.test_every_job import flip
 from tests.pipelines.pairs.raw import build, pairs_job
 
 

@@ -18,15 +18,10 @@ from pipelines.retrieval.cluster import CENTROIDS, SpilledVectors, first_level, 
 from pipelines.retrieval.options import Clustering
 from pipelines.shuffle.intermediate import write_batches
 from tests.artefacts import edit_sealed, make_documents
-from tests.killing import run_killed
 from tests.vectors import make_vectors, table, topic_vectors
 
 OPTIONS: dict[str, Any] = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
 SPILLED = vectors_schema(3)
-
-
-def job(vectors, output):
-    return plan(Clustering(vectors=vectors, output=output, **OPTIONS))
 
 
 def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -82,15 +77,6 @@ def test_no_cluster_is_above_the_cap_and_totals_say_so(reference):
     assert totals["max_documents"] == sizes.max()
     assert totals["max_first_level"] == first_level.max()
     assert totals["split_clusters"] == (first_level > 60).sum()
-
-
-@pytest.mark.slow
-def test_killed_in_each_stage_and_resumed(vectors, reference, tmp_path):
-    for stage in ("sample", "train", "assign", "gather"):
-        run_killed("tests.pipelines.retrieval.test_cluster", "job", stage, vectors, str(tmp_path / "clusters"))
-    build(vectors, tmp_path / "clusters", **OPTIONS)
-    assert digests(tmp_path / "clusters") == digests(reference)
-    assert verify(str(tmp_path / "clusters")) == []
 
 
 def test_another_seed_is_another_start(vectors, reference, tmp_path):

@@ -16,17 +16,15 @@ from corpora.schemas.vectors import vector_rows
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.storage.shards import read_shard, shard_name
+from corpora.storage.shards import read_shard
 from corpora.text.sentences import load_splitter
 from corpora.text.word_ngrams import ngram_hashes, sketch
-from corpora.verify.artefact import verify
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval.embed import condense, plan
 from pipelines.retrieval.encoder import load_encoder
 from pipelines.retrieval.options import Embed, EncoderOptions
 from tests.artefacts import digests, finish_artefact, make_documents, small_tokenizer, write_part
-from tests.killing import run_killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 from trainer.scorer.encoder import find_encoder
 
@@ -164,22 +162,6 @@ def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
         build(documents, reference, encoder, max_length=length, block=block)  # finished
     with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
         build(documents, reference, encoder, max_length=31, block=BLOCK + 1)
-
-
-@pytest.mark.slow
-def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, capfd):
-    output = tmp_path / "killed"
-    run_killed("tests.pipelines.retrieval.test_embed", "job", "embed", documents, str(output), encoder)
-    assert not (output / "manifest.json").exists()
-    first = output / "shards" / shard_name(0, 6)
-    (output / "shards" / f"{shard_name(4, 6)}.tmp-dead").write_bytes(b"half a shard")
-    written = os.stat(first).st_mtime_ns
-    build(documents, output, encoder)
-    assert "resuming: 1 of 6 tasks are done" in capfd.readouterr().err
-    assert os.stat(first).st_mtime_ns == written
-    assert digests(output) == digests(reference)
-    assert sorted(os.listdir(output)) == [".origins.json", "README.md", "manifest.json", "shards", "tokenizer"]
-    assert verify(str(output)) == []
 
 
 def test_the_splits_are_disjoint_and_complete(documents, encoder, reference, tmp_path):

@@ -29,7 +29,6 @@ from pipelines.retrieval.neighbours import Recall, no_queries
 from pipelines.retrieval.options import Clustering, NeighbourSearch
 from pipelines.shuffle.intermediate import write_array
 from tests.artefacts import edit_sealed
-from tests.killing import run_killed
 from tests.vectors import make_vectors, table, topic_vectors
 
 OPTIONS = Search(k=12, exact_up_to=100, probes=4)
@@ -40,10 +39,6 @@ def clustered(folder, documents, **options):
     made = make_vectors(f"{folder}/vectors", documents, vectors=vectors, dimension=options.pop("dimension", 16))
     run_job(cluster.plan(Clustering(vectors=made, output=f"{folder}/clusters", **options)), Engine(workers=1))
     return f"{folder}/clusters"
-
-
-def job(clusters, output):
-    return neighbours.plan(NeighbourSearch(clusters=clusters, output=output, search=OPTIONS))
 
 
 def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -121,15 +116,6 @@ def test_recall_is_what_a_full_search_says(clusters, reference):
     assert sampled == pytest.approx(inside.mean(), abs=0.05)
     found = totals["sampled_found"] / totals["sampled_in_cluster"]
     assert found == pytest.approx(listed[inside].mean(), abs=0.05)
-
-
-@pytest.mark.slow
-def test_killed_in_each_stage_and_resumed(clusters, reference, tmp_path):
-    for stage in ("search", "sample", "recall"):
-        run_killed("tests.pipelines.retrieval.test_neighbours", "job", stage, clusters, str(tmp_path / "neighbours"))
-    build(clusters, tmp_path / "neighbours")
-    assert digests(tmp_path / "neighbours") == digests(reference)
-    assert verify(str(tmp_path / "neighbours")) == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

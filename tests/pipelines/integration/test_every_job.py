@@ -1,4 +1,4 @@
-"""One flipped bit in what a job reads: each job compares the checksums of its parents, and names the shard."""
+"""Every job that reads an artefact: it is killed in each stage and ends with the same bytes, and it finds damage."""
 
 import importlib
 import os
@@ -28,7 +28,9 @@ from pipelines.masks.options import Masking
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import Clustering, Embed, EncoderOptions, NeighbourSearch
 from tests.artefacts import make_corpus, make_documents
+from tests.killing import run_killed
 from tests.neighbours import make_neighbours
+from tests.pipelines.engine.jobs import contents
 from tests.tiny_encoder import make_encoder
 from tests.vectors import make_vectors
 
@@ -74,7 +76,10 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
         lambda at, output: _related(at, output, neighbours=f"{at}/neighbours"),
         "neighbours",
     ),
-    "mask": (lambda at, output: masks.plan(Masking(corpus=f"{at}/corpus", output=output, objective="span")), "corpus"),
+    "mask": (
+        lambda at, output: masks.plan(Masking(corpus=f"{at}/corpus", output=output, objective="span", draws=2)),
+        "corpus",
+    ),
     "export": (
         lambda at, output: export.plan(Export(artefact=f"{at}/corpus", to="olmo", output=output, eos_id=1, pad_id=0)),
         "corpus",
@@ -137,6 +142,24 @@ def test_no_job_is_forgotten():
     beside = {"pipelines.pairs.job", "pipelines.generate"}  # tested beside their own tests
     assert planning - {"pipelines.documents.job"} == tested | beside  # documents reads raw text
     assert len({name.split()[0] for name in JOBS}) == len(tested)
+
+
+def planned(job: str, at: str, output: str) -> Job:
+    """The job, for a process of its own."""
+    return JOBS[job][0](at, output)
+
+
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=[] if job == "linked from neighbours" else pytest.mark.slow) for job in JOBS]
+)
+def test_a_job_killed_in_each_stage_is_finished_by_two_workers_with_the_same_bytes(sound, tmp_path, job):
+    whole, killed = str(tmp_path / "whole"), str(tmp_path / "killed")
+    run_job(planned(job, sound, whole), Engine(workers=1))
+    for stage in planned(job, sound, killed).stages:
+        run_killed(__name__, "planned", stage.name, job, sound, killed)
+        assert not os.path.exists(f"{killed}/{NAME}")
+    run_job(planned(job, sound, killed), Engine(workers=2))
+    assert contents(killed) == contents(whole)
 
 
 @pytest.mark.parametrize("job", JOBS)
