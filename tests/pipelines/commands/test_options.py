@@ -7,13 +7,16 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
+from corpora.readers import ReadOptions
 from corpora.settings import make
 from pipelines.commands import build_parser
 from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
+from pipelines.documents.options import Documents, RawText, TokenizerTraining
 from pipelines.evaluation.options import Evaluate, Evaluation, Submission
 from pipelines.inspect.options import Check, Choice, Show, Stats, Verify
 from pipelines.masks.options import Masking
 from pipelines.options import Generating
+from pipelines.pairs.options import Pairs
 from pipelines.view.options import View
 from tests.pipelines.typed import typed
 
@@ -27,18 +30,66 @@ def test_the_error_budget_has_one_meaning_in_all_commands(command, capsys):
 
 
 NEEDED = "--documents d --output o --sequence-length 512"
+SAME: dict[str, Any] = {"documents": "d", "output": "o", "packing": Packing(sequence_length=512)}
+GENERATING: dict[str, Any] = {"model": "run", "pairs": "p", "output": "o"}
+VALUES: dict[str, Any] = {"objective": "span", "preset": "t5", "options": {"density": 0.3, "separator": None}}
+TYPED: list[tuple[str, Any]] = [
+    (NEEDED, RandomCorpus(**SAME)),
+    (
+        f"{NEEDED} --neighbours n --leftovers leave-out",
+        LinkedCorpus(neighbours="n", leftovers="leave-out", **SAME),
+    ),
+    (f"{NEEDED} --min-similarity 0.5 --split held-out", RelatedCorpus(min_similarity=0.5, split="held-out", **SAME)),
+    ("mixture.toml --output o --seed 7", LongCorpus(recipe="mixture.toml", output="o", seed=7)),
+    ("span --corpus c --output o", Masking(objective="span", corpus="c", output="o")),
+    (
+        "span --corpus c --output o --preset t5 --set density=0.3 --set separator=null --draws 4 --seed 2",
+        Masking(corpus="c", output="o", draws=4, seed=2, **VALUES),
+    ),
+    ("run --pairs p --output o", Generating(**GENERATING)),
+    (
+        "run --pairs p --output o --set query=none --set source_length=64 --generation beams=4",
+        Generating(**GENERATING, options={"query": "none", "source_length": 64}, generation={"beams": 4}),
+    ),
+    (
+        "a b.json --metrics f1 --metrics rouge:t5 --by hard --bins 3 --json table.json",
+        Evaluate(
+            predictions=("a", "b.json"),
+            evaluation=Evaluation(metrics=("f1", "rouge:t5"), by=("hard",), bins=3),
+            json="table.json",
+        ),
+    ),
+    ("qasper=a b --output s.csv --partial", Submission(predictions=("qasper=a", "b"), output="s.csv", partial=True)),
+    (
+        "corpus --row 3 --objective span --preset t5 --set density=0.3 --set separator=null --draw 1 --width 80",
+        Show(artefact="corpus", row=3, width=80, choice=Choice(draw=1, **VALUES)),
+    ),
+    ("pairs --task led", Show(artefact="pairs", choice=Choice(task="led"))),
+    ("a b c", Stats(artefact=("a", "b", "c"))),
+    ("a b c", Verify(artefact=("a", "b", "c"))),
+    ("span --corpus c --rows 5", Check(objective="span", corpus="c", rows=5)),
+    (
+        "--input a=x/*.jsonl --input y.txt --format lines --text-field body",
+        RawText(input=("a=x/*.jsonl", "y.txt"), read=ReadOptions(format="lines", text_field="body")),
+    ),
+    ("--output o --tokenizer t --held-out 0.1", Documents(output="o", tokenizer="t", held_out=0.1)),
+    (
+        "--output o --input x --kind sentencepiece --vocab-size 500",
+        TokenizerTraining(
+            output="o", text=RawText(input=("x",), read=ReadOptions()), kind="sentencepiece", vocab_size=500
+        ),
+    ),
+    (
+        "--documents d --output o --split draw --validation 0.2 --test 0 --seed 3",
+        Pairs(documents="d", output="o", split="draw", validation=0.2, test=0.0, seed=3),
+    ),
+]
 
 
-def test_every_kind_of_corpus_has_the_same_flags_for_the_same_options():
-    packing = Packing(sequence_length=512)
-    assert typed(RandomCorpus, NEEDED) == RandomCorpus(documents="d", output="o", packing=packing)
-    linked = typed(LinkedCorpus, f"{NEEDED} --neighbours n --leftovers leave-out")
-    assert linked == LinkedCorpus(documents="d", neighbours="n", output="o", packing=packing, leftovers="leave-out")
-    related = typed(RelatedCorpus, f"{NEEDED} --min-similarity 0.5 --split held-out")
-    assert (related.min_similarity, related.split, related.packing) == (0.5, "held-out", packing)
-    assert typed(LongCorpus, "mixture.toml --output o --seed 7") == LongCorpus(
-        recipe="mixture.toml", output="o", seed=7
-    )
+@pytest.mark.parametrize(("line", "options"), TYPED, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_line_of_flags_is_read_into_options(line, options):
+    """Repeated flags, values of objectives and tasks, and the same flags for the same options of all corpora."""
+    assert typed(type(options), line) == options
 
 
 @pytest.mark.parametrize("kind", [LinkedCorpus, RelatedCorpus])
@@ -53,63 +104,6 @@ def test_corpora_of_several_documents_refuse_a_policy_given_in_python(kind):
     packing = Packing(sequence_length=512, packing="powers-of-two")
     with pytest.raises(FarspanError, match=r"packing 'powers-of-two': has no effect in a (linked|related) corpus"):
         kind(documents="d", output="o", packing=packing)
-
-
-def test_options_of_an_objective_are_typed_as_values():
-    line = "span --corpus c --output o --preset t5 --set density=0.3 --set separator=null --draws 4 --seed 2"
-    assert typed(Masking, line) == Masking(
-        objective="span", corpus="c", output="o", preset="t5", options={"density": 0.3, "separator": None}, draws=4,
-        seed=2,
-    )  # fmt: skip
-
-
-def test_what_is_not_typed_is_the_default():
-    assert typed(Masking, "span --corpus c --output o") == Masking(objective="span", corpus="c", output="o")
-
-
-GENERATING: dict[str, Any] = {"model": "run", "pairs": "p", "output": "o"}
-
-
-def test_options_of_task_and_generation_are_typed_as_values():
-    line = "run --pairs p --output o --set query=none --set source_length=64 --generation beams=4"
-    found = typed(Generating, line)
-    assert found == Generating(**GENERATING, options={"query": "none", "source_length": 64}, generation={"beams": 4})
-    assert typed(Generating, "run --pairs p --output o") == Generating(**GENERATING)
-
-
-def test_metrics_and_attributes_are_repeated():
-    line = "a b.json --metrics f1 --metrics rouge:t5 --by hard --bins 3 --json table.json"
-    assert typed(Evaluate, line) == Evaluate(
-        predictions=("a", "b.json"),
-        evaluation=Evaluation(metrics=("f1", "rouge:t5"), by=("hard",), bins=3),
-        json="table.json",
-    )
-
-
-def test_a_submission_is_of_several_predictions():
-    assert typed(Submission, "qasper=a b --output s.csv --partial") == Submission(
-        predictions=("qasper=a", "b"), output="s.csv", partial=True
-    )
-
-
-def test_an_objective_or_a_task_is_chosen_for_a_row():
-    line = "corpus --row 3 --objective span --preset t5 --set density=0.2 --draw 1 --width 80"
-    assert typed(Show, line) == Show(
-        artefact="corpus",
-        row=3,
-        width=80,
-        choice=Choice(objective="span", preset="t5", options={"density": 0.2}, draw=1),
-    )
-    assert typed(Show, "pairs --task led").choice == Choice(task="led")
-
-
-@pytest.mark.parametrize("kind", [Stats, Verify])
-def test_several_folders_are_looked_at(kind):
-    assert typed(kind, "a b c").artefact == ("a", "b", "c")
-
-
-def test_rows_of_an_objectives_test_are_counted():
-    assert typed(Check, "span --corpus c --rows 5") == Check(objective="span", corpus="c", rows=5)
 
 
 def test_mask_sets_follow_one_flag():

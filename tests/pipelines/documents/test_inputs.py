@@ -13,11 +13,9 @@ from corpora.errors import FarspanError
 from corpora.readers import Range, ReadOptions
 from corpora.readers.selection import read_records
 from pipelines.documents.inputs import Input, leave_out_output, revisions_of
-from pipelines.documents.options import Documents, RawText, TokenizerTraining
 from pipelines.documents.ranges import CutFile, RawFiles, group_ranges
 from tests.artefacts import all_rows
 from tests.pipelines.documents.jobs import build, rejects
-from tests.pipelines.typed import typed
 
 
 # Inputs as they are given on the command line: names, roots, and the files that are read.
@@ -140,27 +138,6 @@ def test_commits_of_the_hub_are_recorded():
     item = Input("c4", path.removesuffix("en/train"), (path, "/data/a.jsonl"))
     assert revisions_of((item,)) == {"allenai/c4": "a" * 40}
     assert item.relative(path) == "en/train"
-
-
-# Options of the jobs that read raw text.
-def test_files_are_named_once_or_several_times_and_read_alike():
-    line = "--input a=x/*.jsonl --input y.txt --format lines --text-field body"
-    assert typed(RawText, line) == RawText(
-        input=("a=x/*.jsonl", "y.txt"), read=ReadOptions(format="lines", text_field="body")
-    )
-
-
-def test_options_of_documents_that_are_not_typed_are_the_defaults():
-    found = typed(Documents, "--output o --tokenizer t --held-out 0.1", inputs=())
-    assert found == Documents(inputs=(), output="o", tokenizer="t", held_out=0.1)
-    assert (found.task_files, found.error_budget, found.sentences) == (2048, 0.01, "nupunkt")
-
-
-def test_a_tokenizer_is_trained_on_raw_text_read_like_documents():
-    found = typed(TokenizerTraining, "--output o --input x --kind sentencepiece --vocab-size 500")
-    assert found == TokenizerTraining(
-        output="o", text=RawText(input=("x",), read=ReadOptions()), kind="sentencepiece", vocab_size=500
-    )
 
 
 # Files cut into ranges, and ranges assigned to tasks: nothing lost, nothing twice, no task too large.

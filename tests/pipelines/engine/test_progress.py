@@ -277,4 +277,3 @@ def test_the_command_leaves_nothing_but_a_log_and_the_job_adds_what_happened(run
     log = json.loads((tmp_path / "masks.estimate.json").read_text())
     assert log["estimate"]["sampled"] == 1.0
     assert log["actual"]["seconds"] > 0
-    assert "leave out --engine" in run(*masking, "--estimate", "--engine", "beam")[2]

@@ -14,43 +14,48 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
 from corpora.storage.stores import connect
 from corpora.storage.strict_json import seal
-from pipelines.documents.options import Documents
 from pipelines.engine.folder import finalize
 from pipelines.engine.job import Job, Stage, Task
-from pipelines.engine.options import Engine, Finalize, use_store_flags
+from pipelines.engine.options import Engine, use_store_flags
 from pipelines.engine.run import run_job
 from tests.artefacts import edit_sealed
-from tests.pipelines.typed import typed
 
-SMALL, LARGE = 1 << 20, 1 << 30
-
-
-def test_a_small_job_stays_in_this_process():
-    assert Engine().worker_count(100, SMALL) == 1
+SMALL, LARGE, CORES = 1 << 20, 1 << 30, len(os.sched_getaffinity(0))
 
 
-def test_a_large_job_has_a_worker_for_each_core_but_no_more_than_tasks():
-    cores = len(os.sched_getaffinity(0))
-    assert Engine().worker_count(1000, LARGE) == cores
-    assert Engine().worker_count(1, LARGE) == 1
-    assert Engine(workers=7).worker_count(1000, SMALL) == 7
-    assert Engine(workers=7).worker_count(3, SMALL) == 3
-    assert Engine(workers=7).worker_count(0, SMALL) == 1
+@pytest.mark.parametrize(
+    ("workers", "tasks", "size", "most", "count"),
+    [
+        (0, 100, SMALL, None, 1),
+        (0, 1000, LARGE, None, CORES),
+        (0, 1, LARGE, None, 1),
+        (0, 100, LARGE, 8, 8),
+        (0, 5, LARGE, 8, 5),
+        (3, 100, LARGE, 8, 3),
+        (7, 1000, SMALL, None, 7),
+        (7, 3, SMALL, None, 3),
+        (7, 0, SMALL, None, 1),
+    ],
+)
+def test_workers_follow_from_the_size_of_the_job_unless_given(workers, tasks, size, most, count):
+    assert Engine(workers=workers).worker_count(tasks, size, most) == count
 
 
-def test_workers_cannot_be_negative():
-    with pytest.raises(FarspanError, match="--workers -1: give 0"):
-        Engine(workers=-1)
-
-
-def test_a_time_limit_cannot_be_negative():
-    with pytest.raises(FarspanError, match="--worker-timeout -1: give a positive number of seconds"):
-        Engine(worker_timeout=-1)
-
-
-def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
-    assert typed(Finalize, "folder").error_budget == Documents.error_budget
-    assert typed(Finalize, "folder --error-budget 0.5") == Finalize(output="folder", error_budget=0.5)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"workers": -1}, "--workers -1: give 0"),
+        ({"worker_timeout": -1}, "--worker-timeout -1: give a positive number of seconds"),
+        ({"lease": 0}, "--lease 0: give a number of seconds from 1"),
+        ({"engine": "cooperative", "runner": "FlinkRunner"}, "--engine cooperative: has no --runner FlinkRunner"),
+        ({"engine": "cooperative", "workers": 3}, "start the same command 3 times"),
+        ({"engine": "beam", "workers": 2}, "--workers 2: Beam's embedded runner works in this process; leave out"),
+        ({"engine": "beam", "estimate": True}, "--estimate: measures processes of this machine; leave out --engine"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, told):
+    with pytest.raises(FarspanError, match=told):
+        Engine(**options)
 
 
 @pytest.mark.parametrize(

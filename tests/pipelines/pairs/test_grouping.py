@@ -133,11 +133,6 @@ def test_shares_out_of_range_are_refused(options, said):
         Pairs(**NEEDED, **options)
 
 
-def test_options_are_typed():
-    line = "--documents d --output o --split draw --validation 0.2 --test 0 --seed 3"
-    assert typed(Pairs, line, inputs=()) == Pairs(**NEEDED, split="draw", validation=0.2, test=0.0, seed=3)
-
-
 # Faults of single pairs, without a job.
 def fault_of(pair: RawPair, format: str) -> str:
     read = ReadPairs("output", "documents", {"mine": ReadOptions(format=f"{PAIRS_OF}{format}")}, "data", ())

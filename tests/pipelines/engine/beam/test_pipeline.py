@@ -79,11 +79,6 @@ def test_a_job_gives_the_same_bytes_in_this_process_and_on_beam(tmp_path, reques
     assert vars(draw_spans)["_compiled"] is None
 
 
-def test_beams_embedded_runner_has_no_processes():
-    with pytest.raises(FarspanError, match="--workers 2: Beam's embedded runner works in this process; leave out"):
-        Engine(engine="beam", workers=2)
-
-
 @pytest.fixture
 def on_worker(tmp_path):
     """Makes what a worker does of a task of a job that this process holds."""
