@@ -15,7 +15,6 @@ from corpora.errors import FarspanError
 from corpora.linking.graph import clusters_of_shard
 from corpora.linking.options import Linking
 from corpora.packing.options import Packing
-from corpora.schemas.corpus import Corpus
 from corpora.storage import files
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.shards import read_shard
@@ -27,6 +26,7 @@ from pipelines.engine.run import run_job
 from pipelines.retrieval.options import Embedding
 from tests.artefacts import all_rows, digests, make_documents
 from tests.neighbours import make_neighbours, training_documents
+from tests.pipelines.corpus.parts import rows_of
 from tests.tiny_encoder import make_encoder
 from trainer.dataset import Dataset
 
@@ -62,17 +62,6 @@ def built(request, inputs, tmp_path_factory):
     return request.param, folder
 
 
-def parts(folder):
-    """(document id, offset, tokens, row, cluster) of every part."""
-    corpus = Corpus(folder)
-    batch = corpus.take(np.arange(len(corpus)))
-    for row in range(len(batch)):
-        tokens, starts = batch.tokens[row].tolist(), batch.document_starts[row].tolist()
-        names, offsets = batch.document_ids[row].as_py(), batch.document_offsets[row].tolist()
-        for name, offset, start, stop in zip(names, offsets, starts, [*starts[1:], len(tokens)], strict=True):
-            yield name, offset, tokens[start:stop], row, int(batch.cluster_ids[row])
-
-
 def test_artefacts_are_sound(inputs, built):
     assert verify(inputs[1]) == []
     assert verify(built[1]) == []
@@ -82,10 +71,11 @@ def test_every_document_appears_with_its_own_text_and_never_too_often(inputs, bu
     policy, folder = built
     expected = {row["document_id"]: row["tokens"] for row in training_documents(inputs[0])}
     uses, seen = Counter(), {}
-    for name, offset, tokens, _, _ in parts(folder):
-        assert tokens == expected[name][offset : offset + len(tokens)]
-        uses[name] += offset == 0
-        seen.setdefault(name, set()).update(range(offset, offset + len(tokens)))
+    for _, row in rows_of(folder):
+        for name, offset, tokens in row:
+            assert tokens == expected[name][offset : offset + len(tokens)]
+            uses[name] += offset == 0
+            seen.setdefault(name, set()).update(range(offset, offset + len(tokens)))
     assert {name: len(places) for name, places in seen.items()} == {n: len(t) for n, t in expected.items()}
     assert max(uses.values()) == (1 if policy == "path" else 2)
     manifest = read_manifest(folder)
@@ -103,9 +93,9 @@ def test_rows_keep_to_their_cluster(inputs, built):
         for batch in read_shard(f"{inputs[1]}/shards/{shard.name}"):
             pairs = zip(batch.column("document_id").to_pylist(), batch.column("cluster_id").to_pylist(), strict=True)
             clusters.update(pairs)
-    linked = [part for part in parts(built[1]) if part[4] >= 0]
+    linked = [(cluster, part.document) for cluster, row in rows_of(built[1]) for part in row if cluster >= 0]
     assert linked
-    assert all(clusters[name] == cluster for name, _, _, _, cluster in linked)
+    assert all(clusters[name] == cluster for cluster, name in linked)
 
 
 @pytest.mark.parametrize("built", ["nearest"], indirect=True)
@@ -162,12 +152,9 @@ def test_near_duplicates_are_kept_apart_and_written_down(inputs, tmp_path):
     said = [row for row in recorded if row["jaccard"] is not None]
     assert all(abs(row["jaccard"] - 0.9) < 0.01 and row["similarity"] <= 1.001 for row in said)
     assert 0 < len(said) < len(recorded)  # others are near-duplicates of near-duplicates
-    together = {}
-    for name, _, _, row, cluster in parts(str(tmp_path / "c")):
-        if cluster >= 0:
-            together.setdefault(row, set()).add(name)
+    together = [{part.document for part in row} for cluster, row in rows_of(tmp_path / "c") if cluster >= 0]
     for row in recorded:
-        assert not any({row["document_id"], row["near_duplicate"]} <= names for names in together.values())
+        assert not any({row["document_id"], row["near_duplicate"]} <= names for names in together)
 
 
 def test_what_repeats_a_used_document_is_left_out_and_counted(inputs, tmp_path):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines.cards.summary import summary
@@ -18,6 +17,7 @@ from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, make_documents, small_tokenizer, write_mixture_file
+from tests.pipelines.corpus.parts import rows_of
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -65,23 +65,11 @@ def texts(documents, held_out=False):
     return {row["document_id"]: row["tokens"] for row in all_rows(documents) if row["held_out"] == held_out}
 
 
-def parts_of(folder):
-    """Row by row: (document id, offset, tokens) of each part."""
-    corpus = Corpus(folder)
-    everything = corpus.take(np.arange(len(corpus)))
-    for row in range(len(corpus)):
-        tokens, starts = everything.tokens[row].tolist(), everything.document_starts[row].tolist()
-        edges = zip(starts, [*starts[1:], len(tokens)], strict=True)
-        offsets = everything.document_offsets[row].tolist()
-        names = everything.document_ids[row].as_py()
-        yield [(name, offset, tokens[a:b]) for name, offset, (a, b) in zip(names, offsets, edges, strict=True)]
-
-
 def times_read(folder, documents):
     """Document id -> how often each of its tokens lies in the corpus; every part holds the document's own tokens."""
     known = texts(documents)
     times = {}
-    for row in parts_of(folder):
+    for _, row in rows_of(folder):
         for name, offset, tokens in row:
             assert known[name][offset : offset + len(tokens)] == tokens
             times.setdefault(name, np.zeros(len(known[name]), int))[offset : offset + len(tokens)] += 1
@@ -132,7 +120,7 @@ def test_documents_and_their_uses_are_counted(documents, reference):
 
 def test_rows_hold_one_source_and_no_text_twice(reference):
     sources_seen = set()
-    for row in parts_of(reference):
+    for _, row in rows_of(reference):
         names = [name for name, _, _ in row]
         assert len(set(names)) == len(names)
         assert len({name.split(":")[0] for name in names}) == 1
@@ -143,7 +131,7 @@ def test_rows_hold_one_source_and_no_text_twice(reference):
 
 
 def test_rows_stand_in_no_order_of_sources(reference):
-    heads = [row[0][0].split(":")[0] for row in parts_of(reference)]
+    heads = [row[0].document.split(":")[0] for _, row in rows_of(reference)]
     changes = sum(a != b for a, b in itertools.pairwise(heads))
     assert changes > len(heads) / 4
 
@@ -152,7 +140,7 @@ def test_short_documents_across_sources(documents, tmp_path):
     recipe = write_mixture_file(tmp_path, documents, 'short_documents = "across"', **shares_of(documents))
     manifest = build(recipe, tmp_path / "corpus")
     assert verify(str(tmp_path / "corpus")) == []
-    mixed = [row for row in parts_of(str(tmp_path / "corpus")) if len({name.split(":")[0] for name, _, _ in row}) > 1]
+    mixed = [row for _, row in rows_of(str(tmp_path / "corpus")) if len({name.split(":")[0] for name, _, _ in row}) > 1]
     assert mixed
     within = read_manifest(str(tmp_path / "corpus")).totals["padding"]
     assert manifest.totals["padding"] == within
@@ -201,7 +189,7 @@ def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
 def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path):
     manifest = build(recipe, tmp_path / "corpus", split="held-out")
     assert verify(str(tmp_path / "corpus")) == []
-    names = {name for row in parts_of(str(tmp_path / "corpus")) for name, _, _ in row}
+    names = {name for _, row in rows_of(str(tmp_path / "corpus")) for name, _, _ in row}
     assert names <= set(texts(documents, held_out=True))
     available = read_manifest(documents).counts["books"]["held_out_tokens"]
     assert manifest.config["mixture"]["sources"]["books"]["available"] == available
@@ -227,7 +215,7 @@ def test_best_fit_keeps_the_shares_and_cuts_no_piece_that_fits(documents, refere
     assert verify(str(tmp_path / "best")) == []
     assert manifest.config["packing"] == "best-fit"
     assert manifest.totals["tokens"] == read_manifest(reference).totals["tokens"]
-    for row in parts_of(str(tmp_path / "best")):
+    for _, row in rows_of(str(tmp_path / "best")):
         assert all(offset % 253 == 0 for _, offset, _ in row)
         assert len({name for name, _, _ in row}) == len(row)
 
@@ -243,7 +231,7 @@ def test_short_documents_are_kept_with_their_probability_and_shares_stay_those_o
         share = manifest.counts[name]["tokens"] / written
         assert share == pytest.approx(sizes[name] / sum(sizes.values()), abs=1e-3)
     lengths = {name: len(tokens) for name, tokens in texts(documents).items()}
-    used = {name for row in parts_of(str(tmp_path / "long")) for name, _, _ in row}
+    used = {name for _, row in rows_of(str(tmp_path / "long")) for name, _, _ in row}
     assert all(lengths[name] >= 350 for name in used if name.startswith("news"))
     short = {name for name, length in lengths.items() if name.startswith("books") and length < 350}
     assert 0 < len(short & used) < len(short) / 2

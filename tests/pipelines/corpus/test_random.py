@@ -13,7 +13,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
-from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
@@ -22,6 +21,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
+from tests.pipelines.corpus.parts import rows_of
 from tests.pipelines.engine.jobs import job_service
 
 SHARDS = 5
@@ -54,21 +54,16 @@ def reference(documents, tmp_path_factory):
 def test_the_corpus_is_sound_and_holds_every_training_document_once(documents, reference):
     assert verify(reference) == []
     expected = {row["document_id"]: row["tokens"] for row in all_rows(documents) if not row["held_out"]}
-    corpus = Corpus(reference)
     found = {}
-    everything = corpus.take(np.arange(len(corpus)))
-    for row in range(len(corpus)):
-        tokens, starts = everything.tokens[row].tolist(), everything.document_starts[row].tolist()
-        edges = zip(starts, [*starts[1:], len(tokens)], strict=True)
-        for name, (start, stop) in zip(everything.document_ids[row].as_py(), edges, strict=True):
-            found.setdefault(name, []).extend(tokens[start:stop])
+    for _, row in rows_of(reference):
+        for part in row:
+            found.setdefault(part.document, []).extend(part.tokens)
     assert found == expected
 
 
 def test_the_shuffle_mixes_shards_of_the_input(reference):
-    corpus = Corpus(reference)
-    names = [name for row in range(len(corpus)) for name in corpus.take(np.array([row])).document_ids[0].as_py()]
-    inputs = [name.split(":")[1] for name in dict.fromkeys(names)]
+    names = dict.fromkeys(part.document for _, row in rows_of(reference) for part in row)
+    inputs = [name.split(":")[1] for name in names]
     changes = sum(a != b for a, b in itertools.pairwise(inputs))
     assert changes > len(inputs) / 2
 

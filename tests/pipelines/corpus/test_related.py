@@ -3,13 +3,11 @@
 import json
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing, RelatedRows
 from corpora.readers import ReadOptions
-from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.verify.artefact import verify
@@ -23,6 +21,7 @@ from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, make_documents, small_tokenizer
 from tests.neighbours import make_neighbours
+from tests.pipelines.corpus.parts import rows_of
 
 SHARDS = 3
 LENGTH = 256
@@ -81,18 +80,6 @@ def known_documents(documents):
     return {row["document_id"]: {**row, "number": number} for number, row in enumerate(all_rows(documents))}
 
 
-def rows_of(folder):
-    """(cluster, [(document id, tokens)]) of every row."""
-    corpus = Corpus(str(folder))
-    batch = corpus.take(np.arange(len(corpus)))
-    assert not batch.document_offsets.values.any()
-    for row in range(len(batch)):
-        tokens, starts = batch.tokens[row].tolist(), batch.document_starts[row].tolist()
-        edges = zip(starts, [*starts[1:], len(tokens)], strict=True)
-        names = batch.document_ids[row].as_py()
-        yield int(batch.cluster_ids[row]), [(name, tokens[a:b]) for name, (a, b) in zip(names, edges, strict=True)]
-
-
 @pytest.mark.parametrize("name", ["reference", "grouped"])
 def test_parts_are_whole_sentences_from_the_beginning_of_their_documents(documents, name, request):
     folder = request.getfixturevalue(name)
@@ -101,9 +88,10 @@ def test_parts_are_whole_sentences_from_the_beginning_of_their_documents(documen
     uses, cut = Counter(), 0
     for _, row in rows_of(folder):
         assert len(row) >= 2
-        assert sum(len(tokens) + 1 for _, tokens in row) + 2 <= LENGTH
-        for document, tokens in row:
+        assert sum(len(part.tokens) + 1 for part in row) + 2 <= LENGTH
+        for document, offset, tokens in row:
             whole = known[document]
+            assert offset == 0
             assert not whole["held_out"]
             assert tokens == whole["tokens"][: len(tokens)]
             assert len(tokens) in [*whole["sentence_starts"][1:], len(whole["tokens"])]
@@ -125,7 +113,7 @@ def test_a_row_holds_documents_of_its_cluster_and_a_cluster_is_complete(document
     expected = Counter(row["cluster"] for row in known.values() if not row["held_out"])
     found = Counter()
     for cluster, row in rows_of(reference):
-        assert {known[document]["cluster"] for document, _ in row} == {cluster}
+        assert {known[part.document]["cluster"] for part in row} == {cluster}
         found[cluster] += len(row)
     lost = sum(expected.values()) - expected[None] - sum(found.values())
     assert 0 <= lost < 10  # first sentences that do not fit, and what they leave alone
@@ -144,7 +132,7 @@ def test_rows_of_neighbours_are_a_seed_and_documents_of_its_list(documents, neig
         near |= {row["document_row"]: {here[other]["document_row"] for other in row["neighbours"]} for row in here}
     for seed, row in rows_of(grouped):
         rows.append(len(row))
-        assert {known[document]["number"] for document, _ in row} <= {seed} | near[seed]
+        assert {known[part.document]["number"] for part in row} <= {seed} | near[seed]
     assert max(rows) == 4
     manifest = read_manifest(grouped)
     assert manifest.totals["grouped_documents"] >= manifest.totals["documents"]
@@ -167,7 +155,7 @@ def test_the_given_order_is_that_of_the_documents_and_a_shuffle_is_another(docum
     known = known_documents(documents)
 
     def sorted_rows(folder):
-        numbers = [[known[document]["number"] for document, _ in row] for _, row in rows_of(folder)]
+        numbers = [[known[part.document]["number"] for part in row] for _, row in rows_of(folder)]
         return sum(row == sorted(row) for row in numbers), len(numbers)
 
     assert len(set(sorted_rows(tmp_path / "given"))) == 1

@@ -16,7 +16,7 @@ from pipelines import functions
 from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents, small_tokenizer, write_mixture_file
-from tests.pipelines.engine.jobs import cooperative, shared_job
+from tests.pipelines.engine.jobs import contents, cooperative, shared_job
 from tests.pipelines.pairs.raw import write_scrolls
 from tests.tiny_encoder import make_encoder
 
@@ -52,10 +52,6 @@ def root(tmp_path_factory) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_three_jobs_have_the_bytes_of_the_embedded_runner_and_never_import_beam(root, tmp_path, run):
     """Dead letters and manifests too."""
     commands = json.dumps(chain(root, tmp_path / "shared"))
@@ -63,8 +59,8 @@ def test_three_jobs_have_the_bytes_of_the_embedded_runner_and_never_import_beam(
     assert done.returncode == 0, done.stderr
     for command in chain(root, tmp_path / "embedded"):
         assert run(*command, "--workers=1")[0] == 0
-    assert contents(tmp_path / "shared") == contents(tmp_path / "embedded")
-    assert any("rejects" in name for name in contents(tmp_path / "shared"))
+    assert contents(str(tmp_path / "shared")) == contents(str(tmp_path / "embedded"))
+    assert any("rejects" in name for name in contents(str(tmp_path / "shared")))
 
 
 @pytest.mark.slow
@@ -142,13 +138,13 @@ def check_equal(command: str, inputs: Path, folder: Path, counts: tuple[int, ...
     """Compare shards, manifests, rejects and the artefacts of all stages, made by each number of processes."""
     make, options = getattr(functions, command), COMMANDS[command](inputs)
     make(**options, output=folder / "embedded" / "out", workers=1)
-    expected = contents(folder / "embedded")
+    expected = contents(str(folder / "embedded"))
     for count in counts:
         place = folder / str(count)
         with ThreadPoolExecutor(count) as pool:
             shared = [pool.submit(make, **options, output=place / "out", engine="cooperative") for _ in range(count)]
         assert len({process.result().to_json() for process in shared}) == 1
-        assert contents(place) == expected
+        assert contents(str(place)) == expected
         assert verify(str(place / "out")) == []
 
 

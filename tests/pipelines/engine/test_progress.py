@@ -17,7 +17,7 @@ from corpora.printing import format_interval
 from corpora.reporting import Reporting, reporting
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
-from pipelines.engine.estimate import Measured, _existing, combine, estimate
+from pipelines.engine.estimate import Measured, combine, estimate
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import Pace, ProgressBars, memory_of_family, short
@@ -256,13 +256,6 @@ def test_a_sample_of_two_stages_estimates_the_whole_job(tmp_path, seconds):
     assert made.seconds == pytest.approx((truth, truth), rel=0.25)
     assert made.output_bytes == pytest.approx(150 * 40, rel=0.3)
     assert clock.now < max(4 * seconds, truth) + 1
-
-
-def test_paths_of_other_folders_stay(tmp_path):
-    (tmp_path / "there").touch()
-    folder = str(tmp_path)
-    value = {"a": (f"{folder}/there", f"{folder}/gone"), "b": ["/elsewhere/gone"], "c": 3}
-    assert _existing(value, folder) == {**value, "a": (f"{folder}/there",)}
 
 
 def test_the_command_leaves_nothing_but_a_log_and_the_job_adds_what_happened(run, tmp_path):

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from corpora.storage.manifest_file import read_manifest
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
+from tests.pipelines.engine.jobs import contents, wait_for
 
 pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[3]
@@ -119,13 +119,6 @@ def submit(slurm: dict[str, str], folder: Path, words: list[str], *flags: str) -
     return subprocess.run(asked, env=slurm, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def wait_for(seen, seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def receipts(output: Path) -> int:
     return len([*output.glob("_work/documents-*.json")])
 
@@ -158,20 +151,16 @@ def limited(slurm, raw, tmp_path_factory) -> tuple[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def expected(raw, tmp_path_factory) -> dict[Path, bytes]:
+def expected(raw, tmp_path_factory) -> dict[str, bytes]:
     """The files that the embedded runner makes."""
     output = tmp_path_factory.mktemp("expected") / "documents"
     subprocess.run(command(raw, output, 0, "--workers=1"), cwd=ROOT, check=True, capture_output=True)
-    return contents(output)
+    return contents(str(output))
 
 
-def contents(top: Path) -> dict[Path, bytes]:
-    return {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
-
-
-def check(output: Path, expected: dict[Path, bytes]) -> None:
+def check(output: Path, expected: dict[str, bytes]) -> None:
     """The artefact is the embedded runner's, sound, and nothing else is in its folder."""
-    assert contents(output) == expected
+    assert contents(str(output)) == expected
     assert verify(str(output)) == []
     assert read_manifest(str(output)).totals["documents"] == 20 * FILES
 
@@ -181,23 +170,23 @@ def test_an_array_of_which_one_element_is_killed(slurm, raw, limited, expected, 
     output = tmp_path / "documents"
     words = command(raw, output, 0.7, "--engine=cooperative", "--lease=8")
     submit(slurm, tmp_path, words, "--array=0-2", "--exclude=n3")
-    wait_for(lambda: receipts(output) > 4 and len(launchers(output)) == 2)
+    wait_for(lambda: receipts(output) > 4 and len(launchers(output)) == 2, 240)
     os.kill(launchers(output)[0], 9)
-    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output))
+    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output), 240)
     check(output, expected)
 
 
 def test_a_time_limit_requeues_an_element_which_goes_on(slurm, limited, expected):
     job, folder = limited
     output, log = folder / "documents", folder / "log-0.txt"
-    wait_for(lambda: log.exists() and "farspan: ended by SIGTERM" in log.read_text())
+    wait_for(lambda: log.exists() and "farspan: ended by SIGTERM" in log.read_text(), 240)
     done = receipts(output)
     assert not (output / "manifest.json").exists()
-    wait_for(lambda: "Restarts=1" in shown(slurm, job))
+    wait_for(lambda: "Restarts=1" in shown(slurm, job), 240)
     update = ["scontrol", "update", f"JobId={job}_0", "TimeLimit=10"]
     subprocess.run(update, env=slurm, check=True)
     Path(f"{output}.hurry").touch()
-    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output))
+    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output), 240)
     assert f"resuming: {done} of " in log.read_text() or not done  # as on a busy machine
     check(output, expected)
 

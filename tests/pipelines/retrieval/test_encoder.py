@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, ModernBertConfig, ModernBertModel
+from transformers import AutoModel, AutoTokenizer, BertModel, ModernBertConfig, ModernBertModel
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
@@ -20,7 +20,6 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from pipelines.retrieval.embed import condense
 from pipelines.retrieval.encoder import Encoder, resolve
 from pipelines.retrieval.options import EncoderOptions
-from tests.artefacts import small_tokenizer
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
 from trainer.scorer.encoder import find_encoder
 
@@ -105,35 +104,11 @@ def test_a_real_encoder_gives_its_own_vectors(mini_lm, exact):
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_real_encoder_finds_what_is_alike(mini_lm):
-    texts = ["The capital of France is Paris.", "Paris is France's main city.", "He fried two eggs for breakfast."]
-    unit = encoder(mini_lm, normalize=True).encode(texts)
-    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
-    assert unit[0] @ unit[1] > 0.8
-    assert unit[0] @ unit[2] < 0.2
-
-
 def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, exact):
     cheap = encoder(mini_lm, precision="bfloat16")
     found = cheap.encode(TEXTS)
     assert cosines(found, exact).min() > 0.999
     assert cheap.encode(TEXTS).tobytes() == found.tobytes()
-
-
-def test_contriever_s_architecture(tmp_path):
-    """BERT-base, of two layers, in a folder like the published encoder's: weights, no head, and a tokenizer.json."""
-    folder = str(tmp_path / "base")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(BertConfig(num_hidden_layers=2)).save_pretrained(folder)
-    make_encoder(str(tmp_path / "tiny"))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tmp_path / "tiny" / name, folder)
-    texts = ["the quick brown fox jumps over the lazy dog", "some wizard"]
-    vectors = encoder(folder).encode(texts)
-    assert vectors.shape == (2, 768)
-    expected = plain(folder, texts)
-    np.testing.assert_allclose(vectors, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
@@ -332,23 +307,6 @@ def test_a_chosen_document():
     assert kept(sizes[2] + sizes[1] - 1) == [0, 2, 3]  # the second best does not fit; what is left fits
     assert kept(sizes[2] + sizes[1]) == [1, 2]
     assert kept(sizes[2] + sizes[1] + sizes[0]) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("tokenizer", [WORD_PIECE, small_tokenizer()])
-def test_text_without_ascii_words_keeps_its_beginning(tokenizer):
-    """Every sentence scores 0: the earlier come first."""
-    document = ["日本語です。", "中文。", "Русский текст. "]
-    whole = tokenizer.encode(["".join(document)])[0]
-    first = len(tokenizer.encode(document[:1])[0])
-    ids, _ = condense(["".join(document)], starts_of([document]), tokenizer, first, "principal")
-    assert ids[0].tolist() == whole[:first].tolist()
-
-
-def test_a_sentence_longer_than_the_limit_is_cut():
-    text = "the fox jump over the dog and the fox jump over the night"
-    ids, longer = condense([text], Ragged.from_rows([[0]], np.int64), WORD_PIECE, 5, "principal")
-    assert WORD_PIECE.decode(ids[0]) == "the fox jump over the"
-    assert longer.tolist() == [True]
 
 
 def test_no_texts_and_empty_texts():
