@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    command: Command,
-    values: Mapping[str, Any],
-    rest: Sequence[str] = (),
-    spell: Callable[[str], str] = "--{}".format,
+    command: Command, values: Mapping[str, Any], rest: Sequence[str] = (), spell: Callable[[str], str] = "--{}".format
 ) -> list[Any]:
     """Run a command and return its options.
 

@@ -34,17 +34,15 @@ def _manifest(options: Any) -> Manifest:
 
 
 def _folder(options: Any) -> Path:
-    """Return the folder that a command made."""
     return Path(options.output)
 
 
 def _figure(options: Any) -> Path:
-    """Return the file that a command drew."""
     return Path(options.figure)
 
 
 def _nothing(options: Any) -> None:
-    """Return None for a command that prints."""
+    """Return nothing, for a command that prints."""
 
 
 _RESULTS: Mapping[str, Callable[[Any], Any]] = {

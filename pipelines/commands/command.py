@@ -20,26 +20,19 @@ from corpora.settings import make
 class Command:
     """A subcommand; heavy imports are delayed until it runs.
 
-    Attributes:
-        name: the words after ``farspan``.
-        summary: description in one sentence.
-        run: function to call with the options, as ``module:function``; a module that begins with a dot is in
-            ``pipelines``. With the flags of the engine, it returns the job that makes an artefact, or an iterator of
-            jobs to run one after the other.
-        options: dataclasses whose fields are the arguments: names in the module ``options`` beside that of ``run``, or
-            ``module:Class``. The docstring of the last one has further explanation and examples.
-        flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``s3`` for Beam's ``--s3_*``.
-        next: the command that is likely next, with fields of the last of the options in braces.
-        declare: function that adds arguments to a parser that print something and stop.
+    ``run`` is the function to call with the options, as ``module:function``; a module that begins with a dot is in
+    ``pipelines``. With the flags of the engine, it returns the job that makes an artefact, or an iterator of jobs to
+    run one after the other. ``options`` are dataclasses whose fields are the arguments: names in the module ``options``
+    beside that of ``run``, or ``module:Class``. The docstring of the last one has further explanation and examples.
     """
 
-    name: str
-    summary: str
+    name: str  # the words after ``farspan``
+    summary: str  # description in one sentence
     run: str
     options: tuple[str, ...]
-    flags: Literal["engine", "s3", "none"] = "none"
-    next: str = ""
-    declare: Callable[[Any], object] = lambda parser: None
+    flags: Literal["engine", "s3", "none"] = "none"  # those of the engine and of Beam, or only Beam's ``--s3_*``
+    next: str = ""  # the command that is likely next, with fields of the last of the options in braces
+    declare: Callable[[Any], object] = lambda parser: None  # adds arguments that print something and stop
 
     @property
     def job(self) -> bool:

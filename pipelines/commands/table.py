@@ -53,11 +53,7 @@ COMMANDS = (
         next=_MASK,
     ),
     _job(
-        "corpus linked",
-        "Put similar documents into one sequence.",
-        ".corpus.linked:jobs",
-        "LinkedCorpus",
-        next=_MASK,
+        "corpus linked", "Put similar documents into one sequence.", ".corpus.linked:jobs", "LinkedCorpus", next=_MASK
     ),
     _job(
         "corpus long",

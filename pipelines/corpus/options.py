@@ -9,17 +9,7 @@ from corpora.errors import FarspanError
 from corpora.linking.options import Linking
 from corpora.options import UNRECORDED, Flag, list_changed, list_fields
 from corpora.packing.options import Packing, RelatedRows
-from pipelines.options import (
-    FAN_IN,
-    Compression,
-    DocumentsFolder,
-    FanIn,
-    Output,
-    Seed,
-    Shards,
-    Split,
-    SplitName,
-)
+from pipelines.options import FAN_IN, Compression, DocumentsFolder, FanIn, Output, Seed, Shards, Split, SplitName
 from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
 # for kinds of corpus with their own rules for cutting documents

@@ -1,12 +1,10 @@
-"""Writers of one shard of documents and of its rejects, with the counts for the receipt."""
+"""One shard of documents and its rejects, with the counts for the receipt."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from contextlib import ExitStack
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +14,7 @@ from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, docu
 from corpora.storage import files
 from corpora.storage.arrow_views import booleans, numbers
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.shards import write_shard
+from corpora.storage.shards import ShardWriter, write_shard
 
 REJECTS_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("source", "path", "record", "reason", "detail")] + [("raw", pa.binary())]
@@ -24,36 +22,31 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class DocumentsShard:
-    """Writes a shard of documents and counts its rows: ``DOCUMENT_TOTALS``, and for each source what is ``written``.
+    """A shard of documents and the counts of its rows: ``DOCUMENT_TOTALS``, and for each source what is ``written``.
 
-    ``ids`` are those of the rows, if ``keep_ids``; ``info`` is there once the ``with`` block has ended.
+    ``ids`` are those of the rows, if ``keep_ids``; ``info`` is there once ``create`` has ended.
     """
 
     ROWS_PER_BATCH = 1024
 
-    def __init__(
-        self, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False, titles: bool = False
-    ) -> None:
-        self._place = (path, documents_schema(vocab_size, titles), self.ROWS_PER_BATCH, compression)
-        self._keep_ids = keep_ids
-        self._stack = ExitStack()
+    def __init__(self, writer: ShardWriter, keep_ids: bool) -> None:
+        self._writer, self._keep_ids = writer, keep_ids
         self.totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.ids: list[str] = []
-        self._info: list[ShardInfo] = []
+        self.info: tuple[ShardInfo, ...] = ()
 
-    @property
-    def info(self) -> tuple[ShardInfo, ...]:
-        return tuple(self._info)
-
-    def __enter__(self) -> DocumentsShard:
-        self._writer, self._info = self._stack.enter_context(write_shard(*self._place))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return self._stack.__exit__(kind, error, trace)
+    @classmethod
+    @contextmanager
+    def create(
+        cls, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False, titles: bool = False
+    ) -> Iterator[DocumentsShard]:
+        """Create a shard, which appears when the ``with`` block ends without an error."""
+        schema = documents_schema(vocab_size, titles)
+        with write_shard(path, schema, cls.ROWS_PER_BATCH, compression) as (writer, info):
+            shard = cls(writer, keep_ids)
+            yield shard
+        shard.info = tuple(info)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
@@ -71,38 +64,31 @@ class DocumentsShard:
 
 
 class RejectsShard:
-    """Writes rejected records as they occur; at most ``ROWS`` rows or ``BYTES`` bytes wait in memory.
+    """Rejected records, written as they occur; at most ``ROWS`` rows or ``BYTES`` bytes wait in memory.
 
-    The file appears when the ``with`` block ends without an error, and only if a record was rejected. ``reasons`` has
-    the number of rejected records by reason.
+    ``reasons`` has the number of rejected records by reason.
     """
 
     ROWS = 1024
     BYTES = 4 << 20
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._stack = ExitStack()
+    def __init__(self, path: str, stack: ExitStack) -> None:
+        self._path, self._stack = path, stack
         self._writer: pa.RecordBatchFileWriter | None = None
         self._rows: list[tuple[str, str, str, str, str, bytes]] = []
         self._bytes = 0
         self.reasons: Counter[str] = Counter()
 
-    def __enter__(self) -> RejectsShard:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        if kind is None:
-            try:
-                self._flush()
-                if self._writer:
-                    self._writer.close()
-            except BaseException:
-                self._stack.__exit__(*sys.exc_info())
-                raise
-        return self._stack.__exit__(kind, error, trace)
+    @classmethod
+    @contextmanager
+    def create(cls, path: str) -> Iterator[RejectsShard]:
+        """Create the file when the ``with`` block ends without an error, and only if a record was rejected."""
+        with ExitStack() as stack:
+            shard = cls(path, stack)
+            yield shard
+            shard._flush()
+            if shard._writer:
+                shard._writer.close()
 
     def write(self, source: str, name: str, rejects: Iterable[Reject]) -> None:
         """Add rejected records of the file ``name`` (a relative path) of a source."""

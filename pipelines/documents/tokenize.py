@@ -43,8 +43,10 @@ class TokenizeRanges:
         path = task.payload["shard"]
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
-            RejectsShard(dead) as rejects,
-            DocumentsShard(path, tokenizer.vocab_size, self.options.compression, self.own_ids, self.titles) as shard,
+            RejectsShard.create(dead) as rejects,
+            DocumentsShard.create(
+                path, tokenizer.vocab_size, self.options.compression, self.own_ids, self.titles
+            ) as shard,
         ):
             reading = ReadRanges(self.reads, rejects)
             for block in _merge(self._texts(reading, task, report)):

@@ -125,8 +125,8 @@ class WriteUnique:
         counts: dict[str, dict[str, int]] = {}
         dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
         with (
-            RejectsShard(dead) as rejects,
-            DocumentsShard(path, self.vocab_size, self.compression, titles=self.titles) as shard,
+            RejectsShard.create(dead) as rejects,
+            DocumentsShard.create(path, self.vocab_size, self.compression, titles=self.titles) as shard,
         ):
             first = 0
             for batch in StoredShard(waiting, 0, read_bytes(_checksum_path(waiting)).decode()).batches():

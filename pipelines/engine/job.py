@@ -62,10 +62,7 @@ class Job:
 
 
 def make_sharded_stage(
-    name: str,
-    payloads: Iterable[tuple[Mapping[str, Any], int]],
-    work: Callable[[Task, Report], Receipt],
-    unit: str,
+    name: str, payloads: Iterable[tuple[Mapping[str, Any], int]], work: Callable[[Task, Report], Receipt], unit: str
 ) -> Stage:
     """A stage with one task, ``NAME-00000`` and so on, per payload, which is given with its size in ``unit``."""
     return Stage(

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -72,9 +71,7 @@ class ProgressBars:
             self._contexts.enter_context(self._silence)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._contexts.close()
         if self._cell:
             self._cell.update(self._bars)

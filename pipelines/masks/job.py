@@ -115,10 +115,7 @@ class MaskShard:
         source: StoredShard = task.payload["corpus"]
         target = task.payload["shard"]
         totals = dict.fromkeys(TOTALS, 0)
-        with write_shard(target, mask_schema(objective), self.rows_per_batch, self.compression) as (
-            writer,
-            info,
-        ):
+        with write_shard(target, mask_schema(objective), self.rows_per_batch, self.compression) as (writer, info):
             for record_batch in source.batches():
                 batch = SequenceBatch.from_arrow(record_batch)
                 masks = objective.mask(batch, key)

@@ -95,7 +95,7 @@ class WritePairs:
             )
         }
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
-        with RejectsShard(dead) as rejects:
+        with RejectsShard.create(dead) as rejects:
             duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
             for row in duplicates.to_pylist():
                 detail = (

@@ -207,7 +207,7 @@ class WriteTexts:
         name, length, first, stop = task.payload["range"]
         size = self.maker.materials.tokenizer.vocab_size
         schema, source = documents_schema(size), _source(name)
-        with DocumentsShard(task.payload["shard"], size, self.compression) as shard:
+        with DocumentsShard.create(task.payload["shard"], size, self.compression) as shard:
             ids = self.maker.document_ids(name, length, first, stop)
             texts = []
             for number in range(first, stop):

@@ -110,7 +110,7 @@ class ReadPairs:
         path = task.payload["shard"]
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         schema = unmerged_schema(tokenizer.vocab_size)
-        with RejectsShard(dead) as rejects, write_shard(path, schema, ROWS_PER_BATCH) as (writer, info):
+        with RejectsShard.create(dead) as rejects, write_shard(path, schema, ROWS_PER_BATCH) as (writer, info):
             reading = ReadRanges(self.reads, rejects)
             for read in self._pairs(reading, task, report):
                 batch, faults = self._rows(read, tokenizer)

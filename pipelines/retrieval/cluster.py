@@ -19,14 +19,7 @@ from threadpoolctl import threadpool_limits
 from corpora.errors import FarspanError
 from corpora.keyed import make_key, select_share
 from corpora.options import record_options
-from corpora.retrieval.kmeans import (
-    POINTS_PER_CENTROID,
-    assign,
-    centroid_count,
-    kmeans_seed,
-    split,
-    train_centroids,
-)
+from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split, train_centroids
 from corpora.retrieval.vector_rows import require_finite
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
 from corpora.storage.files import write_bytes

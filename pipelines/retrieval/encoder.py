@@ -70,13 +70,7 @@ def _text_tokens(files: EncoderFiles, max_length: int, framing: Framing) -> int:
 
 
 class Encoder:
-    """A model with its tokenizer and pooling.
-
-    Attributes:
-        files: the encoder's files.
-        tokenizer: tokenizer that adds no special tokens.
-        max_text_tokens: maximum number of text tokens per text.
-    """
+    """A model with its pooling and a ``tokenizer`` that adds no special tokens, for ``max_text_tokens`` per text."""
 
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
         self.files, self._options = files, options

@@ -48,11 +48,7 @@ def plan(options: NeighbourSearch) -> Job:
         clusters,
         _stages(options, clusters, output),
         format="farspan.neighbours",
-        config={
-            "builder": "neighbours",
-            "split": clusters.manifest.config["split"],
-            **record_options(options),
-        },
+        config={"builder": "neighbours", "split": clusters.manifest.config["split"], **record_options(options)},
         seed=options.search.seed,
         rows_per_batch=clusters.manifest.rows_per_batch,
         work_bytes=clusters.bytes,
@@ -123,10 +119,7 @@ class SearchShard:
         queries = []
         with (
             threadpool_limits(self.threads),
-            write_shard(path, neighbours_schema(), self.rows_per_batch, self.compression) as (
-                writer,
-                info,
-            ),
+            write_shard(path, neighbours_schema(), self.rows_per_batch, self.compression) as (writer, info),
         ):
             for first, last in shard.clusters:
                 lengths = shard.norms(first, last)
@@ -248,14 +241,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 
 
 class ClusterShard:
-    """A shard of clusters: vectors memory-mapped, small columns copied.
-
-    Attributes:
-        vectors: n rows.
-        tokens: ``(n,)`` int32.
-        cluster_ids: ``(n,)`` int64.
-        clusters: first and last + 1 row of each cluster.
-    """
+    """A shard of clusters with n vectors: these memory-mapped, small columns copied."""
 
     def __init__(self, path: str, batches: list[pa.RecordBatch], whole: pa.Buffer, dimension: int) -> None:
         self.path, self._batches = path, batches
@@ -267,10 +253,10 @@ class ClusterShard:
                 )
         self.vectors = VectorRows.from_batches(batches, dimension, whole)
         self._columns: dict[str, pa.Array] = {}
-        self.tokens = self.column("document_tokens").to_numpy()
-        self.cluster_ids = self.column("cluster_id").to_numpy()
+        self.tokens = self.column("document_tokens").to_numpy()  # (n,) int32
+        self.cluster_ids = self.column("cluster_id").to_numpy()  # (n,) int64
         edges = np.flatnonzero(np.diff(self.cluster_ids, prepend=-1, append=-1)).tolist()
-        self.clusters = list(itertools.pairwise(edges))
+        self.clusters = list(itertools.pairwise(edges))  # first and last + 1 row of each cluster
 
     @classmethod
     def read(cls, shard: StoredShard, dimension: int) -> ClusterShard:

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -89,9 +88,7 @@ class BeamEngine:
         self._servers = self._stack.enter_context(own_job_servers())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def run(self, tasks: Sequence[Task], work: Callable[[Task], str], look: Callable[[str], bool]) -> None:

@@ -35,7 +35,7 @@ def batch(names: list[str], held_out: list[bool]) -> pa.RecordBatch:
 
 def test_documents_are_counted_by_source(tmp_path):
     path = str(tmp_path / "shard.arrow")
-    with DocumentsShard(path, 300, None, keep_ids=True) as shard:
+    with DocumentsShard.create(path, 300, None, keep_ids=True) as shard:
         shard.write(batch(["a:1", "b:1", "a:2"], [False, True, True]))
         shard.write(batch(["b:2"], [False]))
     assert shard.counts["a"] == {"written": 2, "tokens": 4, "held_out_tokens": 3}
@@ -47,7 +47,7 @@ def test_documents_are_counted_by_source(tmp_path):
 
 def test_a_shard_that_fails_leaves_no_file(tmp_path):
     path = tmp_path / "shard.arrow"
-    with pytest.raises(ZeroDivisionError), DocumentsShard(str(path), 300, None) as shard:
+    with pytest.raises(ZeroDivisionError), DocumentsShard.create(str(path), 300, None) as shard:
         shard.write(batch(["a:1"], [False]))
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
@@ -62,7 +62,7 @@ def test_rejects_are_written_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(RejectsShard, "ROWS", 2)
     path = str(tmp_path / "rejects.arrow")
     letters = [Reject("", str(number), "too_long" if number else "broken_json", b"x", "why") for number in range(5)]
-    with RejectsShard(path) as rejects:
+    with RejectsShard.create(path) as rejects:
         rejects.write("a", "file", letters)
     found = rejected(path)
     assert [row["record"] for row in found] == ["0", "1", "2", "3", "4"]
@@ -74,9 +74,9 @@ def test_rejects_are_written_in_blocks(tmp_path, monkeypatch):
 
 
 def test_no_reject_no_file(tmp_path):
-    with RejectsShard(str(tmp_path / "rejects.arrow")) as rejects:
+    with RejectsShard.create(str(tmp_path / "rejects.arrow")) as rejects:
         rejects.write("a", "file", [])
-    with pytest.raises(ZeroDivisionError), RejectsShard(str(tmp_path / "rejects.arrow")) as rejects:
+    with pytest.raises(ZeroDivisionError), RejectsShard.create(str(tmp_path / "rejects.arrow")) as rejects:
         rejects.write("a", "file", [Reject("", "0", "too_long", b"", "")])
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
