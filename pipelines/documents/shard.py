@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -81,10 +82,10 @@ class RejectsShard:
 
     @classmethod
     @contextmanager
-    def create(cls, path: str) -> Iterator[RejectsShard]:
-        """Create the file when the ``with`` block ends without an error, and only if a record was rejected."""
+    def create(cls, output: str, task: str) -> Iterator[RejectsShard]:
+        """Create the file of a task when the ``with`` block ends without an error, if a record was rejected."""
         with ExitStack() as stack:
-            shard = cls(path, stack)
+            shard = cls(os.path.join(output, "rejects", f"{task}.arrow"), stack)
             yield shard
             shard._flush()
             if shard._writer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,9 +40,8 @@ class TokenizeRanges:
         tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)
         held_out = HeldOut(self.options.held_out, self.options.seed)
         path = task.payload["shard"]
-        dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
-            RejectsShard.create(dead) as rejects,
+            RejectsShard.create(self.output, task.name) as rejects,
             DocumentsShard.create(
                 path, tokenizer.vocab_size, self.options.compression, self.own_ids, self.titles
             ) as shard,
@@ -64,7 +62,7 @@ class TokenizeRanges:
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         reasons, damage = dict(rejects.reasons), plain(reading.damage)
         if self.own_ids:
-            unique_ids.write_ids(path, shard.ids, shard.info[0].sha256)
+            unique_ids.write_ids(path, shard.ids, shard.info[0])
             return Receipt(task.name, counts=plain(reading.counts), rejects=reasons, damage=damage)
         for source, count in reading.counts.items():
             count.update(shard.counts[source])

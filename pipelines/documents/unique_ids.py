@@ -8,7 +8,6 @@ Stage *duplicates* compares the ids of all tasks, one range of hashes per task; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,12 +16,10 @@ import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
 from corpora.readers import Reject
-from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import Receipt
-from corpora.storage.shards import StoredShard
+from corpora.storage.manifest import Receipt, ShardInfo
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
-from pipelines.shuffle.intermediate import read_array, write_array
+from pipelines.shuffle.intermediate import read_array, read_checked_shard, write_array, write_checksum
 
 _KEY = make_key(0, "duplicates")
 _TASKS_PER_RANGE = 16
@@ -33,16 +30,12 @@ def ids_path(shard: str) -> str:
     return shard.removesuffix(".arrow") + ".ids.npy"
 
 
-def write_ids(shard: str, ids: Sequence[str], sha256: str) -> None:
+def write_ids(shard: str, ids: Sequence[str], info: ShardInfo) -> None:
     """Write the 128-bit hashes of a shard's ids with their rows, sorted ``(n, 3)`` uint64, and the shard's checksum."""
     keys = id_keys(_KEY, ids)
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     write_array(ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
-    write_bytes(_checksum_path(shard), sha256.encode())
-
-
-def _checksum_path(shard: str) -> str:
-    return shard.removesuffix(".arrow") + ".sha256"
+    write_checksum(shard, info)
 
 
 def stages(
@@ -60,13 +53,9 @@ def stages(
     """
     ranges = -(-len(waiting) // _TASKS_PER_RANGE)
     duplicates = work_paths(output, "duplicates", ranges, ".npy")
-    rejects = os.path.join(output, "rejects")
     to_search = [({"range": index, "duplicates": path}, 1) for index, path in enumerate(duplicates)]
-    to_write = [
-        ({"index": index, "waiting": waiting[index], "shard": shard, "rejects": rejects}, 1)
-        for index, shard in enumerate(shards)
-    ]
-    write = WriteUnique(duplicates, vocab_size, compression, repeating, titles)
+    to_write = [({"index": index, "waiting": waiting[index], "shard": shard}, 1) for index, shard in enumerate(shards)]
+    write = WriteUnique(output, duplicates, vocab_size, compression, repeating, titles)
     return [
         make_sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
         make_sharded_stage("unique", to_write, write, "shards"),
@@ -112,6 +101,7 @@ class FindDuplicates:
 class WriteUnique:
     """Write a final shard: a waiting one without the records whose ids occurred before."""
 
+    output: str
     duplicates: tuple[str, ...]
     vocab_size: int
     compression: str | None
@@ -123,13 +113,12 @@ class WriteUnique:
         duplicates = np.concatenate([read_array(name) for name in self.duplicates])  # (m, 2): task, row
         again = duplicates[duplicates[:, 0] == task.payload["index"], 1].astype(np.int64)
         counts: dict[str, dict[str, int]] = {}
-        dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
         with (
-            RejectsShard.create(dead) as rejects,
+            RejectsShard.create(self.output, task.name) as rejects,
             DocumentsShard.create(path, self.vocab_size, self.compression, titles=self.titles) as shard,
         ):
             first = 0
-            for batch in StoredShard(waiting, 0, read_bytes(_checksum_path(waiting)).decode()).batches():
+            for batch in read_checked_shard(waiting):
                 keep = ~np.isin(np.arange(first, first + len(batch)), again)
                 for row in np.flatnonzero(~keep).tolist():
                     source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()

@@ -26,14 +26,9 @@ def absolute(path: str) -> str:
     return os.path.abspath(path) if files.is_local(path) else path.rstrip("/")
 
 
-def tokenizer_folder(artefact: str) -> str:
-    """Return the folder of an artefact's tokenizer."""
-    return os.path.join(artefact, "tokenizer")
-
-
 def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
     """Copy the tokenizer of the artefact ``parent`` into ``target``, if its files are those of the ``manifest``."""
-    folder = tokenizer_folder(parent)
+    folder = os.path.join(parent, "tokenizer")
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
     contents = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
     for name in sorted(listed.keys() | contents.keys()):
@@ -67,23 +62,6 @@ def parent_entry(output: str, parent: str) -> Mapping[str, str]:
     if parent == output:
         raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
     return {"manifest_sha256": manifest_sha256(parent)}
-
-
-def lineage(folder: str, format: str) -> str | None:
-    """Return the sha256 of the manifest of the ancestor with ``format``; None if an artefact between is missing or
-    changed."""
-    while True:
-        if not files.exists(os.path.join(folder, NAME)):
-            return None
-        manifest = read_manifest(folder)
-        parent, above = manifest.parent, find_parent(folder)
-        if parent is None or above is None or not files.exists(os.path.join(above, NAME)):
-            return None
-        if manifest_sha256(above) != parent["manifest_sha256"]:
-            return None
-        if read_manifest(above).format == format:
-            return parent["manifest_sha256"]
-        folder = above
 
 
 def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
@@ -136,13 +114,26 @@ class Parent:
 def read_neighbours(folder: str, documents: Parent) -> Parent:
     """Read neighbours that were found among the given documents."""
     neighbours = Parent.read(folder, "farspan.neighbours")
-    expected = manifest_sha256(documents.folder)
-    if lineage(neighbours.folder, "farspan.documents") not in (None, expected):
+    if _documents_of(neighbours.folder) not in (None, manifest_sha256(documents.folder)):
         raise FarspanError(
             f"{neighbours.folder}: its neighbours are those of other documents than {documents.folder}; "
             "give --documents the artefact that the vectors were made from"
         )
     return neighbours
+
+
+def _documents_of(folder: str) -> str | None:
+    """Return the sha256 of the manifest of an artefact's documents; None if one between is missing or changed."""
+    while files.exists(os.path.join(folder, NAME)):
+        parent, above = read_manifest(folder).parent, find_parent(folder)
+        if parent is None or above is None or not files.exists(os.path.join(above, NAME)):
+            return None
+        if manifest_sha256(above) != parent["manifest_sha256"]:
+            return None
+        if read_manifest(above).format == "farspan.documents":
+            return parent["manifest_sha256"]
+        folder = above
+    return None
 
 
 def declare_derived_job(

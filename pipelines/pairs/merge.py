@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +13,20 @@ import pyarrow as pa
 from corpora.keyed import id_keys, make_key
 from corpora.readers import Reject
 from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, add_pair_totals, pairs_schema
-from corpora.storage.files import read_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import StoredShard, write_shard
+from corpora.storage.shards import write_shard
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.job import Report, Task
-from pipelines.pairs.tokenize import ROWS_PER_BATCH, checksum_path, unmerged_schema
-from pipelines.shuffle.intermediate import read_array, write_array
+from pipelines.pairs.tokenize import ROWS_PER_BATCH, unmerged_schema
+from pipelines.shuffle.intermediate import read_array, read_checked_shard, write_array
 
 _KEY = make_key(0, "pairs")
 
 
 def _rows(paths: Sequence[str], vocab_size: int) -> tuple[pa.Table, np.ndarray]:
     """Read the rows of all unmerged shards as views of their files, and ``(shards + 1,)``, the first row of each."""
-    shards = [list(StoredShard(path, 0, read_bytes(checksum_path(path)).decode()).batches()) for path in paths]
+    shards = [list(read_checked_shard(path)) for path in paths]
     table = pa.Table.from_batches([batch for shard in shards for batch in shard], unmerged_schema(vocab_size))
     return table, np.cumsum([0, *(sum(map(len, shard)) for shard in shards)])
 
@@ -94,8 +92,7 @@ class WritePairs:
                 ("rejected", first[members] < 0),
             )
         }
-        dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
-        with RejectsShard.create(dead) as rejects:
+        with RejectsShard.create(self.output, task.name) as rejects:
             duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
             for row in duplicates.to_pylist():
                 detail = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +20,6 @@ from corpora.readers.selection import reader
 from corpora.schemas.documents import rows_with_special_tokens
 from corpora.schemas.pairs import SPLITS, pairs_schema
 from corpora.schemas.sequences import token_dtype
-from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, write_shard
@@ -30,7 +28,7 @@ from pipelines.documents.ranges import ReadRanges, plain
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task
-from pipelines.shuffle.intermediate import read_array, write_array
+from pipelines.shuffle.intermediate import read_array, write_array, write_checksum
 
 ROWS_PER_BATCH = 1024
 PLACE = (pa.field("source", pa.string()), pa.field("path", pa.string()), pa.field("record", pa.string()))
@@ -41,11 +39,6 @@ _KEY = make_key(0, "pairs")
 def unmerged_schema(vocab_size: int) -> pa.Schema:
     """Columns of unmerged rows, one row for each record."""
     return pa.schema([*pairs_schema(vocab_size), *PLACE])
-
-
-def checksum_path(shard: str) -> str:
-    """Return the path of the checksum of a shard."""
-    return shard.removesuffix(".arrow") + ".sha256"
 
 
 @dataclass(frozen=True)
@@ -108,9 +101,11 @@ class ReadPairs:
     def __call__(self, task: Task, report: Report) -> Receipt:
         tokenizer = artefact_tokenizer(self.output)
         path = task.payload["shard"]
-        dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         schema = unmerged_schema(tokenizer.vocab_size)
-        with RejectsShard.create(dead) as rejects, write_shard(path, schema, ROWS_PER_BATCH) as (writer, info):
+        with (
+            RejectsShard.create(self.output, task.name) as rejects,
+            write_shard(path, schema, ROWS_PER_BATCH) as (writer, info),
+        ):
             reading = ReadRanges(self.reads, rejects)
             for read in self._pairs(reading, task, report):
                 batch, faults = self._rows(read, tokenizer)
@@ -119,7 +114,7 @@ class ReadPairs:
                     rejects.write(one.source, one.path, [Reject(one.path, one.record, reason, raw, detail)])
                     reading.counts[one.source]["rejected"] += 1
                 writer.write(batch)
-        write_bytes(checksum_path(path), info[0].sha256.encode())
+        write_checksum(path, info[0])
         counts, damage = plain(reading.counts), plain(reading.damage)
         return Receipt(task.name, counts=counts, rejects=dict(rejects.reasons), damage=damage)
 

@@ -20,7 +20,8 @@ from corpora.errors import StoreError
 from corpora.storage import files
 from corpora.storage.arrow_views import numbers
 from corpora.storage.files import is_local, read_bytes, write_bytes
-from corpora.storage.shards import open_shard
+from corpora.storage.manifest import ShardInfo
+from corpora.storage.shards import StoredShard, open_shard
 
 _KEY = b"crc32"
 _seen: set[tuple[str, int, int, int]] = set()  # local arrays whose checksum this process has compared
@@ -85,6 +86,20 @@ def _add(array: pa.Array, total: int) -> int:
         return zlib.crc32(text, zlib.crc32(np.diff(offsets).data, total))
     start, width = array.offset, kind.byte_width
     return zlib.crc32(memoryview(array.buffers()[1])[start * width : (start + len(array)) * width], total)
+
+
+def write_checksum(shard: str, info: ShardInfo) -> None:
+    """Write the checksum of an intermediate shard beside it."""
+    write_bytes(_checksum_path(shard), info.sha256.encode())
+
+
+def read_checked_shard(shard: str) -> Iterator[pa.RecordBatch]:
+    """Read the record batches of a shard of ``write_checksum``."""
+    return StoredShard(shard, 0, read_bytes(_checksum_path(shard)).decode()).batches()
+
+
+def _checksum_path(shard: str) -> str:
+    return shard.removesuffix(".arrow") + ".sha256"
 
 
 def write_array(path: str, values: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from corpora.readers import ReadOptions, Reject
 from corpora.schemas.documents import documents_schema
+from corpora.storage import files
 from corpora.storage.shards import map_shard
 from corpora.tokenizers.load import load_tokenizer
 from corpora.verify.artefact import verify
@@ -60,9 +61,9 @@ def rejected(path: str) -> list[dict]:
 
 def test_rejects_are_written_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(RejectsShard, "ROWS", 2)
-    path = str(tmp_path / "rejects.arrow")
+    path = str(tmp_path / "rejects" / "one.arrow")
     letters = [Reject("", str(number), "too_long" if number else "broken_json", b"x", "why") for number in range(5)]
-    with RejectsShard.create(path) as rejects:
+    with RejectsShard.create(str(tmp_path), "one") as rejects:
         rejects.write("a", "file", letters)
     found = rejected(path)
     assert [row["record"] for row in found] == ["0", "1", "2", "3", "4"]
@@ -74,12 +75,12 @@ def test_rejects_are_written_in_blocks(tmp_path, monkeypatch):
 
 
 def test_no_reject_no_file(tmp_path):
-    with RejectsShard.create(str(tmp_path / "rejects.arrow")) as rejects:
+    with RejectsShard.create(str(tmp_path), "one") as rejects:
         rejects.write("a", "file", [])
-    with pytest.raises(ZeroDivisionError), RejectsShard.create(str(tmp_path / "rejects.arrow")) as rejects:
+    with pytest.raises(ZeroDivisionError), RejectsShard.create(str(tmp_path), "one") as rejects:
         rejects.write("a", "file", [Reject("", "0", "too_long", b"", "")])
         raise ZeroDivisionError
-    assert os.listdir(tmp_path) == []
+    assert files.walk(str(tmp_path)) == []
 
 
 # Texts that do not become documents.

@@ -16,7 +16,6 @@ from pipelines.engine.artefacts import (
     artefact_tokenizer,
     declare_derived_job,
     save_tokenizer,
-    tokenizer_folder,
 )
 from pipelines.engine.folder import begin, check_output, finalize, require_begun
 from pipelines.engine.job import claims_folder, processes_folder, remove_empty_folders
@@ -27,7 +26,7 @@ from tests.pipelines.engine.test_run import finished, job
 def test_an_artefact_made_again_has_its_new_tokenizer(tmp_path):
     for vocab_size in (270, 280):
         tokenizer = train_byte_level_bpe(["a few words, and a few more words"], vocab_size)
-        save_tokenizer(tokenizer, tokenizer_folder(str(tmp_path)))
+        save_tokenizer(tokenizer, str(tmp_path / "tokenizer"))
         assert artefact_tokenizer(str(tmp_path)).fingerprint == tokenizer.fingerprint
 
 
