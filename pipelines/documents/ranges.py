@@ -56,7 +56,10 @@ class RawFiles:
         reads = read_options(kept)
         for item in kept:
             check_first(item)
-        cut = cut_files(kept, reads, task_bytes)
+        cut = [
+            CutFile(source, name, plan_ranges(path, reads[source], task_bytes))
+            for source, name, path in every_file(kept)
+        ]
         return cls(kept, reads, cut, list(group_ranges(cut, task_bytes, task_files)))
 
     @property
@@ -82,14 +85,6 @@ class RawFiles:
             ranges = [(source, name, dict(vars(piece))) for source, name, piece in group]
             made.append(({"shard": shard, "ranges": ranges}, sum(piece.bytes for _, _, piece in group) >> 10))
         return made
-
-
-def cut_files(inputs: Sequence[Input], reads: Mapping[str, ReadOptions], target_bytes: int) -> list[CutFile]:
-    """Cut every file into ranges of about ``target_bytes``."""
-    return [
-        CutFile(source, name, plan_ranges(path, reads[source], target_bytes))
-        for source, name, path in every_file(inputs)
-    ]
 
 
 def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[list[Piece]]:

@@ -8,6 +8,7 @@ share of the data that it has seen. Nothing of the sample stays.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any
 from corpora.printing import format_interval
 from corpora.storage import files
 from pipelines.engine.folder import begin
-from pipelines.engine.job import Job, Stage, Task
+from pipelines.engine.job import Job, Stage
 from pipelines.engine.options import Engine
 from pipelines.engine.tasks import perform
 
@@ -167,7 +168,7 @@ def _measure(job: Job, stage: Stage, share: float, seconds: float, last: bool, c
             raise _Enough
 
     with suppress(_Enough):
-        for task in _spread(stage.tasks):
+        for task in random.Random(0).sample(stage.tasks, len(stage.tasks)):  # the first few lie all over the data
             perform(replace(task, payload=_existing(task.payload, job.output)), work, job.output, report, looked=True)
             units, ended = units + task.units, ended + 1
             marks.append((clock() - begun, units))
@@ -183,11 +184,6 @@ def _measure(job: Job, stage: Stage, share: float, seconds: float, last: bool, c
     warm = warm if len(marks) > warm + 1 else 0
     total = sum(task.units for task in stage.tasks)
     return Measured(stage.name, stage.unit, total, tuple(marks), warm, share, written)
-
-
-def _spread(tasks: Sequence[Task]) -> list[Task]:
-    """Order tasks so that the first few lie all over the data."""
-    return [tasks[number] for number in sorted(range(len(tasks)), key=lambda number: number * 40503 % 65536)]
 
 
 def _existing(value: Any, folder: str) -> Any:

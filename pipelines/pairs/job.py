@@ -21,7 +21,7 @@ from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Stage, make_sharded_stage, shard_paths, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
 from pipelines.pairs.options import Pairs, RawPairs
-from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
+from pipelines.pairs.tokenize import ROWS_PER_BATCH, ReadPairs, index_documents
 
 
 def plan_raw(raw: RawPairs, options: Pairs) -> Job:
@@ -88,7 +88,7 @@ def _stages(options: Pairs, documents: Parent, output: str, raw: RawFiles) -> li
     size = documents.vocab_size
     read = ReadPairs(output, documents.folder, raw.reads, options.split, index)
     return [
-        make_sharded_stage("index", to_index, IndexDocuments(), "documents"),
+        make_sharded_stage("index", to_index, index_documents, "documents"),
         make_sharded_stage("read", raw.payloads(unmerged), read, "KiB"),
         make_sharded_stage("group", [({"groups": grouping}, 1)], GroupPairs(unmerged, size, draw), "tables"),
         make_sharded_stage(

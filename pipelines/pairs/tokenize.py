@@ -41,15 +41,12 @@ def unmerged_schema(vocab_size: int) -> pa.Schema:
     return pa.schema([*pairs_schema(vocab_size), *PLACE])
 
 
-@dataclass(frozen=True)
-class IndexDocuments:
+def index_documents(task: Task, report: Report) -> Receipt:
     """Write the hash of each document's id, ``(n, 2)`` uint64 in the order of a shard's rows."""
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        source: StoredShard = task.payload["documents"]
-        ids = [name for batch in source.batches() for name in batch.column("document_id").to_pylist()]
-        write_array(task.payload["index"], id_keys(_KEY, ids))
-        return Receipt(task.name)
+    source: StoredShard = task.payload["documents"]
+    ids = [name for batch in source.batches() for name in batch.column("document_id").to_pylist()]
+    write_array(task.payload["index"], id_keys(_KEY, ids))
+    return Receipt(task.name)
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +86,7 @@ Fault = tuple[str, str]
 class ReadPairs:
     """Read the ranges of a task and write its rows, one for each record, and the task's rejects.
 
-    ``index`` are the files of ``IndexDocuments``.
+    ``index`` are the files of ``index_documents``.
     """
 
     output: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,8 @@ def spill_stages(
     groups = [spills[first : first + fan_in] for first in range(0, len(spills), fan_in)]
     merged = work_paths(output, "merge", len(groups), ".arrow")
     to_merge = [({"spills": group, "merged": path}, len(group)) for group, path in zip(groups, merged, strict=True)]
-    return [spilling, make_sharded_stage("merge", to_merge, Merge(buckets, vocab_size), "files")], merged
+    merge = partial(merge_spills, buckets, vocab_size)
+    return [spilling, make_sharded_stage("merge", to_merge, merge, "files")], merged
 
 
 @dataclass(frozen=True)
@@ -156,25 +158,17 @@ def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: 
     return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
 
 
-@dataclass(frozen=True)
-class Merge:
+def merge_spills(buckets: int, vocab_size: int, task: Task, report: Report) -> Receipt:
     """Join spill files bucket by bucket; remote ones are copied to local disk first."""
-
-    buckets: int
-    vocab_size: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        merged = task.payload["merged"]
-        schema = spill_schema(self.vocab_size)
-        readers: list[tuple[pa.RecordBatchFileReader, str]] = []
-        for index, spill in enumerate(task.payload["spills"]):
-            readers.append((map_shard(spill)[1], spill))
-            report(index)
-        buckets = (
-            [read_checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(self.buckets)
-        )
-        write_batches(merged, schema, (_whole(batches, schema) for batches in buckets))
-        return Receipt(task.name)
+    merged = task.payload["merged"]
+    schema = spill_schema(vocab_size)
+    readers: list[tuple[pa.RecordBatchFileReader, str]] = []
+    for index, spill in enumerate(task.payload["spills"]):
+        readers.append((map_shard(spill)[1], spill))
+        report(index)
+    parts = ([read_checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(buckets))
+    write_batches(merged, schema, (_whole(batches, schema) for batches in parts))
+    return Receipt(task.name)
 
 
 def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:

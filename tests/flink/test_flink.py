@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from corpora.storage import files
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 from tests.flink.cluster import Cluster
@@ -270,13 +269,3 @@ def _processes() -> list[str]:
         except OSError:
             continue
     return found
-
-
-def test_files_are_listed_as_on_disk(tmp_path):
-    """The oracle of this file sees a difference."""
-    for name, content in (("one", b"a"), ("two", b"b")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x").write_bytes(content)
-    (tmp_path / "two" / "y").touch()
-    assert differences(tmp_path / "one", tmp_path / "two") == ["x", "y"]
-    assert files.walk(str(tmp_path / "one")) == [str(tmp_path / "one" / "x")]

@@ -39,10 +39,19 @@ def test_no_command_lists_the_commands(run):
         assert run(*command.split()[1:], "--help")[0] == 0
 
 
-def test_errors_as_json(run):
-    status, out, err = run("stats", "nothing", "--log-format", "json")
-    assert (status, out) == (1, "")
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("stats nothing", 1, "nothing"),
+        ("corpus related --documents nothing --output x --sequence-length 9", 1, "nothing"),
+        ("corpus random --ouput o", 2, "did you mean '--output'"),
+    ],
+)
+def test_errors_as_json(run, words, status, said):
+    code, out, err = run(*words.split(), "--log-format=json")
+    assert (code, out) == (status, "")
     assert json.loads(err) == {"event": "error", "message": ANY}
+    assert said in json.loads(err)["message"]
 
 
 def test_quiet_and_json_jobs(run, tmp_path):
@@ -63,16 +72,6 @@ def test_every_line_of_looking_at_artefacts_is_json(run, tmp_path):
         (told,) = [json.loads(line) for line in out.splitlines()]
         assert told["event"] == "result"
         assert told.get("sound", told.get("output", told.get("statistics")))
-
-
-def test_mistakes_as_json(run):
-    related = ("--documents", "nothing", "--output", "x", "--sequence-length", "9")
-    status, out, err = run("corpus", "related", *related, "--log-format", "json")
-    assert status == 1
-    assert [json.loads(line)["event"] for line in (out + err).splitlines()] == ["error"]
-    status, out, err = run("corpus", "random", "--ouput", "o", "--log-format=json")
-    assert (status, out) == (2, "")
-    assert "did you mean '--output'" in json.loads(err)["message"]
 
 
 def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):

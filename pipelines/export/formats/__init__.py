@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from pipelines.export.format import Format
+from pipelines.export.formats.chunks import LITDATA, LLM_FOUNDRY, MDS
 from pipelines.export.formats.flat import DATATROVE, FAIRSEQ, MEGATRON, OLMO
-from pipelines.export.formats.litdata import LITDATA
-from pipelines.export.formats.mds import LLM_FOUNDRY, MDS
 from pipelines.export.formats.parquet import MEGATRON_BRIDGE, PARQUET
 
 FORMATS: Mapping[str, Format] = {

@@ -66,16 +66,10 @@ def test_a_number_outside_an_options_range_is_refused(kind: type, option: Option
         make(kind, {**NEEDED, option.keyword: value})
 
 
-def test_options_with_a_range_are_many():
-    assert {"k", "threads", "shards", "bins", "task-files", "smooth", "port", "rows", "max-record-bytes"} < {
-        option.name for _, option, _ in RANGES
-    }
-
-
-def test_options_with_choices_are_many():
-    assert {"policy", "order", "budget", "leftovers", "precision", "pooling", "device", "kind"} < {
-        option.name for _, option in CHOICES
-    }
+def test_options_with_a_range_or_choices_are_many():
+    ranges, choices = {option.name for _, option, _ in RANGES}, {option.name for _, option in CHOICES}
+    assert {"k", "threads", "shards", "bins", "task-files", "smooth", "port", "rows", "max-record-bytes"} < ranges
+    assert {"policy", "order", "budget", "leftovers", "precision", "pooling", "device", "kind"} < choices
 
 
 def test_examples_are_commands_with_all_that_is_required():
@@ -98,9 +92,6 @@ def test_a_misspelt_flag_is_an_error_that_suggests(run, tmp_path):
     status, _, err = run(*base, "--direct_num_worker=2")
     assert status == 1
     assert "did you mean '--direct_num_workers'" in err
-    status, _, err = run("verify", documents, "--fast")
-    assert status == 1
-    assert "--fast" in err
     status, _, err = run("verify", documents, "--corpse", "x")
     assert (status, "did you mean '--corpus'" in err) == (1, True)
     assert not (tmp_path / "c").exists()

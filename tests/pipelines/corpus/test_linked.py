@@ -12,7 +12,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from corpora.errors import FarspanError
-from corpora.linking.graph import clusters_of_shard
 from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.storage import files
@@ -188,18 +187,6 @@ def test_neighbours_of_other_documents_are_refused(inputs, tmp_path):
     other = make_documents(str(tmp_path / "fewer"), shards=3, documents=37)
     with pytest.raises(FarspanError, match=r"--documents"):
         run_job(job(other, str(moved), str(tmp_path / "c2")), Engine(workers=1))
-
-
-def test_clusters_are_read_across_batches(inputs):
-    shard = read_manifest(inputs[1]).shards[0]
-    clusters = list(clusters_of_shard(read_shard(f"{inputs[1]}/shards/{shard.name}")))
-    assert len(clusters) == 2
-    assert sum(len(cluster.rows) for cluster in clusters) == shard.rows
-    assert max(len(cluster.rows) for cluster in clusters) > 16  # rows in a record batch
-    for cluster in clusters:
-        values = cluster.neighbours.values
-        assert values.min() >= 0
-        assert values.max() < len(cluster.rows)
 
 
 def options(folder: Path, **given) -> LinkedCorpus:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import Range, ReadOptions
 from corpora.readers.selection import read_records
-from pipelines.documents.inputs import Input, leave_out_output, revisions_of
+from pipelines.documents.inputs import Input, leave_out_output
 from pipelines.documents.ranges import CutFile, RawFiles, group_ranges
 from tests.artefacts import all_rows
 from tests.pipelines.documents.jobs import build, rejects
@@ -131,13 +131,6 @@ def test_a_data_set_of_datasets_is_an_input(tmp_path, tokenizer):
     ids = [row["document_id"] for row in all_rows(tmp_path / "docs")]
     assert ids == ["books:default/train:0.0", "books:default/train:1.0"]
     assert len(rejects(tmp_path / "docs")) == 2
-
-
-def test_commits_of_the_hub_are_recorded():
-    path = f"hf:allenai/c4@{'a' * 40}:en/train"
-    item = Input("c4", path.removesuffix("en/train"), (path, "/data/a.jsonl"))
-    assert revisions_of((item,)) == {"allenai/c4": "a" * 40}
-    assert item.relative(path) == "en/train"
 
 
 # Files cut into ranges, and ranges assigned to tasks: nothing lost, nothing twice, no task too large.

@@ -122,25 +122,6 @@ def test_a_line_is_due_each_half_minute_and_from_then_on_at_each_tenth(total, ex
     assert lines == expected
 
 
-def test_what_earlier_starts_did_is_no_speed():
-    clock = Clock()
-    pace = Pace(100, "files", clock)
-    pace.restore("old", 60)
-    assert pace.values()["rate"] is None
-    pace.report("a", 0)
-    clock.now = 10.0
-    pace.report("a", 20)
-    assert (pace.done, pace.values()["rate"], pace.values()["seconds_left"]) == (80, 2.0, 10.0)
-
-
-def test_the_units_of_the_first_report_took_time_before_it():
-    clock = Clock()
-    pace = Pace(100, "files", clock)
-    clock.now = 40.0
-    pace.report("a", 60, since=10.0)
-    assert (pace.values()["rate"], pace.values()["seconds_left"]) == (2.0, 20.0)
-
-
 def test_rate_and_time_left_are_those_of_the_last_minutes():
     """A start of ten minutes, as for compilation, is soon forgotten."""
     clock = Clock()

@@ -140,6 +140,7 @@ def test_nothing_is_written_into_an_artefact_that_was_finished_meanwhile(output)
         (FarspanError("b\udcffd.txt: empty; fill it"), "b\\udcffd.txt: empty; fill it"),
         (ValueError("b\udcffd"), "b\\udcffd"),
         (SystemExit(0), "SystemExit: 0"),
+        (StoreError("s3://b/x: slow down; try again"), "task embed-00000 failed: s3://b/x: slow down; try again; fin"),
     ],
 )
 def test_whatever_a_task_raises_is_its_failure(output, error, told):
@@ -155,13 +156,3 @@ def test_whatever_a_task_raises_is_its_failure(output, error, told):
     assert is_for_good(str(caught.value)) == caught.value.for_good
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.for_good) == (str(caught.value), caught.value.for_good)
-
-
-def test_an_error_of_the_store_is_not_for_good(output):
-    def fail(task, report):
-        raise StoreError("s3://b/x: slow down; try again")
-
-    with pytest.raises(TaskFailed, match="task embed-00000 failed: s3://b/x: slow down") as caught:
-        RunTask("embed", fail, output)(TASK)
-    assert not caught.value.for_good
-    assert len(str(caught.value).splitlines()) == 1

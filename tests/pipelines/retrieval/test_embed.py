@@ -160,13 +160,6 @@ def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
         build(documents, reference, encoder, max_length=31, block=BLOCK + 1)
 
 
-def test_the_splits_are_disjoint_and_complete(documents, encoder, reference, tmp_path):
-    held = build(documents, tmp_path / "held", encoder, split="held-out")
-    parent = read_manifest(documents)
-    assert held.totals["documents"] == parent.totals["held_out_documents"]
-    assert held.totals["tokens"] + read_manifest(reference).totals["tokens"] == parent.totals["tokens"]
-
-
 def test_short_documents_are_left_out_and_counted(documents, encoder, tmp_path):
     manifest = build(documents, tmp_path / "long", encoder, min_document_tokens=60)
     count = manifest.counts["made"]
@@ -202,13 +195,6 @@ def test_what_the_encoder_sees_of_a_long_document(encoder, tmp_path):
     np.testing.assert_allclose(seen["principal"][0], foxes, atol=1e-3)
     assert np.abs(seen["first"][0] - foxes).max() > 1e-2
     np.testing.assert_array_equal(seen["first"][1], seen["principal"][1])
-
-
-def test_an_encoder_of_another_size_is_another_job(documents, encoder, reference, tmp_path):
-    other = make_encoder(str(tmp_path / "tiny"), dimension=16, positions=32)
-    with pytest.raises(FarspanError, match=r"config\.dimension was 32, is 16; config\.fingerprint was"):
-        build(documents, reference, other)
-    build(documents, reference, encoder)  # as before: finished
 
 
 def test_an_encoder_that_changes_under_the_job(documents, encoder, tmp_path):

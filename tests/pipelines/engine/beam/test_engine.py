@@ -221,20 +221,3 @@ def test_flags_that_a_runner_declares_in_its_own_module_pass():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr  # in a process of its own: an earlier import would declare them
-
-
-def test_a_command_with_a_runner_takes_the_flags_of_its_job_server(run, tmp_path):
-    command = [
-        "corpus",
-        "random",
-        "--documents",
-        tmp_path / "none",
-        "--output",
-        tmp_path / "corpus",
-        "--sequence-length",
-    ]
-    status, _, err = run(*command, "256", "--runner=FlinkRunner", *SERVED)
-    assert status == 1
-    assert "none" in err  # the documents, not a flag
-    status, _, err = run(*command, "256", *SERVED)
-    assert "--number_of_execution_retries is a flag of Beam's job servers" in err

@@ -1,10 +1,13 @@
-"""Shards of MosaicML Streaming (MDS), with the columns of ProLong or of llm-foundry.
+"""Files of limited size that ``index.json`` lists: shards of MosaicML Streaming (MDS), and chunks of litData.
 
-ProLong's are ``input_ids``, ``indices``, ``length``, ``domain`` and ``mask``, llm-foundry's ``tokens``.
+Both begin with u32 number of items and u32 offsets of the items and of the end.
 
-A shard has u32 number of samples, u32 offsets, a JSON header and samples. A sample has the u32 sizes of its columns of
-variable size, then the columns, both sorted by name. An array has a byte for the number of dimensions and the width of
-the shape, the shape and the values. ``index.json`` lists all shards.
+- ``mds``, ``llm-foundry``: a JSON header and samples follow. A sample has the u32 sizes of its columns of variable
+  size, then the columns, both sorted by name. An array has a byte for the number of dimensions and the width of the
+  shape, the shape and the values. ProLong's columns are ``input_ids``, ``indices``, ``length``, ``domain`` and
+  ``mask``, llm-foundry's ``tokens``.
+- ``litdata``: ids follow, for ``TokensLoader``. A chunk holds whole items, because readers drop what remains of a chunk
+  after the last block.
 """
 
 from __future__ import annotations
@@ -19,13 +22,25 @@ import numpy as np
 from pipelines.export.format import Entry, Format, Part
 from pipelines.export.items import Items, split
 
-_SHARD_BYTES = 1 << 26
+_SHARD_BYTES = 1 << 26  # of MDS
+_CHUNK_BYTES = 64_000_000  # of litData
+_CODES = {"uint16": 20, "int32": 16}  # litData's, of torch's types
 
 Columns: TypeAlias = tuple[Mapping[str, str], Iterator[list[bytes]]]
 """Encodings of columns by name, ascending, and the columns of each sample."""
 
 
-def _write(part: Part, batches: Iterable[Items], columns: Callable[[Items, str], Columns]) -> Sequence[Entry]:
+def _write_file(part: Part, suffix: str, header: bytes, sizes: np.ndarray, items: bytes | memoryview) -> int:
+    """Write a file of items of the given ``(n,)`` sizes in bytes, and return its size."""
+    offsets = np.append(0, np.cumsum(sizes)) + 4 * (len(sizes) + 2) + len(header)
+    with part.create(suffix) as file:
+        file.write(np.append(len(sizes), offsets).astype("<u4").data)
+        file.write(header)
+        file.write(items)
+    return part.files[part.name + suffix].bytes
+
+
+def _write_mds(part: Part, batches: Iterable[Items], columns: Callable[[Items, str], Columns]) -> Sequence[Entry]:
     entries: list[dict[str, Any]] = []
     width = np.dtype(part.dtype).itemsize
     for items in split(
@@ -33,15 +48,10 @@ def _write(part: Part, batches: Iterable[Items], columns: Callable[[Items, str],
     ):
         encodings, samples = columns(items, part.dtype)
         header = _header(encodings)
-        text = json.dumps(header, sort_keys=True).encode()
         stored = [_sample(sample, header["column_sizes"]) for sample in samples]
-        offsets = np.append(0, np.cumsum([len(sample) for sample in stored])) + 4 * (len(stored) + 2) + len(text)
-        suffix = f".{len(entries):05d}.mds"
-        with part.create(suffix) as file:
-            file.write(np.append(len(stored), offsets).astype("<u4").data)
-            file.write(text)
-            file.write(b"".join(stored))
-        raw = {"basename": part.name + suffix, "bytes": part.files[part.name + suffix].bytes, "hashes": {}}
+        suffix, sizes = f".{len(entries):05d}.mds", np.array([len(sample) for sample in stored])
+        size = _write_file(part, suffix, json.dumps(header, sort_keys=True).encode(), sizes, b"".join(stored))
+        raw = {"basename": part.name + suffix, "bytes": size, "hashes": {}}
         entries.append({**header, "raw_data": raw, "samples": len(stored), "zip_data": None})
     return entries
 
@@ -99,14 +109,47 @@ def _array(values: np.ndarray) -> bytes:
     return bytes([values.ndim << 2 | width]) + shape + values.tobytes()
 
 
-def _index(entries: Sequence[Entry]) -> Mapping[str, bytes]:
+def _index_mds(entries: Sequence[Entry]) -> Mapping[str, bytes]:
     return {"index.json": json.dumps({"shards": entries, "version": 2}, sort_keys=True).encode()}
+
+
+def _write_litdata(part: Part, batches: Iterable[Items]) -> Sequence[Entry]:
+    width = np.dtype(part.dtype).itemsize
+    entries: list[dict[str, Any]] = []
+    for items in split(batches, lambda items: items.tokens.lengths * width + 4, _CHUNK_BYTES):
+        suffix, lengths = f".{len(entries):05d}.bin", items.tokens.lengths
+        entries.append(
+            {
+                "chunk_bytes": _write_file(part, suffix, b"", lengths * width, items.tokens.values.data),
+                "chunk_size": len(lengths),
+                "dim": int(lengths.sum()),
+                "filename": part.name + suffix,
+                "dtype": part.dtype,
+            }
+        )
+    return entries
+
+
+def _index_litdata(entries: Sequence[Entry]) -> Mapping[str, bytes]:
+    dtype = next((entry["dtype"] for entry in entries), "int32")
+    chunks = [{name: value for name, value in entry.items() if name != "dtype"} for entry in entries]
+    config = {
+        "chunk_bytes": _CHUNK_BYTES,
+        "chunk_size": None,
+        "compression": None,
+        "data_format": [f"no_header_tensor:{_CODES[dtype]}"],
+        "data_spec": None,
+        "encryption": None,
+        "item_loader": "TokensLoader",
+    }
+    return {"index.json": json.dumps({"chunks": chunks, "config": config}, sort_keys=True).encode()}
 
 
 _DTYPES = {"uint16": 2**16, "uint32": 2**32, "int32": 2**31, "int64": 2**63}
 
-MDS = Format(partial(_write, columns=_prolong), _DTYPES, loss=True, domains=True, index=_index)
+MDS = Format(partial(_write_mds, columns=_prolong), _DTYPES, loss=True, domains=True, index=_index_mds)
 # llm-foundry makes tensors of the arrays, and torch has few operations on unsigned types
 LLM_FOUNDRY = Format(
-    partial(_write, columns=_foundry), {"int32": 2**31, "int64": 2**63}, room=0, bounded=True, index=_index
+    partial(_write_mds, columns=_foundry), {"int32": 2**31, "int64": 2**63}, room=0, bounded=True, index=_index_mds
 )
+LITDATA = Format(_write_litdata, {"uint16": 2**16, "int32": 2**31}, room=1, index=_index_litdata)
