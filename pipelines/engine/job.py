@@ -44,7 +44,8 @@ class Job:
     """Declaration of the job that makes an artefact.
 
     ``versions`` maps paths of the manifest's inputs to versions of the raw files: finished tasks read these, so a job
-    is resumed with equal ones only.
+    is resumed with equal ones only. ``repeated_links`` counts, by source, the links that were not followed, because
+    their folder is read under another name.
     """
 
     output: str  # its folder
@@ -52,10 +53,8 @@ class Job:
     stages: Sequence[Stage]  # executed one after the other
     tokenizer: Callable[[str], None]  # copies the tokenizer into a given folder
     work_bytes: int  # size of the input, for the choice of workers
-    error_budget: float = (
-        1.0  # tolerated share of rejected records, of damaged files and of lost bytes, each on its own
-    )
-    repeated_links: Mapping[str, int] = field(default_factory=dict)  # source -> links whose folder has another name
+    error_budget: float = 1.0  # tolerated share of rejected records, of damaged files, of lost bytes: each on its own
+    repeated_links: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)  # role -> path of each artefact that it is made from
     workers: int | None = None  # processes that suit the work, such as one a GPU, instead of one a core

@@ -4,9 +4,7 @@ Run by ``pytest -m flink``; skipped, with the reason, where Java, Flink or Beam'
 """
 
 import filecmp
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -20,13 +18,12 @@ from pathlib import Path
 import pytest
 
 from pipelines.inspect.verify import verify
-from tests.artefacts import small_tokenizer
 from tests.flink.cluster import Cluster
 from tests.pipelines.conftest import run  # noqa: F401 (a fixture)
+from tests.pipelines.engine.jobs import write_texts
 from tests.tiny_encoder import make_encoder
 
 pytestmark = pytest.mark.flink
-WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink light! It is wide; isn't it?".split()
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +36,8 @@ def cluster(tmp_path_factory):
 def inputs(tmp_path_factory):
     """Raw text, a tokenizer and an encoder."""
     folder = tmp_path_factory.mktemp("inputs")
-    small_tokenizer().save(str(folder / "tokenizer"))
+    write_texts(folder, ("a.jsonl", "b.jsonl", "c.jsonl"), 120)
     make_encoder(str(folder / "encoder"))
-    (folder / "raw").mkdir()
-    draw = random.Random(0)
-    for name in "abc":
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(120)]
-        (folder / "raw" / f"{name}.jsonl").write_text("\n".join(lines))
     return folder
 
 

@@ -1,11 +1,13 @@
-"""Small jobs for processes that share them, and the processes: forked from a server."""
+"""Small jobs for processes that share them, and the processes, forked from a server; raw text for larger jobs."""
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,8 +21,10 @@ from corpora.storage.manifest import Manifest, Receipt, ShardInfo
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from tests.artefacts import small_tokenizer
 from tests.killing import FORKS
 
+WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 
 
@@ -95,6 +99,16 @@ def job_service(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], tuple[s
     finally:
         service.kill()
         service.wait()
+
+
+def write_texts(folder: Path, names: Iterable[str], count: int) -> None:
+    """Write a tokenizer, and ``count`` records of drawn words into each file ``raw/NAME``."""
+    draw = random.Random(0)
+    small_tokenizer().save(str(folder / "tokenizer"))
+    for name in names:
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(count)]
+        (folder / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "raw" / name).write_text("\n".join(lines))
 
 
 def contents(folder: str) -> dict[str, bytes]:

@@ -1,7 +1,6 @@
 """Commands with `--engine cooperative`: the bytes of one process, without Beam, on an object store, and refusals."""
 
 import json
-import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +14,11 @@ from corpora.storage.files import read_bytes
 from pipelines import functions
 from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
-from tests.artefacts import make_documents, small_tokenizer, write_mixture_file
-from tests.pipelines.engine.jobs import contents, cooperative, shared_job
+from tests.artefacts import make_documents, write_mixture_file
+from tests.pipelines.engine.jobs import contents, cooperative, shared_job, write_texts
 from tests.pipelines.pairs.raw import write_scrolls
 from tests.tiny_encoder import make_encoder
 
-WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
 WITHOUT_BEAM = """
 import json, sys
 sys.modules["apache_beam"] = None
@@ -43,12 +41,10 @@ def chain(root: Path, output: Path) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    folder, draw = tmp_path_factory.mktemp("shared"), random.Random(0)
-    small_tokenizer().save(str(folder / "tokenizer"))
-    (folder / "raw").mkdir()
-    for name in "abc":
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(60)]
-        (folder / "raw" / f"{name}.jsonl").write_text("\n".join([*lines, "no record"]))
+    folder = tmp_path_factory.mktemp("shared")
+    write_texts(folder, ("a.jsonl", "b.jsonl", "c.jsonl"), 60)
+    with (folder / "raw" / "a.jsonl").open("a") as file:
+        file.write("\nno record")
     return folder
 
 

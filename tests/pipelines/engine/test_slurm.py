@@ -4,9 +4,7 @@ The cluster is a real one on this machine, of Debian's packages (``../shared/eng
 time limits each half minute, so the job with the time limit waits on a node of its own while the array is tested.
 """
 
-import json
 import os
-import random
 import re
 import shlex
 import shutil
@@ -20,14 +18,12 @@ import pytest
 
 from corpora.storage.manifest_file import read_manifest
 from pipelines.inspect.verify import verify
-from tests.artefacts import small_tokenizer
-from tests.pipelines.engine.jobs import contents, wait_for
+from tests.pipelines.engine.jobs import contents, wait_for, write_texts
 
 pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[3]
 ENGINES = Path(os.environ.get("FARSPAN_ENGINES", ROOT.parent / "shared" / "engines"))
 FILES = 6
-WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
 SLOWLY = """
 import os, sys, time
 from pipelines.documents import tokenize
@@ -85,19 +81,15 @@ def quick(script: Path, copy: Path) -> Path:
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory) -> Path:
     """Raw text and a tokenizer."""
-    folder, draw = tmp_path_factory.mktemp("raw"), random.Random(0)
-    small_tokenizer().save(str(folder / "tokenizer"))
-    (folder / "texts").mkdir()
-    for number in range(FILES):
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(20)]
-        (folder / "texts" / f"{number:02d}.jsonl").write_text("\n".join(lines))
+    folder = tmp_path_factory.mktemp("texts")
+    write_texts(folder, (f"{number:02d}.jsonl" for number in range(FILES)), 20)
     return folder
 
 
 def command(raw: Path, output: Path, pause: float, *flags: str) -> list[str]:
     """``farspan documents`` whose tasks take ``pause`` seconds longer."""
     program = [sys.executable, "-c", SLOWLY.format(pause=pause)]
-    job = ["documents", "--input", f"a={raw}/texts/*.jsonl", "--tokenizer", str(raw / "tokenizer")]
+    job = ["documents", "--input", f"a={raw}/raw/*.jsonl", "--tokenizer", str(raw / "tokenizer")]
     return [*program, *job, "--task-bytes", "1000", "--output", str(output), *flags]
 
 

@@ -1,14 +1,12 @@
 """Raw text and its artefacts, on local disk and in a store."""
 
-import json
-import random
 import sys
 
 import pytest
 
 from pipelines.cli import main
-from tests.artefacts import small_tokenizer
-from tests.pipelines.integration.stores import WORDS, chain
+from tests.pipelines.engine.jobs import write_texts
+from tests.pipelines.integration.stores import chain
 from tests.vectors import copy
 
 
@@ -16,12 +14,7 @@ from tests.vectors import copy
 def local(tmp_path_factory):
     """Raw text, a tokenizer, and what the jobs make of them on local disk."""
     folder = tmp_path_factory.mktemp("local")
-    small_tokenizer().save(str(folder / "tokenizer"))
-    draw = random.Random(0)
-    (folder / "raw" / "more").mkdir(parents=True)
-    for name in ("a.jsonl", "b.jsonl", "more/c.jsonl"):
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(120)]
-        (folder / "raw" / name).write_text("\n".join(lines))
+    write_texts(folder, ("a.jsonl", "b.jsonl", "more/c.jsonl"), 120)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.cli.leave", sys.exit)
         for command in chain(str(folder), str(folder / "tokenizer")):

@@ -6,9 +6,6 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest_file import read_manifest
 
-WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
-
-
 SHARDS = "4"
 
 
