@@ -224,6 +224,8 @@ class ShardedRows:
 
     def to_pandas(self, rows: Sequence[int] | np.ndarray | None = None) -> Any:
         """Copy the given rows, or all of them, into a DataFrame of pandas with the columns of the artefact."""
+        if isinstance(rows, slice):
+            raise TypeError(f"to_pandas({rows}): give a list of row numbers or a range, such as range(10)")
         table = pa.Table.from_batches(self.batches()) if rows is None else self.table(rows)
         try:
             return table.to_pandas()

@@ -288,6 +288,12 @@ def test_what_is_no_row_is_refused(folders: Path, row: Any, error: type[Exceptio
         Corpus(str(folders / "corpus"))[row]
 
 
+def test_a_slice_is_no_list_of_rows_for_pandas(folders: Path):
+    rows: Any = slice(0, 10)
+    with pytest.raises(TypeError, match=r"to_pandas\(slice\(0, 10, None\)\): give a list of row numbers or a range"):
+        Corpus(str(folders / "corpus")).to_pandas(rows)
+
+
 def test_an_artefact_prints_what_it_holds(folders: Path):
     assert repr(Corpus(str(folders / "corpus"))).splitlines() == [
         f"Corpus('{folders}/corpus'): 61 rows in 2 shards",
