@@ -46,14 +46,22 @@ class Work:
     largest: float  # operations of the largest micro-batch
 
 
-def count_token_rows(recipe: Recipe) -> int:
-    """Return the rows of the token table that a recipe's data need: the vocabulary and the special tokens."""
+def complete(recipe: Recipe, token_rows: int) -> tuple[Recipe, int]:
+    """Return a recipe with its model and number of updates, and the rows of its token table, 0 to count them.
+
+    What the recipe does not say is read from its data, which are opened once.
+    """
+    recipe = replace(recipe, model=settle_model(recipe.model, recipe.run))
     if not _names_sources(recipe.data):
-        raise FarspanError(
-            "--estimate: the recipe names no data, whose tokenizer would tell the number of rows of the token table; "
-            "give the number, as in --estimate 50265"
-        )
-    return open_unit(replace(recipe, model=settle_model(recipe.model, recipe.run))).special.vocab_size
+        if not token_rows:
+            raise FarspanError(
+                "--estimate: the recipe names no data, whose tokenizer would tell the number of rows of the token "
+                "table; give the number, as in --estimate 50265"
+            )
+    elif not token_rows or recipe.run.steps is None:
+        unit = open_unit(recipe)
+        recipe, token_rows = unit.recipe, token_rows or unit.special.vocab_size
+    return recipe, token_rows
 
 
 def _names_sources(data: DataConfig) -> bool:
@@ -61,16 +69,16 @@ def _names_sources(data: DataConfig) -> bool:
 
 
 def estimate_lines(recipe: Recipe, vocab_size: int) -> Iterator[str]:
-    """Yield the lines of a run's estimate: its operations, GPUs, and this machine if the recipe names data."""
-    recipe = replace(recipe, model=settle_model(recipe.model, recipe.run))
-    data = _names_sources(recipe.data)
-    if recipe.run.steps is None and data:
-        recipe = open_unit(recipe).recipe
+    """Yield the lines of a complete recipe's estimate: its operations, GPUs, and this machine if it names data."""
     if recipe.run.steps is None:
         yield "of one update, as the number of updates depends on the data, which the recipe does not name:"
     work = count_work(recipe.curriculum, recipe.loss, vocab_size)
     yield from _gpu_lines(work)
-    yield from _machine_lines(recipe, work) if data else ["this machine: not measured, as the recipe names no data"]
+    yield from (
+        _machine_lines(recipe, work)
+        if _names_sources(recipe.data)
+        else ["this machine: not measured, as the recipe names no data"]
+    )
 
 
 def count_work(stages: Iterable[Stage], loss: LossConfig, vocab_size: int) -> Work:

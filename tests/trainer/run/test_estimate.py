@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from torch import Tensor
@@ -96,7 +97,9 @@ def test_a_run_is_estimated_on_its_data_and_compared_when_it_ends(tmp_path, caps
         "run.micro_batch_size=1", "run.epochs=0.2",
         "metrics.peak_tflops=1.0", "schedule.warmup_steps=0", f"run.directory={tmp_path / 'run'}", "run.dry_run=false",
     )  # fmt: skip
-    run_command(Training(recipe="tiny", assignments=sets, estimate=0))
+    with patch("trainer.run.estimate.open_unit", wraps=open_unit) as opening:
+        run_command(Training(recipe="tiny", assignments=sets, estimate=0))
+    opening.assert_called_once()
     first, *_, said = capsys.readouterr().out.splitlines()
     rows = open_unit(load_recipe("tiny", sets)).special.vocab_size
     assert f"{rows} token rows" in first
