@@ -10,9 +10,10 @@ import farspan
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.schemas.corpus import Corpus
+from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.mask_set import MaskSet
-from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -20,7 +21,7 @@ from pipelines.inspect.options import Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from pipelines.pages.corpus_rows import CorpusRows, Masker, describe_options, hidden_shares
+from pipelines.pages.corpus_rows import CorpusRows, Masker, describe_options, draw_spans, hidden_shares
 from pipelines.pages.filters import Filter, matches
 from pipelines.pages.options import Selection
 from pipelines.pages.page import PageOptions
@@ -221,6 +222,25 @@ def test_flags_have_the_meaning_that_the_legend_says():
         "replaced",
     ]
     assert treatment(IN_TARGET) == "hidden"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "spans", "picture"),
+    [
+        (10, [(0, 2, IN_TARGET), (2, 1, IN_TARGET), (4, 2, VISIBLE)], [(0, 3, "hidden"), (4, 2, "shown")]),
+        (10, [(1, 3, IN_TARGET), (4, 2, REPLACED)], [(1, 3, "hidden"), (4, 2, "replaced")]),
+        (800, [(0, 1, IN_TARGET), (1, 4, 0), (700, 100, IN_TARGET)],
+         [(0, 1, "hidden"), (1, 2, "candidate"), (350, 50, "hidden")]),
+        (0, [], []),
+    ],
+)  # fmt: skip
+def test_a_picture_has_a_run_for_neighbouring_bins_of_one_kind(tokens, spans, picture):
+    """Of a long row, each bin stands for two tokens, and a candidate covers no other span."""
+    starts, lengths, flags = np.array(spans, np.int32).reshape(-1, 3).T
+    columns = (Ragged.from_rows([one], np.int32) for one in (starts, lengths, flags))
+    zeros = np.zeros(1, np.int32)
+    masks = MaskBatch(np.zeros((1, 16), np.uint8), *columns, zeros, zeros)
+    assert draw_spans(masks, tokens) == (picture, min(max(tokens, 1), 400))
 
 
 def test_objectives_without_ranks_scores_and_labels_give_no_reason(masked_row):

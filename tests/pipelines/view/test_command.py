@@ -21,6 +21,7 @@ from pipelines import functions
 from pipelines.pages.page import PageOptions, RowPage
 from pipelines.view.command import command, open_artefacts
 from pipelines.view.options import View
+from pipelines.view.workspace import Workspace
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
 
@@ -138,6 +139,13 @@ def test_every_kind_is_opened(made):
         ("pairs", "pairs"),
         ("first", "predictions"),
     ]
+
+
+def test_equal_names_of_opened_artefacts_are_told_apart(made, tmp_path):
+    again = shutil.copytree(made["documents"], tmp_path / "documents")
+    subjects = open_artefacts(View(artefact=(made["documents"], f"{again}/", made["corpus"])))
+    assert [subject.name for subject in subjects] == ["corpus", "documents", "documents-2"]
+    assert Workspace.of(subjects).subject("documents-2").folder == f"{again}/"
 
 
 @pytest.mark.parametrize(
