@@ -38,7 +38,7 @@ _NAMES = {
     "pipelines.inspect.stats": "stats",
     "pipelines.inspect.verify": "verify",
     "pipelines.push": "push",
-    "pipelines.runs.table": "runs",
+    "pipelines.runs.logs": "runs",
     "pipelines.view.command": "view",
     "trainer.command": "train",
     "trainer.dataset": "Dataset",

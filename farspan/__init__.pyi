@@ -26,7 +26,7 @@ from pipelines.evaluation.submit import submit as submit
 from pipelines.inspect.stats import stats as stats
 from pipelines.inspect.verify import verify as verify
 from pipelines.push import push as push
-from pipelines.runs.table import runs as runs
+from pipelines.runs.logs import runs as runs
 from pipelines.view.command import view as view
 from trainer.command import train as train
 from trainer.dataset import Dataset as Dataset

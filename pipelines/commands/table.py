@@ -155,7 +155,7 @@ COMMANDS = (
         "Training",
         declare=lambda parser: parser.add_argument("--options", nargs="?", metavar="KEY", action=ExplainKeys),
     ),
-    _command("runs", "List training runs: step, losses, speed, state.", ".runs.table:command", "Runs"),
+    _command("runs", "List training runs: step, losses, speed, state.", ".runs.logs:command", "Runs"),
     _command(
         "plot",
         "Draw the curves of training runs, and name the updates at which a loss rose.",

@@ -14,7 +14,7 @@ from corpora.printing import printable
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, find_origin, manifest_sha256, read_manifest
 from pipelines.engine.job import WORK
-from pipelines.runs.table import run_state
+from pipelines.runs.logs import run_state
 from pipelines.study.report import is_study
 from trainer.checkpoint.run_files import RECIPE
 

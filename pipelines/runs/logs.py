@@ -1,7 +1,8 @@
-"""Logs of a run: metrics by step, starts, and spikes of the loss."""
+"""Logs of runs: metrics by step, starts and spikes of the loss; ``farspan runs`` prints a table of them."""
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -12,9 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from corpora.errors import FarspanError, from_extra
-from trainer.checkpoint.run_files import METRICS, STARTS, parse_lines, read_lines
+from corpora.printing import printable
+from corpora.reporting import print_table
+from pipelines.engine.progress import short
+from pipelines.runs.options import Runs
+from trainer.checkpoint.run_files import METRICS, STARTS, SUMMARY, parse_lines, read_lines
 
 HELD_OUT = "held_out_loss"
 """Metric of all held-out data together; with several sources, ``held_out_loss/NAME`` is that of one."""
@@ -22,6 +29,7 @@ _BEFORE = 50  # number of updates with which a spike is compared
 _LEAST = 10  # updates needed before a spike can be detected
 _DEVIATIONS = 8.0  # median absolute deviations that make a spike
 _EVENTS = "events.out.tfevents.*"
+_RATES = 20  # number of latest updates over which the speed is averaged
 
 
 @dataclass(frozen=True)
@@ -150,3 +158,72 @@ def find_spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> li
         else:
             result.append((height, number, int(steps[number])))
     return sorted(step for _, _, step in sorted(result, reverse=True)[:max_spikes])
+
+
+def command(options: Runs) -> None:
+    """Run ``farspan runs``."""
+    facts = runs(options.folder)
+    if options.print_rows("runs", f"runs in {options.folder}", facts):
+        return
+    table = Table()
+    for name in ("run", "recipe", "step", "loss", "held-out", "tokens/s", "state", "started"):
+        table.add_column(name, justify="right" if name in ("step", "loss", "held-out", "tokens/s") else "left")
+    for row in facts:
+        steps = f"{row['step']:,}" + (f" of {row['steps']:,}" if row["steps"] else "")
+        cells = (row["run"], row["recipe"], steps, _loss(row["loss"]), _loss(row["held_out_loss"]))
+        speed = "" if row["tokens_per_second"] is None else short(row["tokens_per_second"])
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, speed, row["state"], row["started"][:16])))
+    print_table(table)
+
+
+def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss``, ..."""
+    top = Path(folder)
+    places = sorted(path.parent for path in top.rglob(METRICS) if any(records_in(path)))
+    if not places:
+        raise FarspanError(f"{top}: holds no run; give a folder with runs of `farspan train`")
+    return [run_facts(read_logs(place), str(place.relative_to(top))) for place in places]
+
+
+def run_facts(logs: Logs, name: str) -> dict[str, Any]:
+    """Facts about a run, as in ``runs``."""
+    last: dict[str, Any] = logs.starts[-1] if logs.starts else {}  # type: ignore[assignment]
+    step = max((int(line["step"]) for line in logs.records), default=0)
+    _, losses = logs.curve("loss")
+    _, rates = logs.curve("source_tokens_per_second")
+    measured = {name: values[-1] for name in logs.held_out if len(values := logs.curve(name)[1])}
+    held_out = [measured[HELD_OUT]] if HELD_OUT in measured else list(measured.values())
+    return {
+        "run": logs.folder.name if name == "." else name,
+        "recipe": str(last.get("recipe", "")),
+        "step": step,
+        "steps": last.get("steps"),
+        "loss": float(losses[-1]) if len(losses) else None,
+        "held_out_loss": float(sum(held_out) / len(held_out)) if held_out else None,
+        "tokens_per_second": float(rates[-_RATES:].mean()) if len(rates) else None,
+        "state": run_state(logs.folder),
+        "started": str(logs.starts[0].get("started", "")) if logs.starts else "",
+    }
+
+
+def run_state(folder: Path) -> str:
+    """Describe a run as ``running``, ``finished`` if it has its summary, or ``stopped``, the same in every list."""
+    if in_use(folder):
+        return "running"
+    return "finished" if (folder / SUMMARY).is_file() else "stopped"
+
+
+def in_use(folder: Path) -> bool:
+    """True if a process is training the run, on this machine or, if the file system shares locks, on another."""
+    try:
+        with (folder / "checkpoints" / "run.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # never started, or a file system without locks
+    return False
+
+
+def _loss(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -85,12 +85,11 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25,
                 axis.set_ylim(bottom=0)
             if any(label for *_, label, _ in ends):
                 label_lines(axis, ends)
-        notes = ["dotted: the run was started again"] if any(logs.restarts for logs in runs) else []
-        notes += (
-            ["triangle: the loss rose far above that of the 50 updates before"]
-            if any(logs.spikes for logs in runs)
-            else []
-        )
+        notes = []
+        if any(logs.restarts for logs in runs):
+            notes.append("dotted: the run was started again")
+        if any(logs.spikes for logs in runs):
+            notes.append("triangle: the loss rose far above that of the 50 updates before")
         if notes:
             figure.supxlabel("; ".join(notes), fontsize=7, color="0.3")
         save(plt, figure, path)

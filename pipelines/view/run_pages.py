@@ -12,9 +12,8 @@ import numpy as np
 
 from pipelines.figures.style import thousands
 from pipelines.pages.piece import COMPARED, compare
-from pipelines.runs.logs import Logs
+from pipelines.runs.logs import Logs, run_facts
 from pipelines.runs.plot import PANELS, curves, smooth_curve
-from pipelines.runs.table import run_facts
 from pipelines.view.workspace import Workspace
 from trainer.checkpoint.run_files import VALIDATION, DamagedError, read_sealed
 
