@@ -18,8 +18,7 @@ from pipelines import functions
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.inspect.options import Choice, Show
-from pipelines.inspect.print_page import as_text, brackets_of
-from pipelines.inspect.show import show
+from pipelines.inspect.show import as_text, brackets_of, show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from pipelines.pages.piece import BRACKETS, KINDS, Piece
@@ -118,34 +117,49 @@ def test_a_cut_text_has_few_reasons(masks):
 
 
 @pytest.mark.parametrize(
-    ("folder", "row", "choice", "message"),
+    ("folder", "named", "message"),
     [
-        ("masks", 0, Choice(objective="span"), "holds masks; show the corpus instead"),
-        ("masks", 0, Choice(options={"whole_words": True}), r"option whole_words .* cannot be changed .*can be: lead"),
-        ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name the objective: --objective NAME"),
-        ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name the objective"),
-        ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
-        ("corpus", 10_000, Choice(), "has rows 0 to"),
-        ("corpus", 0, Choice(objective="spam"), "no objective is called 'spam'"),
-        ("corpus", 0, Choice(objective="span", scorer="model"), "objective span uses no model; leave the flag out"),
+        ("corpus", {"row": 10_000}, "has rows 0 to"),
+        ("corpus", {"width": -1}, "--width -1: give the number of characters"),
+        ("corpus", {"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
+        ("corpus", {"corpus": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
+def test_flags_that_cannot_be_followed_are_refused(made, folder, named, message):
     with pytest.raises(FarspanError, match=message):
-        shown(request.getfixturevalue(folder), row, choice=choice)
+        shown(made[folder], **named)
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
+    ("folder", "choice", "message"),
     [
-        ({"width": -1}, "--width -1: give the number of characters"),
-        ({"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
-        ({"corpus": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
+        ("spans", Choice(objective="span"), "holds masks; show the corpus instead"),
+        (
+            "sentences",
+            Choice(options={"strategy": "seq"}),
+            "option strategy .* cannot be changed .*can be: target_length",
+        ),
+        ("spans", Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
+        ("corpus", Choice(options={"lead": 2}), "holds no masks; name the objective: --objective NAME"),
+        ("corpus", Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name the objective"),
+        ("corpus", Choice(objective="spam"), "no objective is called 'spam'"),
+        ("corpus", Choice(objective="span", scorer="model"), "objective span uses no model; leave the flag out"),
+        ("corpus", Choice(task="bart_ls"), "--task bart_ls: .* holds no pairs; leave the flag out"),
+        (
+            "documents",
+            Choice(objective="span", draw=1),
+            "--objective span, --draw: .* holds documents; leave the flags",
+        ),
+        ("pairs", Choice(objective="span"), "--objective span: .* holds pairs"),
+        ("pairs", Choice(task="bart"), r"no task or preset is called 'bart' \(did you mean 'bart_ls'\?\)"),
+        ("pairs", Choice(preset="bart_ls"), "--preset: .* holds pairs; name the task that renders them: --task NAME"),
+        ("pairs", Choice(task="bart_ls", draw=1), "--draw: .* in which nothing is hidden; leave the flags out"),
     ],
 )
-def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
+def test_choices_that_do_not_fit_are_refused_before_anything_is_printed(made, folder, choice, message, capsys):
     with pytest.raises(FarspanError, match=message):
-        shown(corpus, **named)
+        show(Show(artefact=made[folder], choice=choice))
+    assert capsys.readouterr().out == ""
 
 
 def test_documents_with_titles_are_shown_by_them(tmp_path):
@@ -211,10 +225,6 @@ def test_documents_are_shown_with_title_and_sentences(tmp_path, run):
         sentences = [printable(whole[cuts[n] : cuts[n + 1]]) for n in range(len(cuts) - 1)]
         assert "|".join(sentences) in text
     assert run("show", documents, "--width", 40)[1].splitlines()[-1].endswith(" ...")
-    with pytest.raises(FarspanError, match=r"--objective span, --draw: .* holds documents; leave the flags out"):
-        shown(documents, 0, choice=Choice(objective="span", draw=1))
-    with pytest.raises(FarspanError, match=r"--row 20: .* has rows 0 to 19"):
-        shown(documents, 20)
 
 
 @pytest.fixture(scope="module")
@@ -258,25 +268,6 @@ def test_the_part_that_the_decoder_is_given_has_a_ground(pairs, row):
     assert f"\x1b[30;42m{asked}\x1b[0m" in text.split(heading)[1]
 
 
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        (Choice(task="bart"), r"no task or preset is called 'bart' \(did you mean 'bart_ls'\?\)"),
-        (Choice(preset="bart_ls"), r"--preset: .* holds pairs; name the task that renders them: --task NAME"),
-        (Choice(task="bart_ls", draw=1), r"--draw: .* holds pairs, in which nothing is hidden; leave the flags out"),
-    ],
-)
-def test_wrong_choices_are_refused_before_anything_is_printed(pairs, choice, message, capsys):
-    with pytest.raises(FarspanError, match=message):
-        show(Show(artefact=pairs, choice=choice))
-    assert capsys.readouterr().out == ""
-
-
-def test_a_corpus_has_no_task(tmp_path):
-    with pytest.raises(FarspanError, match=r"--task bart_ls: .* holds no pairs; leave the flag out"):
-        shown(make_corpus(str(tmp_path / "corpus"), shards=1), 0, choice=Choice(task="bart_ls"))
-
-
 def test_a_pair_is_shown_with_its_answers_and_the_beginning_of_its_documents(tmp_path):
     documents = make_documents(str(tmp_path / "documents"), shards=1)
     pairs = make_pairs(str(tmp_path / "pairs"), documents, pairs=6, documents_per_pair=2)
@@ -289,7 +280,3 @@ def test_a_pair_is_shown_with_its_answers_and_the_beginning_of_its_documents(tmp
     (first,) = (one for one in all_rows(documents) if one["document_id"] == row["document_ids"][0])
     beginning = printable(small_tokenizer().decode(first["tokens"]))[:20]
     assert f"{beginning} ..." in shown(pairs, 5, width=20)
-    with pytest.raises(FarspanError, match="rows 0 to 5"):
-        shown(pairs, 6)
-    with pytest.raises(FarspanError, match=r"--objective span: .* holds pairs"):
-        shown(pairs, 5, choice=Choice(objective="span"))
