@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from trainer.checkpoint.run_files import RECIPE
 
 VIEWED = ("corpus", "masks", "documents", "pairs", "predictions", "run")
 """Kinds of entries with a page of their own."""
+_NOTES = {"masks": "objective", "corpus": "builder", "predictions": "split"}  # option that is shown beside each kind
 _DEPTH = 6  # folders below one that was named
 
 
@@ -43,12 +45,10 @@ class Names:
     """Names in addresses: the folder's, with a number if another has the same."""
 
     def __init__(self) -> None:
-        self._used: set[str] = {"static", "runs"}
+        self._used = {"static", "runs"}
 
     def new(self, folder: str) -> str:
-        plain = (
-            "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in base_name(folder)) or "rows"
-        )
+        plain = re.sub(r"[^\w.-]", "-", base_name(folder)) or "rows"
         name, number = plain, 2
         while name in self._used:
             name, number = f"{plain}-{number}", number + 1
@@ -62,23 +62,17 @@ def base_name(folder: str) -> str:
 
 
 def find_entries(folders: Sequence[str]) -> list[Entry]:
-    """Find the artefacts and runs in folders, and which was made from which.
-
-    Raises:
-        FarspanError: a folder holds none.
-    """
-    names, entries, facts = Names(), [], []
+    """Find the artefacts and runs in folders, and which was made from which; FarspanError if a folder holds none."""
+    names, described = Names(), []
     for top in folders:
         places = list(_find_places(top, 0))
         if not places:
             raise FarspanError(f"{top}: holds no artefact and no run; give a folder with some")
         for folder in places:
             title = os.path.relpath(folder, top) if folder != top else base_name(top)
-            entry, recorded = _describe(Entry(names.new(folder), printable(title), folder, "run"))
-            entries.append(entry)
-            facts.append(recorded)
-    known = _Known(entries)
-    return [replace(entry, parents=known.parents(entry, fact)) for entry, fact in zip(entries, facts, strict=True)]
+            described.append(_describe(Entry(names.new(folder), printable(title), folder, "run")))
+    known = _Known([entry for entry, _ in described])
+    return [replace(entry, parents=known.parents(entry, facts)) for entry, facts in described]
 
 
 def _find_places(folder: str, depth: int) -> Iterator[str]:
@@ -112,9 +106,7 @@ def _describe(entry: Entry) -> tuple[Entry, Any]:
 
 def _with_totals(entry: Entry, manifest: Manifest) -> Entry:
     kind, totals = manifest.format.removeprefix("farspan."), manifest.totals
-    note = str(
-        manifest.config.get({"masks": "objective", "corpus": "builder", "predictions": "split"}.get(kind, ""), "")
-    )
+    note = str(manifest.config.get(_NOTES.get(kind, ""), ""))
     return replace(entry, kind=kind, rows=manifest.rows, tokens=totals.get("tokens"), size=manifest.bytes, note=note)
 
 

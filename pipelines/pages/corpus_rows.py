@@ -134,8 +134,7 @@ class CorpusRows:
         rows = np.array([row])
         batch = self._corpus.take(rows)
         every = self._titles.with_titles(parts_of(batch)) if self._titles else parts_of(batch)
-        first = min(max(options.first_part, 0), max(len(every) - 1, 0))
-        shown = range(first, min(first + options.parts, len(every)))
+        shown = options.shown_parts(len(every))
         cluster, tokens = cluster_of(batch), len(batch.tokens[0])
         facts = [
             ("sequence", batch.sequence_id(0).hex()),
@@ -148,8 +147,8 @@ class CorpusRows:
             facts.append(("draw", f"{options.draw} of {self.draws}"))
         links: list[Link] = []
         if self._links:
-            before = max(first - 1, 0)
-            links = self._links.of(every[before : first + options.parts], cluster)[first - before :]
+            before = max(shown.start - 1, 0)
+            links = self._links.of(every[before : shown.stop], cluster)[shown.start - before :]
         columns = [
             self._column(number, batch, masker.masks(batch, rows, options.draw), every, shown, options)
             for number, masker in enumerate(self._maskers)
@@ -161,7 +160,7 @@ class CorpusRows:
             bands=(tuple(columns) or (self._text(batch, every, shown, options.size),),),
             tokens=tokens,
             parts=tuple(every[shown.start : shown.stop]),
-            first_part=first,
+            first_part=shown.start,
             all_parts=len(every),
             links=tuple(links),
             missing=tuple(each.missing for each in (self._links, self._titles) if each and each.missing),
@@ -209,7 +208,7 @@ class CorpusRows:
         )
 
     def _part_block(self, number: int, place: int, batch: SequenceBatch, masks: MaskBatch | None, part: Part) -> Block:
-        """The text of a part, cut at the spans of ``masks``."""
+        """The text of a part, cut at the spans of ``masks``; ``number`` is that of the mask set, or ``_TEXT``."""
         tokens = batch.tokens[0]
 
         def read(start: int, stop: int) -> list[Piece]:

@@ -95,7 +95,8 @@ def matches(subject: Subject, start: int, stop: int, wanted: Filter) -> np.ndarr
         if (least, most) == (None, None) or not len(places) or dict(measure.fixed).get("masks", masks) != masks:
             continue
         values = measure.read(start + int(places[0]), start + int(places[-1]) + 1)[places - places[0]]
-        fits[places] = within(values, least, most)
+        low, high = (-np.inf if least is None else least), (np.inf if most is None else most)
+        fits[places] = (values >= low) & (values <= high)
     return fits
 
 
@@ -106,19 +107,9 @@ def _any_of_row(lists: pa.Array, matching: pa.Array) -> np.ndarray:
     return np.bincount(hits, minlength=len(lists)) > 0
 
 
-def within(values: np.ndarray, least: float | None, most: float | None) -> np.ndarray:
-    """``(n,)`` bool: values from ``least`` to ``most``, each None for no bound."""
-    fits = np.ones(len(values), bool)
-    if least is not None:
-        fits &= values >= least
-    if most is not None:
-        fits &= values <= most
-    return fits
-
-
 def batch_bounds(rows: ShardedRows, row: int) -> tuple[int, int]:
     """First and last + 1 row of the record batch that holds ``row``."""
-    shard, _, inside = (int(column[0]) for column in rows.locate(np.array([row])))
+    shard, _, inside = rows.locate_row(row)
     first = row - inside
     return first, min(first + rows.manifest.rows_per_batch, int(rows.starts[shard + 1]))
 
@@ -130,7 +121,7 @@ def list_lengths(rows: ShardedRows, column: str, start: int, stop: int) -> np.nd
 
 def read_rows(rows: ShardedRows, start: int, stop: int) -> pa.RecordBatch:
     """Rows ``start:stop``, which lie in one record batch; a view."""
-    shard, batch, inside = (int(column[0]) for column in rows.locate(np.array([start])))
+    shard, batch, inside = rows.locate_row(start)
     return rows.batch(shard, batch).slice(inside, stop - start)
 
 

@@ -27,19 +27,16 @@ from pipelines.engine.job import numbered
 from pipelines.pages.page import Link, Part
 
 _SEARCHED = 4_000_000  # maximum documents whose ids are searched for those of a row
+_READ = 64 << 20  # maximum bytes of lists of near-duplicates to read for a row without a cluster
 
 
 class Titles:
-    """Titles of documents by id. Every look-up searches the ids of all documents, whose tokens are not read.
-
-    Attributes:
-        missing: the reason why titles cannot be shown; empty if they can.
-    """
+    """Titles of documents by id. Every look-up searches the ids of all documents, whose tokens are not read."""
 
     def __init__(self, documents: DocumentSet) -> None:
         self._documents = documents
         documents.read_ranges()
-        self.missing = ""
+        self.missing = ""  # the reason why titles cannot be shown
         if not files.is_local(documents.folder):
             self.missing = f"titles are not shown: {documents.folder} is not on this machine; copy it"
         elif len(documents) > _SEARCHED:
@@ -59,8 +56,6 @@ class Titles:
 
     def of(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the titles of those of the given documents that have one; of none if they cannot be read."""
-        import pyarrow.compute as pc  # slow to import, and most documents have no titles
-
         if self.missing:
             return {}
         try:
@@ -97,9 +92,6 @@ def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
     return Titles(document_set) if has_titles(document_set.manifest) else None
 
 
-_READ = 64 << 20  # maximum bytes of lists of near-duplicates to read for a row without a cluster
-
-
 @dataclass(frozen=True)
 class _Cluster:
     """The documents of one cluster: their ids, norms, and neighbours as numbers of documents."""
@@ -111,16 +103,8 @@ class _Cluster:
     jaccards: Ragged
 
 
-_EMPTY = Ragged(np.zeros(0, np.float32), np.zeros(1, np.int64))
-_NO_CLUSTER = _Cluster(pa.array([], pa.string()), np.zeros(0, np.float32), _EMPTY, _EMPTY, _EMPTY)
-
-
 class Links:
-    """Similarities and near-duplicates of the rows of one linked corpus; one cluster is read for a row.
-
-    Attributes:
-        missing: the reason why similarities cannot be shown; empty if they can.
-    """
+    """Similarities and near-duplicates of the rows of one linked corpus; one cluster is read for a row."""
 
     def __init__(self, folder: str, manifest: Manifest, neighbours: str | None = None) -> None:
         self._folder, self._manifest = folder, manifest
@@ -128,7 +112,7 @@ class Links:
         self._rows: ShardedRows | None = None
         # a row's cluster_id is then the number of its seed document
         self._by_seed = manifest.config["builder"] == "related"
-        self.missing = ""
+        self.missing = ""  # the reason why similarities cannot be shown
         place = neighbours or find_origin(folder, "neighbours")
         try:
             self._rows = self._open(place)
@@ -137,7 +121,6 @@ class Links:
                 raise
             self.missing = f"similarities of linked documents are not shown: {error}"
         self._cluster = lru_cache(maxsize=8)(self._read_cluster)
-        self._cluster_of_seed = lru_cache(maxsize=256)(self._find_seed)
 
     def _open(self, place: str | None) -> ShardedRows:
         if place is None:
@@ -152,9 +135,9 @@ class Links:
         """Return the link of each part of a row."""
         ids = [part.document_id for part in parts]
         near = self._near_duplicates(ids, cluster)
-        if self._rows is None or cluster is None:
+        known = None if self._rows is None or cluster is None else self._cluster(self._rows, cluster)
+        if known is None:
             return [Link(near_duplicates=near.get(name, ())) for name in ids]
-        known = self._cluster(self._cluster_of_seed(cluster) if self._by_seed else cluster)
         numbers = pc.index_in(pa.array(ids, pa.string()), known.ids).fill_null(-1).to_pylist()
         links = [Link(near_duplicates=near.get(ids[0], ()))]
         for number in range(1, len(ids)):
@@ -164,20 +147,13 @@ class Links:
             links.append(Link(similarity, cosine, to_first, jaccard, near.get(ids[number], ())))
         return links
 
-    def _find_seed(self, document: int) -> int:
-        """Find the cluster of a document by its row in the documents artefact; -1 if it is in none."""
-        assert self._rows is not None
-        for batch in self._rows.batches():
-            places = np.flatnonzero(batch.column("document_row").to_numpy() == document)
-            if len(places):
-                return int(batch.column("cluster_id")[int(places[0])].as_py())
-        return -1
-
-    def _read_cluster(self, cluster: int) -> _Cluster:
+    def _read_cluster(self, rows: ShardedRows, cluster: int) -> _Cluster | None:
         """Read the documents of a cluster, from those record batches of its shard that hold them."""
-        rows, shard = self._rows, cluster // PARTS_OF_CLUSTER
-        if rows is None or not 0 <= shard < len(rows.manifest.shards):
-            return _NO_CLUSTER
+        if self._by_seed:
+            cluster = _find_cluster(rows, cluster)
+        shard = cluster // PARTS_OF_CLUSTER
+        if not 0 <= shard < len(rows.manifest.shards):
+            return None
         batches = -(-rows.manifest.shards[shard].rows // rows.manifest.rows_per_batch)
 
         def last_cluster(number: int) -> int:
@@ -193,7 +169,7 @@ class Links:
                 first = number * rows.manifest.rows_per_batch + int(places[0])
             slices.append(batch.slice(int(places[0]), len(places)))
         if not slices:
-            return _NO_CLUSTER
+            return None
         table = pa.Table.from_batches(slices).combine_chunks()
 
         def column(name: str) -> Ragged:
@@ -226,6 +202,15 @@ class Links:
             name = f"near-duplicates/{numbered('link', cluster // PARTS_OF_CLUSTER)}.arrow"
             return [name] if name in self._lists else []
         return self._lists if sum(self._manifest.files[name].bytes for name in self._lists) <= _READ else []
+
+
+def _find_cluster(rows: ShardedRows, document: int) -> int:
+    """Find the cluster of a document by its row in the documents artefact; -1 if it is in none."""
+    for batch in rows.batches():
+        places = np.flatnonzero(batch.column("document_row").to_numpy() == document)
+        if len(places):
+            return int(batch.column("cluster_id")[int(places[0])].as_py())
+    return -1
 
 
 def _relation(cluster: _Cluster, one: int, other: int) -> tuple[float | None, float | None, float | None]:

@@ -37,6 +37,11 @@ class PageOptions:
     beginning: int = FIRST  # the same for each document of a pair
     reasons: int = REASONS  # maximum number of spans that are listed with their reasons
 
+    def shown_parts(self, count: int) -> range:
+        """Numbers of the parts to show of a row with ``count`` of them."""
+        first = min(max(self.first_part, 0), max(count - 1, 0))
+        return range(first, min(first + self.parts, count))
+
 
 @dataclass(frozen=True)
 class Block:

@@ -79,13 +79,8 @@ class PairRows:
         rendering: Rendering | None = None,
         places: np.ndarray | None = None,
     ) -> None:
-        """
-        Args:
-            rendering: renders source and target of each pair; None shows none.
-            places: ``(n,)`` int64, row of each page in the pairs; None for all of them, or those of the systems' split.
-        """
-        self.name = name
-        self.kind = "predictions" if systems else "pairs"
+        """Open pairs; ``places`` are the ``(n,)`` int64 rows of the pages, None for all or the systems' split."""
+        self.name, self.kind = name, "predictions" if systems else "pairs"
         self.folder = systems[0].predictions.folder if systems else pairs.folder
         self._pairs, self._systems, self._rendering = pairs, tuple(systems), rendering
         self.tokenizer = load_tokenizer_of(pairs.folder)
@@ -114,8 +109,7 @@ class PairRows:
         documents = len(values["document_ids"])
         facts = [("pair", values["pair_id"]), ("split", values["split"]), ("documents", f"{documents:,}")]
         facts += [(name, _plain(value)) for name, value in json.loads(values["attributes"]).items()]
-        first = min(max(options.first_part, 0), max(documents - 1, 0))
-        shown = range(first, min(first + options.parts, documents))
+        shown = options.shown_parts(documents)
         size = options.size
         bands = [
             self._predictions(row, values, size),
@@ -123,15 +117,9 @@ class PairRows:
             self._sides(row, size),
             [Column("documents", "", _cut((self._document(values, place) for place in shown), options.beginning))],
         ]
-        kind = "prediction" if self._systems else "pair"
-        return RowPage(
-            row,
-            f"{kind} {row:,} of {len(self):,}",
-            tuple(facts),
-            tuple(tuple(band) for band in bands if band),
-            first_part=first,
-            all_parts=documents,
-        )
+        heading = f"{'prediction' if self._systems else 'pair'} {row:,} of {len(self):,}"
+        filled = tuple(tuple(band) for band in bands if band)
+        return RowPage(row, heading, tuple(facts), filled, first_part=shown.start, all_parts=documents)
 
     def _predictions(self, row: int, values: Mapping[str, Any], size: int) -> list[Column]:
         """The references, and beside them the prediction of each system."""

@@ -40,11 +40,9 @@ def cluster_of(batch: SequenceBatch, row: int = 0) -> int | None:
     return None if number == NO_CLUSTER else number
 
 
-def span_pieces(
-    tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch, start: int, stop: int, row: int = 0
-) -> list[Piece]:
-    """Tokens ``start:stop`` of a row, which lie in one part, cut at its spans."""
-    starts, sizes, flags = masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row]
+def span_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch, start: int, stop: int) -> list[Piece]:
+    """Tokens ``start:stop`` of the only row of a batch, which lie in one part, cut at its spans."""
+    starts, sizes, flags = masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0]
     edges: list[int] = [start]
     kinds: list[tuple[Kind, int]] = []
     for span in range(int(np.searchsorted(starts + sizes, start, side="right")), len(starts)):
@@ -53,32 +51,32 @@ def span_pieces(
             break
         edges += [begin, end]
         kinds += [("text", -1), (treatment(int(flags[span])), span)]
-    part_starts, tokens = batch.document_starts[row], batch.tokens[row]
+    part_starts, tokens = batch.document_starts[0], batch.tokens[0]
     part = int(np.searchsorted(part_starts, start, side="right")) - 1
     ends = int(part_starts[part + 1]) if part + 1 < len(part_starts) else len(tokens)
     return list(cut_pieces(tokenizer, tokens, [*edges, stop], [*kinds, ("text", -1)], (int(part_starts[part]), ends)))
 
 
-def kinds_of(masks: MaskBatch, row: int = 0) -> list[Kind]:
-    """The treatments that the spans of a row have, in the order of the legend."""
-    present = {treatment(flag) for flag in set(masks.span_flags[row].tolist())}  # np.unique would import numpy.ma
+def kinds_of(masks: MaskBatch) -> list[Kind]:
+    """The treatments that the spans of the only row have, in the order of the legend."""
+    present = {treatment(flag) for flag in set(masks.span_flags[0].tolist())}  # np.unique would import numpy.ma
     return [kind for kind in KINDS if kind in present]
 
 
-def target_spans(masks: MaskBatch, row: int = 0) -> str:
-    """The number of spans in the target, and of their tokens, in words."""
-    in_target = masks.span_flags[row] & IN_TARGET != 0
-    spans, tokens = int(in_target.sum()), int(masks.span_lengths[row][in_target].sum())
-    made_by = "" if masks.components is None else f"{masks.components[row]}: "
+def target_spans(masks: MaskBatch) -> str:
+    """The number of spans in the target of the only row, and of their tokens, in words."""
+    in_target = masks.span_flags[0] & IN_TARGET != 0
+    spans, tokens = int(in_target.sum()), int(masks.span_lengths[0][in_target].sum())
+    made_by = "" if masks.components is None else f"{masks.components[0]}: "
     return f"{made_by}{format_count(spans, 'span')} with {format_count(tokens, 'token')} in the target"
 
 
-def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
-    """The reason for each span, by rank if there are ranks; empty if there are no ranks, scores or labels."""
+def reasons_of(masks: MaskBatch) -> list[Reason]:
+    """The reason for each span of the only row, by rank if there are ranks; empty without ranks, scores and labels."""
     columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
-    starts, stops = masks.span_starts[row], masks.span_starts[row] + masks.span_lengths[row]
+    starts, stops = masks.span_starts[0], masks.span_starts[0] + masks.span_lengths[0]
     ranks, scores, labels = (
-        None if column is None or len(column[row]) < len(starts) else column[row] for column in columns
+        None if column is None or len(column[0]) < len(starts) else column[0] for column in columns
     )
     if ranks is None and scores is None and labels is None:
         return []
@@ -91,7 +89,7 @@ def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
             None if labels is None else labels[span].as_py() or None,
             int(starts[span]),
             int(stops[span]),
-            treatment(int(masks.span_flags[row][span])),
+            treatment(int(masks.span_flags[0][span])),
         )
         for span in order
     ]

@@ -53,8 +53,7 @@ class Table:
     def page(self, wanted: Filter, sort: str, start: int) -> TablePage:
         """Return the page from place ``start`` of the order on.
 
-        Args:
-            sort: key of a measure, with ``-`` before it for descending order; empty for the order of the rows.
+        ``sort`` is the key of a measure, with ``-`` before it for descending order; empty for the order of the rows.
         """
         rows, of = self._order(replace(wanted, text=""), sort)
         lines: list[Line] = []

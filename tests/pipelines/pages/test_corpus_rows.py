@@ -31,10 +31,10 @@ from pipelines.pages.subjects import open_subjects
 from tests.artefacts import make_corpus, small_tokenizer
 
 
-def printed(folder: str, row: int) -> str:
+def printed(folder: str, row: int, **named) -> str:
     out = StringIO()
-    show(Show(artefact=folder, row=row), Console(file=out, soft_wrap=True, highlight=False))
-    return out.getvalue().replace("⟦", "").replace("⟧", "")  # around hidden text where there are no colours
+    show(Show(artefact=folder, row=row, **named), Console(file=out, soft_wrap=True, highlight=False))
+    return out.getvalue()
 
 
 def text_of(blocks) -> str:
@@ -47,7 +47,7 @@ def test_the_page_has_what_show_prints(made, rows):
     (columns,) = page.bands
     assert [column.heading for column in columns] == ["spans", "sentences"]
     for column in columns:
-        lines = printed(made[column.heading], 5)
+        lines = printed(made[column.heading], 5).replace("⟦", "").replace("⟧", "")  # around hidden text
         assert printable(text_of(column.blocks)) in lines
         for side in column.seen:
             assert f"\n{side.heading}, {side.note}\n{printable(text_of([side]))}\n" in lines
@@ -236,10 +236,10 @@ def test_flags_have_the_meaning_that_the_legend_says():
 )  # fmt: skip
 def test_a_picture_has_a_run_for_neighbouring_bins_of_one_kind(tokens, spans, picture):
     """Of a long row, each bin stands for two tokens, and a candidate covers no other span."""
-    starts, lengths, flags = np.array(spans, np.int32).reshape(-1, 3).T
-    columns = (Ragged.from_rows([one], np.int32) for one in (starts, lengths, flags))
+    columns = np.array(spans, np.int32).reshape(-1, 3).T
+    starts, lengths, flags = (Ragged.from_rows([column], np.int32) for column in columns)
     zeros = np.zeros(1, np.int32)
-    masks = MaskBatch(np.zeros((1, 16), np.uint8), *columns, zeros, zeros)
+    masks = MaskBatch(np.zeros((1, 16), np.uint8), starts, lengths, flags, zeros, zeros)
     assert draw_spans(masks, tokens) == (picture, min(max(tokens, 1), 400))
 
 
@@ -293,12 +293,6 @@ def folders(tmp_path_factory):
     return folders
 
 
-def printed_stream(folder: str, row: int, **named) -> str:
-    out = StringIO()
-    show(Show(artefact=folder, row=row, **named), Console(file=out, soft_wrap=True, highlight=False))
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("masks", [None, "mixture", "fill_in_the_middle"])
 @pytest.mark.parametrize("row", [0, 5])
 def test_a_stream_is_what_a_decoder_gets(folders, masks, row):
@@ -325,10 +319,7 @@ def test_a_row_of_a_mixture_names_its_component_and_its_mode(folders):
     assert "s" in components
     assert len(set(components)) > 2
     for row, name in enumerate(components):
-        apart, stream = (
-            printed_stream(folders["mixture"], row),
-            printed_stream(folders["mixture"], row, layout="stream"),
-        )
+        apart, stream = printed(folders["mixture"], row), printed(folders["mixture"], row, layout="stream")
         source, target = apart.split("\nsource, ")[1].split("\n\ntarget, ")
         source, target = (text.partition("\n")[2].rstrip("\n") for text in (source, target))
         assert f"\ntext, {name}: " in apart
@@ -338,7 +329,7 @@ def test_a_row_of_a_mixture_names_its_component_and_its_mode(folders):
 
 
 def test_a_row_cut_in_the_middle_shows_its_sentinels(folders):
-    texts = [printed_stream(folders["fill_in_the_middle"], row, layout="stream") for row in range(8)]
+    texts = [printed(folders["fill_in_the_middle"], row, layout="stream") for row in range(8)]
     cut = [text for text in texts if FIM[0] in text]
     assert cut
     for text in cut:
@@ -358,7 +349,7 @@ def test_a_row_that_is_not_cut_is_all_target(folders):
         assert not first.marked
         assert all(piece.marked for piece in others)
         assert (first.tokens, len(block.ids)) == (1, int(masks.target_lengths[row]))
-        apart = printed_stream(folders["fill_in_the_middle"], row)
+        apart = printed(folders["fill_in_the_middle"], row)
         hidden, target = apart.split("⟦hidden⟧\n")[1].split("\nsource, 0 positions\n")
         assert hidden.startswith("⟦")
         assert hidden.rstrip().endswith("⟧")
@@ -370,8 +361,3 @@ def test_an_encoder_has_no_stream(folders):
     message = "^--layout stream: cross_document: the objective predicts tokens in their places .* a target$"
     with pytest.raises(FarspanError, match=message):
         open_subjects(Selection(artefact=(folders["cross_document"],), layout="stream"))
-
-
-def test_only_rows_of_a_corpus_have_streams(made):
-    with pytest.raises(FarspanError, match="--layout stream: there is no corpus among the artefacts"):
-        printed_stream(made["documents"], 0, layout="stream")

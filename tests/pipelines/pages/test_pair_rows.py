@@ -74,12 +74,6 @@ def test_a_task_shows_source_and_target(made):
     assert any(piece.kind == "special" for piece in column.seen[0].pieces)
 
 
-@pytest.mark.parametrize("address", ["prediction-2", "reference-9", "document--1", "query", "target-x", "seen-0"])
-def test_other_blocks_are_refused(compared, address):
-    with pytest.raises(FarspanError, match="no text"):
-        compared.page(0, PageOptions()).find(address)
-
-
 def test_long_texts_are_folded(made, tmp_path):
     texts = ["word " * 10_000, *["short"] * 7]
     folder = make_predictions(str(tmp_path / "long"), made["pairs"], texts=texts)
