@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,12 +23,13 @@ with from_extra("view", "viewing artefacts"):
     from starlette.applications import Starlette
     from starlette.datastructures import URL
     from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
     from starlette.requests import Request
-    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pipelines.view.markup import asset, fragment, pieces_html, query, reasons_by_span, render, token_html
+from pipelines.view.markup import asset, pieces_html, query, reasons_by_span, render, token_html
 
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = {
@@ -68,39 +69,26 @@ def build_app(workspace: Workspace, token: str, first: int | None = None) -> Sta
         Route(root + "{subject}/{row}", pages.row),
         Route(root + "{subject}/{row}/block", pages.block),
     ]
-    app = Starlette(
+    return Starlette(
         routes=[Route(route.path, pages.wrap(route.endpoint), methods=["GET"]) for route in routes],
         exception_handlers={HTTPException: pages.show_error},
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=partial(_guard, token.encode()))],
     )
-    app.add_middleware(_Guard, token=token)
-    return app
 
 
-class _Guard:
-    """Refuses requests under another host's name or without the token, and puts the headers on every answer."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._token = app, token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
-            await send(message)
-
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        token = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
-        answer: ASGIApp = self._app
-        if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # as after DNS rebinding
-            answer = Response("another host's name\n", 421, media_type="text/plain")
-        elif not secrets.compare_digest(token, self._token):
-            answer = Response("not found; open the address that farspan view printed\n", 404, media_type="text/plain")
-        await answer(scope, receive, send_with_headers)
+async def _guard(token: bytes, request: Request, answer: RequestResponseEndpoint) -> Response:
+    """Refuse requests under another host's name or without the token, and put the headers on every answer."""
+    host = request.headers.get("host", "")
+    given = "".join(request.scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
+    response: Response
+    if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # as after DNS rebinding
+        response = PlainTextResponse("another host's name\n", 421)
+    elif not secrets.compare_digest(given, token):
+        response = PlainTextResponse("not found; open the address that farspan view printed\n", 404)
+    else:
+        response = await answer(request)
+    response.headers.update(_HEADERS)
+    return response
 
 
 class Pages:
@@ -158,16 +146,14 @@ class Pages:
         if entry and entry.kind == "run":
             return RedirectResponse(f"{self._root}runs/{query(self._state(request), run=entry.name)}")
         subject, state = self._subject(request), self._state(request)
-        table, wanted = self._workspace.table(subject), Filter.parse(state)
+        table = self._workspace.table(subject)
         start = _number(request.query_params.get("start") or "0", "start")
         return self._html(
             request,
             "table.html",
             subject,
             columns=[(measure, table.histogram(measure)) for measure in table.measures] if len(subject) else [],
-            listing=table.page(wanted, state.get("sort", ""), start),
-            wanted=wanted,
-            state={**dict.fromkeys(_STATE, ""), **state},
+            listing=table.page(Filter.parse(state), state.get("sort", ""), start),
             start=start,
             draw=0,
             SHOWN=SHOWN,
@@ -195,16 +181,14 @@ class Pages:
         return Response(asset(name), media_type=_ASSETS[name])
 
     def row(self, request: Request) -> Response:
-        subject, state = self._subject(request), self._state(request)
+        subject = self._subject(request)
         row, options = self._row(subject, request.path_params["row"]), self._page_options(subject, request)
         return self._html(
             request,
             "row.html",
             subject,
             page=self._page(subject.name, row, options),
-            wanted=Filter.parse(state),
             title=f"{row} · {subject.name}",
-            state={**dict.fromkeys(_STATE, ""), **state},
             draw=options.draw,
             MORE=MORE,
             shown=PARTS,
@@ -222,7 +206,7 @@ class Pages:
             html = token_html(block, subject.tokenizer, column.number)
         else:
             html = pieces_html(block.pieces, column.number, reasons_by_span(column))
-        return HTMLResponse(fragment(block, html))
+        return HTMLResponse(render("fragment.html", block=block, html=html))
 
     def seek(self, request: Request) -> Response:
         """Search for the next row that fits the filter.
@@ -294,21 +278,22 @@ class Pages:
     def _row_url(self, subject: Subject, row: int, state: Mapping[str, str]) -> str:
         return f"{self._base(subject)}{row}{query(state)}"
 
-    def _html(self, request: Request, template: str, subject: Subject | None, **values: Any) -> Response:
-        base = self._base(subject) if subject else self._root
-        values |= {"root": self._root, "base": base, "theme": _theme(request), "subject": subject}
-        return HTMLResponse(render(template, **values))
+    def _html(
+        self, request: Request, template: str, subject: Subject | None, status: int = 200, **values: Any
+    ) -> Response:
+        """Fill in a template; that of a subject also gets the filter and the state of the address."""
+        theme = request.query_params.get("theme")
+        values |= {"root": self._root, "base": self._root, "theme": theme if theme in ("light", "dark") else None}
+        if subject is not None:
+            state = self._state(request)
+            values |= {"subject": subject, "base": self._base(subject), "wanted": Filter.parse(state)}
+            values["state"] = {**dict.fromkeys(_STATE, ""), **state}
+        return HTMLResponse(render(template, **values), status)
 
     def _message(
         self, request: Request, title: str, message: str, links: Sequence[tuple[str, str]] = (), status: int = 200
     ) -> Response:
-        values = {"root": self._root, "theme": _theme(request), "title": title, "message": message, "links": links}
-        return HTMLResponse(render("message.html", **values), status)
-
-
-def _theme(request: Request) -> str | None:
-    theme = request.query_params.get("theme")
-    return theme if theme in ("light", "dark") else None
+        return self._html(request, "message.html", None, status, title=title, message=message, links=links)
 
 
 def _number(text: str, name: str) -> int:

@@ -32,7 +32,8 @@ def command(options: View) -> None:
         import jinja2  # noqa: F401 (fails before artefacts are opened)
     workspace = open_workspace(options)
     if options.save:
-        message = save(options, workspace)
+        text, message = render_saved(options, workspace)
+        write_bytes(options.save, text.encode())
         result(f"{options.save}: {message}", output=options.save)
     else:
         serve(options, workspace)
@@ -95,14 +96,6 @@ def first_row(options: View) -> int | None:
     return options.chosen_rows[0] if options.chosen_rows else options.row or None
 
 
-def save(options: View, workspace: Workspace) -> str:
-    """Write runs, or rows of an artefact, into one self-contained file, and describe it."""
-    assert options.save
-    text, message = render_saved(options, workspace)
-    write_bytes(options.save, text.encode())
-    return message
-
-
 def render_saved(options: View, workspace: Workspace) -> tuple[str, str]:
     """Render runs, or rows of an artefact, as one self-contained page, and describe it."""
     from pipelines.view.markup import build_saved_page
@@ -132,11 +125,7 @@ class Cell:
     """A page for a notebook's cell, which displays it as the cell's value."""
 
     def __init__(self, html: str, message: str) -> None:
-        """
-        Args:
-            html: the whole page.
-            message: its description.
-        """
+        """Keep a whole page as ``html``, and its description."""
         self.html, self._message = html, message
 
     def __repr__(self) -> str:

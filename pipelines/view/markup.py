@@ -137,11 +137,6 @@ def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
 
 
-def fragment(block: Block, html: Markup) -> str:
-    """More of a block for the page's script: its HTML, its range, and the length of the text."""
-    return render("fragment.html", block=block, html=html)
-
-
 def asset(name: str) -> str:
     """Return a static file; the style sheet gets the rules for brackets around pieces."""
     text = files("pipelines.view").joinpath("static", name).read_text("utf-8")

@@ -99,21 +99,16 @@ class Workspace:
         parents = {one.kind: one.folder for one in around if one.name in entry.parents}
         chosen: dict[str, Any] = {"artefact": (entry.folder,)}
         if entry.kind == "predictions":
-            others = [
-                one
-                for one in around
-                if (one.kind, one.note, one.parents[:1]) == (entry.kind, entry.note, entry.parents[:1])
-            ]
-            folders = [entry.folder, *(one.folder for one in others if one is not entry)]
-            return Selection(artefact=tuple(folders[:_BESIDE]))
+            answered = (entry.kind, entry.note, entry.parents[:1])
+            others = [one for one in around if one is not entry and (one.kind, one.note, one.parents[:1]) == answered]
+            chosen["artefact"] += tuple(one.folder for one in others[: _BESIDE - 1])
         if entry.kind in ("corpus", "masks"):
             chosen |= {name: getattr(self._options, name) for name in ("objective", "seed", "layout", "options")}
+        if entry.kind == "masks":
             chosen["corpus"] = parents.get("corpus")
         if entry.kind == "corpus":
             beside = [one.folder for one in around if one.kind == "masks" and entry.name in one.parents]
-            chosen["masks"] = tuple(beside[:_BESIDE])
-            chosen["corpus"] = None
-            chosen["neighbours"] = parents.get("neighbours")
+            chosen |= {"masks": tuple(beside[:_BESIDE]), "neighbours": parents.get("neighbours")}
         if entry.kind in ("corpus", "pairs"):
             chosen["documents"] = parents.get("documents")
         return Selection(**chosen)

@@ -39,23 +39,26 @@ def test_rows_are_saved_into_one_file(made, tmp_path, run):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("names", "options", "message"),
     [
-        ({"save": "page.pdf"}, "--save page.pdf: is written as HTML"),
-        ({"save": "page.html", "rows": "1,999"}, "--rows 1,999: .* has rows 0 to"),
-        ({"rows": "99999"}, "--rows 99999: .* has rows 0 to"),  # before anything is served
-        ({"save": "page.html", "row": 3, "count": 999}, "--row 3 --count 999: .* has rows 0 to"),
-        ({"row": 99999}, "--row 99999: .* has rows 0 to"),
+        (["corpus"], {"save": "page.pdf"}, "--save page.pdf: is written as HTML"),
+        (["corpus"], {"save": "page.html", "rows": "1,999"}, "--rows 1,999: .* has rows 0 to"),
+        (["corpus"], {"rows": "99999"}, "--rows 99999: .* has rows 0 to"),  # before anything is served
+        (["corpus"], {"save": "page.html", "row": 3, "count": 999}, "--row 3 --count 999: .* has rows 0 to"),
+        (["corpus"], {"row": 99999}, "--row 99999: .* has rows 0 to"),
+        (["corpus", "documents"], {"save": "page.html"}, "holds rows of one artefact"),
+        (["corpus"], {"masks": ["documents"]}, r"--masks .*documents: is 'farspan\.documents', not a mask set"),
+        (["documents"], {"objective": ("t5",)}, "--objective t5: there is no corpus among the artefacts"),
+        (["documents"], {"layout": "stream"}, "--layout stream: there is no corpus among the artefacts"),
+        (["corpus"], {"task": "bart_ls"}, "--task bart_ls: there is no pairs among the artefacts"),
+        (["corpus"], {"corpus": "x"}, "--corpus x: there is no mask set among the artefacts"),
+        (["corpus"], {"neighbours": "x"}, "--neighbours x: .* was not linked"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(made, options, message):
+def test_what_cannot_be_shown_is_refused(made, names, options, message):
+    masks = tuple(made[name] for name in options.get("masks", ()))
     with pytest.raises(FarspanError, match=message):
-        command(View(artefact=(made["corpus"],), **options))
-
-
-def test_one_file_holds_rows_of_one_artefact(made):
-    with pytest.raises(FarspanError, match="holds rows of one artefact"):
-        command(View(artefact=(made["corpus"], made["documents"]), save="page.html"))
+        command(View(artefact=tuple(made[name] for name in names), **{**options, "masks": masks}))
 
 
 def test_a_missing_extra_is_one_line(made, monkeypatch):
@@ -146,21 +149,6 @@ def test_equal_names_of_opened_artefacts_are_told_apart(made, tmp_path):
     subjects = open_artefacts(View(artefact=(made["documents"], f"{again}/", made["corpus"])))
     assert [subject.name for subject in subjects] == ["corpus", "documents", "documents-2"]
     assert Workspace.of(subjects).subject("documents-2").folder == f"{again}/"
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
-        (["corpus"], {"masks": ["documents"]}, r"--masks .*documents: is 'farspan\.documents', not a mask set"),
-        (["documents"], {"objective": ("t5",)}, "--objective t5: there is no corpus among the artefacts"),
-        (["corpus"], {"task": "bart_ls"}, "--task bart_ls: there is no pairs among the artefacts"),
-        (["corpus"], {"corpus": "x"}, "--corpus x: there is no mask set among the artefacts"),
-        (["corpus"], {"neighbours": "x"}, "--neighbours x: .* was not linked"),
-    ],
-)
-def test_what_does_not_fit_is_refused(made, names, options, message):
-    with pytest.raises(FarspanError, match=message):
-        open_named(made, *names, **options)
 
 
 def test_masks_of_another_corpus_are_refused(made, tmp_path):

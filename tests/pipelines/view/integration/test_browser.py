@@ -89,15 +89,6 @@ def test_a_reason_leads_to_its_span(browser, address):
     assert "near-by" in line.get_attribute("class")
 
 
-def test_ranks_and_scores_are_in_order(browser, address):
-    browser.get(address + "tales/0")
-    why = ".column:nth-child(2) .why"
-    assert texts(browser, f"{why} .rank") == [f"#{n + 1}" for n in range(len(find_all(browser, f"{why} tr")))]
-    scores = [float(text) for text in texts(browser, f"{why} .score")]
-    assert scores == sorted(scores, reverse=True)
-    assert len(scores) > 2
-
-
 def test_entities_and_their_cluster(browser, address):
     browser.get(address + "families/0")
     assert texts(browser, ".column h3") == ["primera", "drawn"]

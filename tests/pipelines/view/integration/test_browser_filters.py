@@ -62,26 +62,22 @@ def search(browser, **values: str) -> None:
     find(browser, "#filter button").click()
 
 
-def test_by_source(browser, address, rows):
-    found = next(number for number, row in enumerate(rows) if any(name.startswith("gardens:") for name in row.ids))
+@pytest.mark.parametrize("field", ["source", "id", "least"])
+def test_a_field_leads_to_the_first_row_that_fits(browser, address, rows, field):
+    last = rows[-1]
+    fields = {"source": {"source": "gardens"}, "id": {"id": last.ids[-1]}}
+    fields["least"] = dict.fromkeys(("least", "most"), str(last.tokens))
+    fits = {
+        "source": lambda row: any(name.startswith("gardens:") for name in row.ids),
+        "id": lambda row: any(last.ids[-1] in name for name in row.ids),
+        "least": lambda row: row.tokens == last.tokens,
+    }
     browser.get(address + "tales/0")
-    options = Select(find(browser, "select[name=source]")).options
     open_filter(browser)
-    assert [option.text for option in options] == ["any", "gardens", "tales"]
-    search(browser, source="gardens")
-    wait(browser, lambda: "source=gardens" in browser.current_url)
-    wait_for_row(browser, found)
-    assert "gardens" in texts(browser, ".block .source")
-
-
-@pytest.mark.parametrize("choose", [max, min])
-def test_by_length(browser, address, rows, choose):
-    tokens = choose(row.tokens for row in rows)
-    browser.get(address + "tales/0")
-    search(browser, least=str(tokens), most=str(tokens))
-    wait(browser, lambda: f"least={tokens}" in browser.current_url)
-    wait_for_row(browser, [row.tokens for row in rows].index(tokens))
-    assert f"{tokens:,} of at most" in find(browser, ".facts").text
+    assert texts(browser, "select[name=source] option") == ["any", "gardens", "tales"]
+    search(browser, **fields[field])
+    wait(browser, lambda: f"{field}=" in browser.current_url)
+    wait_for_row(browser, next(number for number, row in enumerate(rows) if fits[field](row)))
 
 
 def test_by_what_is_hidden(browser, address, rows):
@@ -97,14 +93,6 @@ def test_by_what_is_hidden(browser, address, rows):
     wait(browser, lambda: "least_hidden" in browser.current_url)
     wait_for_row(browser, most)
     assert Select(find(browser, "select[name=masks]")).first_selected_option.text == "pegasus"
-
-
-def test_by_id(browser, address, rows):
-    wanted = rows[-1].ids[-1]
-    browser.get(address + "tales/0")
-    search(browser, id=wanted)
-    wait(browser, lambda: "id=" in browser.current_url)
-    wait_for_row(browser, next(n for n, row in enumerate(rows) if any(wanted in name for name in row.ids)))
 
 
 def test_by_text(browser, address):
