@@ -19,7 +19,6 @@ from objectives.api.masks import MASK_COLUMNS
 
 _CARD = Path(__file__).with_name("card.md")  # a part that an artefact may lack ends in an empty line
 _UNKNOWN = "unknown"  # licence or language
-_UNKNOWN_FORMAT: tuple[str, str, Mapping[str, str]] = ("row", "", {})
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 
 FORMATS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
@@ -110,7 +109,7 @@ def _part(text: str, heading: str = "") -> str:
 def _describe(manifest: Manifest) -> str:
     """Describe the artefact in one sentence."""
     config, totals = manifest.config, manifest.totals
-    noun, further, _ = FORMATS.get(manifest.format, _UNKNOWN_FORMAT)
+    noun, further, _ = FORMATS[manifest.format]
     sentence = format_count(manifest.rows, noun) + further
     if "tokens" in totals:
         sentence += f", {format_count(totals['tokens'], 'token')}"
@@ -155,7 +154,7 @@ def _tabulate_numbers(manifest: Manifest) -> str:
 
 
 def _tabulate_columns(manifest: Manifest) -> str:
-    *_, columns = FORMATS.get(manifest.format, _UNKNOWN_FORMAT)
+    *_, columns = FORMATS[manifest.format]
     absent = {"title"} if manifest.format == "farspan.documents" and not has_titles(manifest) else set()
     if manifest.format == "farspan.masks" and manifest.config.get("objective") != "mixture":
         absent = {"component"}

@@ -57,14 +57,10 @@ def find_example(folder: str, manifest: Manifest) -> str | None:
     if shard is None:
         return None
     try:
-        row = first_row(open_shard(os.path.join(folder, "shards", shard.name)))
-        if row is None:
-            return None
-        corpus_row = None
+        row, corpus_row = _first_row(folder, shard.name), None
         if manifest.format == "farspan.masks" and (corpus := find_parent(folder)):
-            number = manifest.shards.index(shard)
-            shards = read_manifest(corpus).shards
-            corpus_row = first_row(open_shard(os.path.join(corpus, "shards", shards[number % len(shards)].name)))
+            shards = read_manifest(corpus).shards  # each draw of the masks has as many
+            corpus_row = _first_row(corpus, shards[manifest.shards.index(shard) % len(shards)].name)
         return row_example(row, load_tokenizer_of(folder), corpus_row)
     except (FarspanError, OSError, pa.ArrowInvalid):
         return None  # a long job must not fail because of its card
@@ -86,12 +82,9 @@ def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mappin
     return "\n".join(lines)
 
 
-def first_row(reader: pa.RecordBatchFileReader) -> dict[str, Any] | None:
-    """Return the first row of a shard; None if it is empty."""
-    if not reader.num_record_batches:
-        return None
-    rows: list[dict[str, Any]] = reader.get_batch(0).slice(0, 1).to_pylist()
-    return rows[0] if rows else None
+def _first_row(folder: str, shard: str) -> dict[str, Any]:
+    row: dict[str, Any] = open_shard(os.path.join(folder, "shards", shard)).get_batch(0).slice(0, 1).to_pylist()[0]
+    return row
 
 
 def _value(value: Any) -> str:
