@@ -17,6 +17,9 @@ from corpora.printing import format_count, printable
 from objectives.metrics.metrics import COPIED_NGRAM
 from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
 
+_CHARACTERS = 12.5  # of a line that describes a metric's flavour, per inch of the figure
+_APART = 0.14  # minimum distance of two labels of groups, as a share of the axis
+
 
 def print_table(table: Mapping[str, Any]) -> None:
     """Print flavours, then one column for each system: values, differences, lengths, copies and groups."""
@@ -76,8 +79,7 @@ def _rich(table: Mapping[str, Any]) -> Table:
 
 def _crossed(table: Mapping[str, Any]) -> Iterator[Table]:
     """A table for each system and key: the first attribute across, the second down."""
-    across, down = [*table["groups"]][1:3]  # after those by source length
-    columns, rows = ([group["name"] for group in table["groups"][name]] for name in (across, down))
+    (across, columns), (down, rows) = _crossed_groups(table)
     for number, name in enumerate(short_names(table)):
         for key in table["crossed"][0]["scores"][number]:
             scores = {tuple(cell["name"]): cell["scores"][number][key]["value"] for cell in table["crossed"]}
@@ -91,8 +93,10 @@ def _crossed(table: Mapping[str, Any]) -> Iterator[Table]:
             yield shown
 
 
-_CHARACTERS = 12.5  # of a line that describes a metric's flavour, per inch of the figure
-_APART = 0.14  # minimum distance of two labels of groups, as a share of the axis
+def _crossed_groups(table: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Each of the two attributes that are crossed, with the names of its groups."""
+    attributes = [*table["groups"]][1:3]  # after the groups by source length
+    return [(name, [group["name"] for group in table["groups"][name]]) for name in attributes]
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
@@ -118,8 +122,7 @@ def draw(table: Mapping[str, Any], path: str) -> None:
 
 def _heat_maps(plt: Any, table: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """Draw a panel for each key and system, the values of the first attribute from left to right."""
-    across, down = [*table["groups"]][1:3]  # after those by source length
-    columns, rows = ([group["name"] for group in table["groups"][name]] for name in (across, down))
+    (across, columns), (down, rows) = _crossed_groups(table)
     size = (1.6 + 0.42 * max(len(columns), 4), 1.1 + 0.22 * max(len(rows), 4))
     names = short_names(table)
     figure, axes = grid(plt, len(keys) * len(names), columns=min(len(names), 3), panel=size)

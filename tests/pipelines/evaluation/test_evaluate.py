@@ -102,6 +102,7 @@ def test_two_flavours_are_refused(made):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
+        ({"predictions": [], "metrics": "f1"}, "no predictions are named"),
         ({"metrics": []}, "no metric is named"),
         ({"metrics": "scrolls:qualty"}, "did you mean 'scrolls:quality'"),
         ({"metrics": "f1", "bins": 0}, "^bins 0: give a number of at least 1"),
@@ -110,12 +111,7 @@ def test_two_flavours_are_refused(made):
 )
 def test_bad_options(made, keywords, message):
     with pytest.raises(FarspanError, match=message):
-        evaluate(made.good, **keywords)
-
-
-def test_no_predictions():
-    with pytest.raises(FarspanError, match="no predictions are named"):
-        evaluate([], "f1")
+        evaluate(**{"predictions": made.good, **keywords})
 
 
 def test_the_command(made, tmp_path, run):
@@ -129,9 +125,6 @@ def test_the_command(made, tmp_path, run):
     assert "40 pairs of split validation" in printed
     assert "less the first" in printed
     assert f"{table['systems'][1]['scores']['rouge/rouge1']['value']:.2f}" in printed
-    status, _, errors = run("evaluate", *arguments, "--metrics", "rouge:led")
-    assert (status, errors.count("\n")) == (1, 1)
-    assert "metrics rouge:t5 and rouge:led are two flavours of ROUGE" in errors
 
 
 def test_groups_by_a_number_are_in_its_order(tmp_path):

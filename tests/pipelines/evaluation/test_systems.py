@@ -87,28 +87,21 @@ def test_predictions_of_another_split(made, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("content", "message"),
     [
-        (lambda ids: ids[2:], r"no prediction for 2 of the 40 pairs in split validation of \S+: pair-2; pair-5; gen"),
-        (lambda ids: [*ids, "new"], "1 prediction of ids that split validation of .* does not have: new; leave them"),
+        (
+            lambda ids: dict.fromkeys(ids[2:], "a"),
+            r"no prediction for 2 of the 40 pairs in .*: pair-2; pair-5; generate",
+        ),
+        (lambda ids: dict.fromkeys([*ids, "new"], "a"), "1 prediction of ids that split validation of .*: new; leave"),
+        (lambda _: '{"pair-2": "a", "pair-2": "b"}', "pair 'pair-2' has two predictions"),
+        (lambda _: '{"pair-2": "a \\ud800"}', "the prediction of 'pair-2' holds .*, half of a surrogate pair"),
+        (lambda _: '{"pair-2\\udc00": "a"}', "the prediction of 'pair-2.*' holds .*, half of a surrogate pair"),
     ],
 )
-def test_missing_and_redundant_ids(made, tmp_path, change, message):
-    path = written(tmp_path / "p.json", dict.fromkeys(change(made.ids), "a"))
+def test_ids_and_texts_that_do_not_fit_the_pairs(made, tmp_path, content, message):
+    path = written(tmp_path / "p.json", content(made.ids))
     with pytest.raises(FarspanError, match=f"^{path}: {message}"):
-        read_systems([path], made.pairs, "validation")
-
-
-@pytest.mark.parametrize("listed", ['{"pair-2": "a \\ud800"}', '{"pair-2\\udc00": "a"}'])
-def test_half_of_a_surrogate_pair(made, tmp_path, listed):
-    path = written(tmp_path / "p.json", listed)
-    with pytest.raises(FarspanError, match=r"the prediction of 'pair-2.* holds .*, half of a surrogate pair"):
-        read_systems([path], made.pairs, "validation")
-
-
-def test_an_id_twice(made, tmp_path):
-    path = written(tmp_path / "p.json", '{"pair-2": "a", "pair-2": "b"}')
-    with pytest.raises(FarspanError, match="pair 'pair-2' has two predictions"):
         read_systems([path], made.pairs, "validation")
 
 
