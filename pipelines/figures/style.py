@@ -149,11 +149,7 @@ def _move_labels_apart(figure: Any) -> None:
 
 
 def spread(heights: Sequence[float], apart: float) -> list[float]:
-    """Move heights until any two are at least ``apart``: upwards where they are too close, then all back by the mean.
-
-    Returns:
-        the moved heights, in the order of ``heights``.
-    """
+    """Move heights up until any two are at least ``apart``, then all back by the mean; in the given order."""
     order = np.argsort(heights, kind="stable")
     ascending = np.array(heights, float)[order]
     for number in range(1, len(ascending)):

@@ -38,9 +38,8 @@ class _Term(NamedTuple):
 def difference(arm: np.ndarray, baseline: np.ndarray, paired: Sequence[str] = ("seed", "example")) -> Interval:
     """Compute the mean of ``arm`` less that of ``baseline``, with its interval.
 
-    Args:
-        arm, baseline: ``(S, N)`` float64, scores by seed and example; N is 1 for values without examples.
-        paired: ``seed`` if row s of both has the same seed, ``example`` if column n of both is the same example.
+    Both are ``(S, N)`` float64, scores by seed and example; N is 1 for values without examples. ``paired`` has ``seed``
+    if row s of both has the same seed, ``example`` if column n of both is the same example.
     """
     value = float(arm.mean() - baseline.mean())
     if min(len(arm), len(baseline)) < 2:

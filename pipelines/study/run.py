@@ -104,15 +104,10 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
     """Do steps until all are done, by this process or others; each begins once its parents are done."""
     stages = os.path.join(output, STAGES)
     member = Member(output, Identity.own(LAUNCHER, _ENGINE.lease))
-    rows = [
-        Stage(
-            name,
-            [_task(step) for step in steps.values() if step.stage == name],
-            lambda task, _: Receipt(task.name),
-            "stages",
-        )
-        for name in dict.fromkeys(step.stage for step in steps.values())
-    ]
+    tasks: dict[str, list[Task]] = {}
+    for step in steps.values():
+        tasks.setdefault(step.stage, []).append(_task(step))
+    rows = [Stage(name, of_stage, lambda task, _: Receipt(task.name), "stages") for name, of_stage in tasks.items()]
 
     def is_ready(task: Task) -> bool:
         parents = {parent.id for parent in steps[task.name].parents.values()}

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TextIO
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import Option, keyword, options_of
+from corpora.options import Option, options_of
 from corpora.reporting import Reporting
 from corpora.settings import format_assignment
 from pipelines.commands.command import Command
@@ -33,22 +33,16 @@ _STARTED_OVER = ("convert", "tokenizer train")  # commands that do not resume
 
 @dataclass(frozen=True)
 class Step:
-    """A stage with the options of an arm and a seed.
-
-    Attributes:
-        values: option -> value, in which ``{STAGE}`` and ``{seed}`` are still references.
-        parents: stage -> step of each stage that ``values`` refer to.
-        processes: processes of ``torchrun``; 1 runs in this process.
-    """
+    """A stage with the options of an arm and a seed."""
 
     stage: str
     command: Command
-    values: Mapping[str, Any]
-    parents: Mapping[str, Step]
+    values: Mapping[str, Any]  # option -> value, in which `{STAGE}` and `{seed}` are still references
+    parents: Mapping[str, Step]  # stage -> step of each stage that the values refer to
     seed: int
-    processes: int
+    processes: int  # of torchrun; 1 runs in this process
     threads: int
-    where: str = field(compare=False)
+    where: str = field(compare=False)  # section of the study file, for messages
 
     @cached_property
     def id(self) -> str:
@@ -176,8 +170,7 @@ def start_child(kind: str, arguments: list[str], output: Any, threads: int | Non
 
 def find_command(name: Any, where: str) -> Command:
     """Find a command that makes something in a folder."""
-    able = {one.name: one for one in COMMANDS if one.name == "train" or "output" in _names(one)}
-    able = {word: one for word, one in able.items() if word not in _NO_STAGES}
+    able = {one.name: one for one in COMMANDS if one.name not in _NO_STAGES and _makes_a_folder(one)}
     if name not in able:
         hint = nearest(name, able) if isinstance(name, str) else ""
         raise FarspanError(f"{where} command is {name!r}{hint}; choose one of {', '.join(able)}")
@@ -219,5 +212,5 @@ def _keywords(kind: type) -> list[str]:
     return [option.keyword for option in options_of(kind)]
 
 
-def _names(command: Command) -> list[str]:
-    return [keyword(option.name) for kind in command.kinds() for option in options_of(kind)]
+def _makes_a_folder(command: Command) -> bool:
+    return command.name == "train" or any("output" in _keywords(kind) for kind in command.kinds())

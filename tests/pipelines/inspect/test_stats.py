@@ -17,7 +17,7 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.summary import padding_share
 from pipelines.inspect import histograms
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.histograms import describe, draw, share_beyond
+from pipelines.inspect.histograms import describe, draw
 from pipelines.inspect.stats import cuts, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
 from tests.neighbours import make_neighbours
@@ -216,11 +216,6 @@ DRAWS = np.random.default_rng(0)
 def lengths(count: int, middle: float, source: str = "", name: str = "document length") -> Distribution:
     values = np.exp(DRAWS.normal(np.log(middle), 0.8, count)).astype(np.int64) + 1
     return Distribution(name, values, "tokens", source)
-
-
-@pytest.mark.parametrize(("length", "share"), [(4096, 0.5), (16384, 0.0)])
-def test_shares_beyond_a_length(length: int, share: float):
-    assert share_beyond(np.array([4096, 12288]), length) == share
 
 
 @pytest.mark.parametrize(
