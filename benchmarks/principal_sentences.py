@@ -4,17 +4,12 @@ Documents of real sentences are tokenised by a byte-level BPE made from them, sp
 decodes every row, splits words, scores, chooses and places spans; the goal is that it takes no longer than tokenising.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
+import one_thread  # isort: skip  (before numpy)
+
 from functools import partial
 from itertools import islice
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[_variable] = "1"
 
 import numpy as np
 import pyarrow as pa
@@ -72,8 +67,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=16_384, help="positions of a sequence")
     options = parser.parse_args()
     environment = machine("numpy", "numba", "tokenizers", "tiktoken")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     size, documents = 0, []
     for document in recombined(real_documents(), seed=0):
         documents.append(document)

@@ -5,15 +5,9 @@ without stemmer. Texts are runs of real sentences, one on each line; a reference
 prediction.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_variable] = "1"
+import one_thread  # isort: skip  (before numpy)
 
 from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
 from rouge_score.rouge_scorer import RougeScorer
@@ -79,8 +73,7 @@ def compare(stem: bool, predictions: list[str], references: list[list[str]], rou
 def main() -> None:
     options = arguments(__doc__.partition("\n")[0], rounds=3).parse_args()
     environment = machine("numpy", "numba", "rouge_score", "nltk")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     predictions, references = pairs(PAIRS)
     comparisons = [compare(stem, predictions, references, options.rounds) for stem in (False, True)]
     publish(

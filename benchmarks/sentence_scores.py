@@ -4,19 +4,14 @@ The peers score strings, a pair at a time: Google's ``rouge_score`` and, where i
 same in Rust. Scores and choices of all sides are checked to be equal first. Documents are runs of real sentences.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
+import one_thread  # isort: skip  (before numpy)
+
 import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[_variable] = "1"
 
 import numpy as np
 from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
@@ -165,8 +160,7 @@ def main() -> None:
     parser = arguments(__doc__.partition("\n")[0], rounds=3)
     options = parser.parse_args()
     environment = machine("numpy", "numba", "rouge_score", *(["rouge-score-rs"] if RustScorer else []))
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     if not RustScorer:
         print("rouge-score-rs is not installed, and so not measured: pip install rouge-score-rs")
     sentences = (sentence for document in real_documents() for sentence in sentences_of(document))

@@ -4,16 +4,11 @@ All sides do the same work on the same tokens, and are checked first: own draws 
 mask gives the same source and target. The collators get tokens of the type they work on, so they convert nothing.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import one_thread  # isort: skip  (before numpy)
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_variable] = "1"
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -121,8 +116,7 @@ def main() -> None:
     parser.add_argument("--mean", type=float, default=5.0, help="tokens of a span on average (BART-LS's: 5)")
     options = parser.parse_args()
     environment = machine("numpy", "numba")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     sides = Sides(options.batch, options.length, options.density, options.mean)
     sides.check()
     fast = {"farspan": sides.farspan, "render": sides.render, "copy": sides.copy}

@@ -4,15 +4,9 @@ The peers make one row at a time of torch tensors and pad them to a batch, as fa
 tokens of the type they work on, so they convert nothing. Both sides give the same ids, which is checked first.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_variable] = "1"
+import one_thread  # noqa: F401  # isort: skip  (before numpy)
 
 from collections.abc import Callable
 

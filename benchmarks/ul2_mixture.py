@@ -4,15 +4,9 @@ The collator is written plainly after the paper's table: it draws a denoiser for
 preprocessing does, and pads the batch. Both sides give the same numbers of tokens for each denoiser, which is checked.
 """
 
-# Threads are counted when numpy is imported.
-# ruff: noqa: E402
-
 from __future__ import annotations
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_variable] = "1"
+import one_thread  # isort: skip  (before numpy)
 
 import numpy as np
 from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
@@ -87,8 +81,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=16_384, help="tokens of each")
     options = parser.parse_args()
     environment = machine("numpy", "numba")
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_thread.take_one_core()
     sides = Sides(options.batch, options.length)
     sides.check()
     seconds = in_turn({"farspan": lambda: repeat(sides.farspan, CALLS), "collator": sides.collator}, options.rounds)
