@@ -45,19 +45,12 @@ FIRST_TOKEN = 3
 
 @dataclass(frozen=True)
 class Case:
-    """Two models that do the same work.
+    """Two models that do the same work."""
 
-    Attributes:
-        name: for the command line and the table.
-        peer: what ours is compared with.
-        speed: promised ratios of time by source length.
-        memory: promised ratio of ours to the peer's peak, None where nothing is.
-    """
-
-    name: str
-    peer: str
-    speed: dict[int, float]
-    memory: float | None = None
+    name: str  # for the command line and the table
+    peer: str  # what ours is compared with
+    speed: dict[int, float]  # promised ratios of time by source length
+    memory: float | None = None  # promised ratio of ours to the peer's peak, None where nothing is
 
 
 CASES = (

@@ -129,8 +129,7 @@ def measured(
 ) -> dict[str, float]:
     """Seconds of a run and of processor time, those in which training waited for its checkpoint, and that one's bytes.
 
-    Args:
-        asynchronous: None for no checkpoint.
+    ``asynchronous`` is None for no checkpoint.
     """
     checkpoints = None
     if asynchronous is not None:

@@ -109,11 +109,7 @@ def children_seconds() -> float:
 
 
 def compared(seconds: dict[str, dict[str, list[float]]], tokens: int, unit: str, apart: bool) -> list[Comparison]:
-    """Rates by one clock, of whole commands, or with their start-up set apart.
-
-    Raises:
-        ShortRun: without start-up, nothing can be told.
-    """
+    """Rates by one clock, of whole commands, or with their start-up set apart; ShortRun if nothing can be told then."""
     starts = {name: statistics.median(times["start"]) if apart else 0.0 for name, times in seconds.items()}
     net = {name: [t - starts[name] for t in times["whole"]] for name, times in seconds.items()}
     if short := [name for name, times in net.items() if min(times) < starts[name]]:

@@ -59,17 +59,11 @@ sys.meta_path.insert(0, Patch())
 
 
 class Engine:
-    """Starts the processes of a job, and kills them.
+    """Starts the processes of a job, and kills them."""
 
-    Attributes:
-        count: processes that take the command at the same time.
-        flags: of the command.
-        kinds: kind of process that is killed -> words of its command line.
-    """
-
-    count = 1
-    flags: tuple[str, ...] = ()
-    kinds: ClassVar[dict[str, str]] = {"driver": COMMAND}
+    count = 1  # processes that take the command at the same time
+    flags: tuple[str, ...] = ()  # of the command
+    kinds: ClassVar[dict[str, str]] = {"driver": COMMAND}  # kind of process that is killed -> words of its command line
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -39,17 +39,11 @@ UNCOUNTED = 2
 
 @dataclass(frozen=True)
 class Side:
-    """Results of a run.
+    """Results of a run."""
 
-    Attributes:
-        tokens: of the text.
-        seconds: of each counted token.
-        cross_bytes: of the cross-attention's keys and values.
-    """
-
-    tokens: list[int]
-    seconds: list[float]
-    cross_bytes: int
+    tokens: list[int]  # of the text
+    seconds: list[float]  # of each counted token
+    cross_bytes: int  # of the cross-attention's keys and values
 
 
 class Clock(transformers.LogitsProcessor):

@@ -54,27 +54,17 @@ LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes of all parts.
+    """Sizes of all parts."""
 
-    Attributes:
-        recipes: models of the updates.
-        lengths: source tokens, the last of them also compiled.
-        target: target tokens.
-        vocab: rows of the token table.
-        rounds: measured updates, after three to warm up.
-        updates: updates of the long run, of ``run_length`` source tokens.
-        tokens: generated tokens.
-        peers: width, heads, feed-forward width, layers and rows of the models beside transformers'.
-    """
-
-    recipes: tuple[str, ...]
-    lengths: tuple[int, ...]
+    recipes: tuple[str, ...]  # models of the updates
+    lengths: tuple[int, ...]  # source tokens, the last of them also compiled
     target: int
-    vocab: int
-    rounds: int
-    updates: int
+    vocab: int  # rows of the token table
+    rounds: int  # measured updates, after three to warm up
+    updates: int  # updates of the long run, of `run_length` source tokens
     run_length: int
-    tokens: int
+    tokens: int  # generated
+    # width, heads, feed-forward width, layers and rows of the models beside transformers'
     peers: tuple[int, int, int, int, int]
 
 

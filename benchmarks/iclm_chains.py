@@ -16,12 +16,9 @@ CHAIN = 21  # documents after which a chain ends
 
 
 def published_code(neighbours: np.ndarray, looked_at: int = LOOKED_AT, chain: int = CHAIN) -> list[int]:
-    """The order of all documents.
+    """The order of all documents, from ``(n, k + 1)`` int32 neighbours, best first after the document itself.
 
-    Args:
-        neighbours: ``(n, k + 1)`` int32, best first after the document itself.
-        looked_at: columns that are considered at all.
-        chain: steps after which a new chain begins.
+    Of these, the first ``looked_at`` columns are considered; a new chain begins after ``chain`` steps.
     """
     chains: dict[int, list[int]] = defaultdict(list)
     chain_of: dict[int, int] = {}
@@ -72,12 +69,7 @@ def _merge(
 
 
 def published_algorithm(neighbours: np.ndarray, similarities: np.ndarray) -> list[int]:
-    """The order of all documents.
-
-    Args:
-        neighbours: ``(n, k + 1)`` int32, the document itself first.
-        similarities: likewise, float32.
-    """
+    """The order of all documents, from ``(n, k + 1)`` int32 neighbours, the document itself first, and similarities."""
     links: dict[int, dict[int, float]] = {document: {} for document in range(len(neighbours))}
     for document, (row, weights) in enumerate(zip(neighbours, similarities, strict=True)):
         for other, weight in zip(row.tolist()[1:], weights.tolist()[1:], strict=True):

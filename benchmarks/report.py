@@ -16,21 +16,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same work done twice, round by round.
+    """The same work done twice, round by round."""
 
-    Attributes:
-        ours, peer: what was run, in a few words.
-        unit: of the rates, e.g. ``samples/s``.
-        our_rates, peer_rates: one a round; round i of both ran one right after the other.
-        goal: least ratio promised, None where nothing is.
-    """
-
+    # what was run, in a few words
     ours: str
     peer: str
-    unit: str
+    unit: str  # of the rates, e.g. `samples/s`
+    # one a round; round i of both ran one right after the other
     our_rates: Sequence[float]
     peer_rates: Sequence[float]
-    goal: float | None = None
+    goal: float | None = None  # least ratio promised, None where nothing is
 
     @property
     def ratios(self) -> list[float]:

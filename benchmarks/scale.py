@@ -73,22 +73,15 @@ def main() -> None:
 
 @dataclass
 class Step:
-    """One job on one cluster.
-
-    Attributes:
-        seconds: on the clock; ``processor`` are those that it computed after its start.
-        memory: peak resident bytes of its process.
-        stages: name -> seconds on the clock; the first one's start with the process.
-        recall: of the search, name -> share.
-    """
+    """One job on one cluster."""
 
     documents: int
     name: str
-    seconds: float
+    seconds: float  # on the clock; `processor` are those that it computed after its start
     processor: float
-    memory: int
-    stages: dict[str, float]
-    recall: dict[str, float] = field(default_factory=dict)
+    memory: int  # peak resident bytes of its process
+    stages: dict[str, float]  # name -> seconds on the clock; the first one's start with the process
+    recall: dict[str, float] = field(default_factory=dict)  # of the search, name -> share
 
 
 def cells(step: Step, before: list[Step]) -> tuple[str, ...]:

@@ -42,19 +42,12 @@ KINDS = {
 
 
 class Panel(NamedTuple):
-    """A pattern to draw.
-
-    Attributes:
-        title: of the panel.
-        pattern: of the layer.
-        chosen: positions that are made global.
-        pooling: pooled attention besides, as in the top layers of BART-LS.
-    """
+    """A pattern to draw."""
 
     title: str
     pattern: Pattern
-    chosen: tuple[int, ...] = ()
-    pooling: Pooling | None = None
+    chosen: tuple[int, ...] = ()  # positions that are made global
+    pooling: Pooling | None = None  # pooled attention besides, as in the top layers of BART-LS
 
 
 PANELS = (

@@ -45,19 +45,12 @@ weight = 0.333
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of the demonstration.
+    """A piece of the demonstration."""
 
-    Attributes:
-        what: for the summary.
-        where: what it makes, or what it looks at.
-        run: does it.
-        finished: the file that is there once it is done; None for what is done every time.
-    """
-
-    what: str
-    where: Path
+    what: str  # for the summary
+    where: Path  # what it makes, or what it looks at
     run: Callable[[], None]
-    finished: Path | None = None
+    finished: Path | None = None  # the file that is there once it is done; None for what is done every time
 
 
 def parts(out: Path) -> list[Part]:

@@ -45,19 +45,12 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Size of a task.
+    """Size of a task."""
 
-    Attributes:
-        train_documents: number of documents of the training split.
-        documents: number of documents of the validation split, and of the test split.
-        words: approximate words of a document; in ``chains`` at most, without the facts.
-        questions: maximum number of questions about a document.
-    """
-
-    train_documents: int = 320
-    documents: int = 40
-    words: int = 3000
-    questions: int = 40
+    train_documents: int = 320  # number of documents of the training split
+    documents: int = 40  # number of documents of the validation split, and of the test split
+    words: int = 3000  # approximate words of a document; in `chains` at most, without the facts
+    questions: int = 40  # maximum number of questions about a document
 
     def of(self, split: str) -> int:
         """Number of documents of a split."""
@@ -154,11 +147,8 @@ def wiki_what(
 ) -> Iterator[Line]:
     """Questions about the sections of a document, answered by a description, a title or a topic.
 
-    Args:
-        pages: the sections; those without a description are left out.
-        size: of the task.
-        seed: of all draws.
-        rows: titles of the sections of each document; None draws the sections at random.
+    Sections without a description are left out. ``rows`` are titles of the sections of each document; None draws the
+    sections at random.
     """
     described = [page for page in pages if page["description"]]
     for split in SPLITS:
@@ -199,11 +189,8 @@ def wiki_lead(pages: Sequence[Record], size: Size, seed: int = 0) -> Iterator[Li
 def second(pages: Sequence[Record], size: Size, before: str, seed: int = 0) -> Iterator[Line]:
     """Sections of up to 60 words without what follows their first sentence, of the splits that are not trained on.
 
-    Args:
-        pages: the sections.
-        size: its ``documents`` are the number of lines.
-        before: ``alone``, or another section that comes before: ``related`` or ``random``.
-        seed: of all draws.
+    There are ``size.documents`` of them. ``before`` is ``alone``, or another section that comes before: ``related`` or
+    ``random``.
     """
     pool = [page for page in pages if split_of(page["title"], seed) != "train" and len(page["text"].split()) <= 60]
     words = [set(_WORD.findall(page["text"].lower())) for page in pool]

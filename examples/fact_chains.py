@@ -33,21 +33,14 @@ Places = Literal["together", "anywhere", "apart"]
 
 @dataclass(frozen=True, kw_only=True)
 class Chains:
-    """Facts of a document of task ``chains``.
-
-    Attributes:
-        count: number of chains.
-        hops: facts of a chain, and so the maximum number of hops of a question.
-        names: number of different names in all documents.
-        things: number of different things in all documents; chains may have the same one, so none is known from others.
-        together: share of the training documents with the facts of each chain side by side.
-    """
+    """Facts of a document of task ``chains``."""
 
     count: int = 3
-    hops: int = 2
-    names: int = 8
+    hops: int = 2  # facts of a chain, and so the maximum number of hops of a question
+    names: int = 8  # number of different names in all documents
+    # number of different things in all documents; chains may have the same one, so none is known from others
     things: int = 8
-    together: float = 0.5
+    together: float = 0.5  # share of the training documents with the facts of each chain side by side
 
     def __post_init__(self) -> None:
         if not 1 <= self.count * self.hops <= self.names <= len(NAMES):
@@ -61,15 +54,10 @@ class Chains:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The facts of one document.
+    """The facts of one document."""
 
-    Attributes:
-        names: of each chain, the name with the thing first, then each follower.
-        things: of each chain.
-    """
-
-    names: list[list[str]]
-    things: list[str]
+    names: list[list[str]]  # of each chain, the name with the thing first, then each follower
+    things: list[str]  # of each chain
 
     def answer(self, asked: Sequence[tuple[int, int]]) -> str:
         """Names and their things, for some (chain, hop); begins with a space, as a name in the text does."""
@@ -105,12 +93,8 @@ def asked(facts: Chains, split: str, questions: int, rng: np.random.Generator) -
 def with_facts(sentences: Sequence[str], drawn: Drawn, places: Places, rng: np.random.Generator) -> str:
     """The sentences with the facts between them, at random places.
 
-    Args:
-        sentences: of the text.
-        drawn: the facts.
-        places: "together" for the facts of each chain side by side; "anywhere"; "apart" for a part of the text for
-            each hop, in random order, so that the facts of a chain lie far from each other.
-        rng: for the places.
+    Places are "together" for the facts of each chain side by side; "anywhere"; or "apart" for a part of the text for
+    each hop, in random order, so that the facts of a chain lie far from each other.
     """
     facts = [[_fact(drawn, chain, hop) for hop in range(len(drawn.names[0]))] for chain in range(len(drawn.names))]
     if places == "apart":

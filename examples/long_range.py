@@ -96,15 +96,10 @@ def build(pattern: str, window: int, seed: int) -> MaskedLM:
 
 
 class Rows(NamedTuple):
-    """Rows of the task.
+    """Rows of the task."""
 
-    Attributes:
-        ids: ``(B, L)`` int64.
-        labels: ``(B, L)`` int64, the symbol at the mask, ``IGNORED`` elsewhere.
-    """
-
-    ids: Tensor
-    labels: Tensor
+    ids: Tensor  # `(B, L)` int64
+    labels: Tensor  # `(B, L)` int64, the symbol at the mask, `IGNORED` elsewhere
 
     @property
     def asked(self) -> Tensor:
@@ -135,16 +130,10 @@ def accuracy(model: MaskedLM, rows: Rows, task_globals: bool) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """Some training steps on rows of one size.
+    """Some training steps on rows of one size."""
 
-    Attributes:
-        length: of the rows; the window is an eighth of it.
-        rows: in a step.
-        steps: how many.
-    """
-
-    length: int
-    rows: int
+    length: int  # of the rows; the window is an eighth of it
+    rows: int  # in a step
     steps: int
 
     @property
