@@ -1,4 +1,4 @@
-"""Shards of remote data: fetched ahead of the steps of a run, and held for the batches of a dataset."""
+"""Training from a store: shards fetched ahead of their steps, or held for the batches of a dataset."""
 
 import os
 import time
@@ -60,8 +60,12 @@ def open_loader(corpus, masks, cache=None, shuffle_shards=2, rank=0, world_size=
     return Loader(stages, mixtures, 1, rank, world_size, ShardsAhead.of(stages, mixtures, 1))
 
 
+def open_corpus_loader(corpus, cache):
+    return open_loader(corpus, None, cache, steps=9)
+
+
 def cache_bytes(cache: str) -> int:
-    with ShardCache(0, cache)._lock_listing():
+    with ShardCache(0, cache)._lock():
         return sum(size for _, size, _ in _entries(cache))
 
 
@@ -95,15 +99,15 @@ def test_batches_are_those_of_local_data_though_the_cache_holds_a_part_of_it(fol
 
 def test_each_shard_is_fetched_once_an_epoch_and_a_resumed_run_is_warm(folders, remote):
     cache = ShardCache(int(bytes_of(folders[0]) * 0.8))
-    loader = open_loader("memory://corpus", None, cache, steps=9)
+    loader = open_corpus_loader("memory://corpus", cache)
     remote.clear()  # those that opening has looked at
     for step in range(9):  # one epoch
         loader.step(step)
     loader.ahead.close()
     assert len(remote) == len(set(remote)) <= SHARDS
     before = len(remote)
-    resumed = open_loader("memory://corpus", None, ShardCache(cache.size), steps=9)
-    assert same(resumed.step(8), open_loader(folders[0], None, steps=9).step(8))
+    resumed = open_corpus_loader("memory://corpus", ShardCache(cache.size))
+    assert same(resumed.step(8), open_corpus_loader(folders[0], None).step(8))
     resumed.ahead.close()
     assert len(remote) - before <= 4  # rows from all over the corpus that opening looks at
 
@@ -122,7 +126,7 @@ def test_ranks_of_a_machine_share_the_copies(folders, remote):
 
 
 def test_shards_are_fetched_before_their_step(folders, remote):
-    loader = open_loader("memory://corpus", None, ShardCache(1 << 30), steps=9)
+    loader = open_corpus_loader("memory://corpus", ShardCache(1 << 30))
     loader.step(0)
     deadline = time.monotonic() + 30
     while len(set(remote)) < SHARDS and time.monotonic() < deadline:
@@ -141,16 +145,6 @@ def test_a_global_order_needs_a_cache_for_everything(folders, remote):
         open_loader("memory://corpus", "memory://masks", ShardCache(size // 2), shuffle_shards=0)
     with pytest.raises(FarspanError, match=r"data.shuffle_shards 8 the remote data needs .*; lower it, or raise"):
         open_loader("memory://corpus", "memory://masks", ShardCache(size // 4), shuffle_shards=8)
-
-
-def test_what_is_wrong_with_a_shard_is_raised_at_its_step(folders, remote):
-    loader = open_loader("memory://corpus", None, ShardCache(1 << 30), steps=9)
-    for path in files.walk("memory://corpus/shards"):
-        files.write_bytes(path, b"damage")
-    with pytest.raises(FarspanError, match=r"memory://corpus/shards/part-.*: 6 bytes with sha256"):
-        for step in range(9):
-            loader.step(step)
-    loader.ahead.close()
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +190,20 @@ def test_pairs_come_with_their_documents_through_a_cache_of_a_part_of_both(pairs
     assert len(remote_pairs) - before < 16  # warm
     with pytest.raises(FarspanError, match=r"data.shuffle_shards 0 the remote data needs .* set it to a few shards"):
         open_pairs_loader("memory://store/pairs", ShardCache(size), shuffle_shards=0)
+
+
+@pytest.mark.parametrize(
+    ("open_loader", "rows", "damaged"),
+    [(open_corpus_loader, "corpus", "corpus"), (open_pairs_loader, "store/pairs", "store/documents")],
+)
+def test_what_is_wrong_with_a_shard_is_raised_at_its_step(remote_pairs, open_loader, rows, damaged):
+    loader = open_loader(f"memory://{rows}", ShardCache(1 << 30))
+    for path in files.walk(f"memory://{damaged}/shards"):
+        files.write_bytes(path, b"damage")
+    with pytest.raises(FarspanError, match=rf"memory://{damaged}/shards/part-.*: 6 bytes with sha256"):
+        for step in range(9):
+            loader.step(step)
+    loader.ahead.close()
 
 
 def open_joint_loader(corpus, cache=None):
@@ -269,3 +277,8 @@ def test_a_process_that_waits_for_room_holds_none(small_cache, monkeypatch):
     shards.hold([(small_cache, shard) for shard in range(4)])
     assert waited == [[]]
     assert mapped(small_cache) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_the_cache_cannot_hold_is_refused(small_cache):
+    with pytest.raises(FarspanError, match="and the shards of a batch need"):
+        MappedShards([small_cache]).hold([(small_cache, shard) for shard in range(6)])
