@@ -49,13 +49,19 @@ class Input:
             return cls(name or split.source, split.root, (split.path,), read)
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, matches = _search(pattern)
-        candidates = _without_card(data_files([path for path in matches.paths if not _hidden(path[len(root) :])]))
+        visible = [path for path in matches.paths if path == pattern or not _hidden(path[len(root) :])]
+        candidates = _without_card(data_files(visible))
         paths = candidates if candidates == [pattern] else [path for path in candidates if holds_records(path, read)]
         if candidates and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
             raise FarspanError(
                 f"--input {text}: --format {format} reads none of its {format_count(len(candidates), 'file')}, such as "
                 f"{candidates[0]}; give the files under the names that they are published with"
+            )
+        if matches.paths and not visible:
+            raise FarspanError(
+                f"--input {text}: all of its {format_count(len(matches.paths), 'file')}, such as {matches.paths[0]}, "
+                "are hidden, because a name begins with '.' or '_'; rename them, or give one file by its full name"
             )
         if not paths:
             raise FarspanError(

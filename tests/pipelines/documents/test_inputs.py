@@ -71,6 +71,10 @@ def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_p
         (folder / name).write_text('{"text": "One."}\n')
     assert [os.path.basename(path) for path in Input.parse(str(folder)).paths] == ["ä é.jsonl"]
     assert Input.parse(f"{folder}/ä é.jsonl").source == "ä é"
+    assert [os.path.basename(path) for path in Input.parse(f"{folder}/_SUCCESS").paths] == ["_SUCCESS"]  # it is named
+    (folder / "ä é.jsonl").unlink()
+    with pytest.raises(FarspanError, match=r"all of its 2 files, such as .* are hidden, because a name begins with"):
+        Input.parse(str(folder))
 
 
 LISTED = """
