@@ -16,6 +16,7 @@ author = "the farspan developers"
 version = release = farspan_version()
 extensions = ["myst_parser", "sphinx_copybutton", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
+smartquotes_action = "qe"  # quotes and ellipses; a dash would make –flag of --flag
 highlight_language = "none"  # a block without a language is no Python
 html_theme = "furo"
 html_logo = html_favicon = "_static/logo.svg"

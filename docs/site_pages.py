@@ -60,7 +60,7 @@ def command_pages() -> dict[str, str]:
 
     intro = "The flags of each command, as `farspan COMMAND --help` prints them. In Python, each is a keyword of the "
     intro += "function with the command's name ([Python](../python.md))."
-    listing, pages = ["# Commands", "", intro, "", "| command | |", "|---|---|"], {}
+    listing, pages = ["# Commands", "", intro, "", "| command | purpose |", "|---|---|"], {}
     for name, parser in _leaves("farspan", build_parser()):
         parser.declare()
         words = name.removeprefix("farspan ")

@@ -57,7 +57,9 @@ def token_list(vocab_size: int) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class SequenceBatch:
-    """``n`` corpus rows. A *part* is the piece of a document in a row; columns of parts have rows of equal lengths.
+    """``n`` corpus rows.
+
+    A *part* is the piece of a document in a row; columns of parts have rows of equal lengths.
 
     Attributes:
         sequence_ids: ``(n, 16)`` uint8.
