@@ -18,11 +18,10 @@ from pipelines.view.workspace import Workspace
 from trainer.checkpoint.run_files import VALIDATION, DamagedError, read_sealed
 
 WIDTH, HEIGHT = 560, 240  # of a panel
-LEFT, RIGHT, TOP, BOTTOM = 52, 16, 10, 24  # room for ticks
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 10, 24  # room for ticks
 SIZES = {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LEFT": LEFT, "TOP": TOP, "BOTTOM": BOTTOM}
 _POINTS = 400  # maximum points of a line
 _SMOOTH = 25  # updates that a smoothed line averages
-_TICKS = 4
 _Scale = Callable[[np.ndarray], np.ndarray]
 
 
@@ -138,11 +137,13 @@ def _range(curves: Sequence[np.ndarray], cut: bool) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from ``low`` to ``high``, about ``_TICKS``."""
-    raw = (high - low) / _TICKS
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw)
-    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    """Round numbers from ``low`` to ``high``: three to eight of them."""
+    unit = 10.0 ** math.floor(math.log10((high - low) / 4))
+    for step in (10 * unit, 5 * unit, 2 * unit, unit):
+        first, last = math.ceil(low / step), math.floor(high / step)
+        if last - first >= 2:
+            break
+    return [number * step for number in range(first, last + 1)]
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> str:
