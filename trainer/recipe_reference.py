@@ -106,6 +106,8 @@ def find_keys(name: str) -> list[Key]:
     """Find a key, or all keys of a section."""
     keys = [key for key in recipe_keys() if f"{key.name}.".replace("[]", "").startswith(f"{name.replace('[]', '')}.")]
     if not keys:
+        if name in list_recipes():
+            raise FarspanError(f"--options {name}: is a recipe, not a key; `farspan recipes {name}` prints it")
         known = {part for key in recipe_keys() for part in (key.name, key.name.partition(".")[0])}
         raise FarspanError(f"--options {name}: recipes have no such key{nearest(name, known)}; --options lists all")
     return keys
@@ -115,10 +117,11 @@ def describe_keys(name: str | None) -> str:
     """Describe a key or the keys of a section; a line for each key if none is named."""
     if name:
         return "\n\n".join(key.describe() for key in find_keys(name))
-    lines = (
-        f"{key.name:44} {key.kind}{f' ({key.unit})' if key.unit else ''}; {key.default_text}" for key in recipe_keys()
-    )
-    return "\n".join(dict.fromkeys(lines))
+    owners: dict[str, list[str]] = {}
+    for key in recipe_keys():
+        line = f"{key.name:44} {key.kind}{f' ({key.unit})' if key.unit else ''}; {key.default_text}"
+        owners.setdefault(line, []).append(key.of)
+    return "\n".join(line + (f"; of {', '.join(of)}" if all(of) else "") for line, of in owners.items())
 
 
 class _Walk:

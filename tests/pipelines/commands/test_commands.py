@@ -235,6 +235,11 @@ def test_keys_of_recipes_are_explained(run):
     assert not [key.name for key in recipe_keys() if not key.meaning]
     status, _, err = run("train", "--options", "optimizr.eps")
     assert (status, "did you mean 'optimizer.eps'?" in err) == (1, True)
+    status, _, err = run("train", "--options", "tiny")
+    assert (status, "is a recipe, not a key; `farspan recipes tiny` prints it" in err) == (1, True)
+    _, out, _ = run("train", "--options")
+    assert re.search(r"^model.encoder.attention.radius  .*; default 127; of pattern local, pattern tglobal$", out, re.M)
+    assert re.search(r"^run.batch_size  .*; required$", out, re.M)
 
 
 def flat(table, before=""):
