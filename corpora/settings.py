@@ -31,7 +31,8 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     known = list_fields(kind)
     for key in values:
         if key not in known:
-            raise FarspanError(f"{where} has no key {key!r}{nearest(key, known)}; its keys: {_names(kind)}")
+            hint = _nested(kind, key, section) or nearest(key, known)
+            raise FarspanError(f"{where} has no key {key!r}{hint}; its keys: {_names(kind)}")
     if lacking := [name for name in _list_required(kind) if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
     parsed = {}
@@ -42,6 +43,16 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
         return kind(**parsed)
     except FarspanError as error:
         raise FarspanError(f"{file}: {error}") from None
+
+
+def _nested(kind: type[Any], key: str, section: str) -> str:
+    """Return `` (did you mean 'SECTION.KEY'?)`` with the sections of ``kind`` that have the key; empty if none has."""
+    places = []
+    for name, (hint, _) in list_fields(kind).items():
+        sections = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if any(is_dataclass(one) and key in list_fields(one) for one in sections):  # type: ignore[arg-type]
+            places.append(repr(_join(section, f"{name}.{key}")))
+    return f" (did you mean {' or '.join(places)}?)" if places else ""
 
 
 def make(

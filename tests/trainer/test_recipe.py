@@ -44,6 +44,7 @@ AT_LEAST_ONE = {
     [
         ("run.stepz=7", r"tiny.toml: \[run\] has no key 'stepz' \(did you mean 'steps'\?\)"),
         ("modle.width=7", r"tiny.toml has no key 'modle' \(did you mean 'model'\?\)"),
+        ("learning_rate=1", r"tiny.toml has no key 'learning_rate' \(did you mean 'optimizer.learning_rate'\?\)"),
         ("model.encoder.pooling.kernle=7", r"\[model.encoder.pooling\] has no key 'kernle' \(did you mean 'kernel'"),
         ("run.steps=7.5", r"run.steps is 7.5; a value of type int is needed"),
         ("run.steps=null", r"run: none of steps, epochs, tokens is set; give one of them"),
