@@ -158,7 +158,8 @@ def test_a_split_that_is_unknown_or_has_no_targets_is_refused(pairs, tmp_path):
     with pytest.raises(FarspanError, match=r"no pair is in split 'dev'; its splits: train, validation"):
         source_of(pairs, "dev")
     blind = PairSet(make_pairs(str(tmp_path / "pairs"), pairs.documents.folder, splits=("train", "test")))
-    blind.__dict__["target_counts"] = np.where(blind.splits == "test", 0, blind.target_counts)
+    splits, counts, document_rows = blind._overview
+    blind.__dict__["_overview"] = splits, np.where(splits == "test", 0, counts), document_rows
     with pytest.raises(FarspanError, match=r"none of the 12 pairs in split 'test' has a target"):
         source_of(blind, "test")
 
