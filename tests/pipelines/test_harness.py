@@ -163,16 +163,10 @@ def test_at_work_it_ends_after_the_task(capsys):
     assert "SIGTERM: ends after this task, at most 60 s from now" in capsys.readouterr().err
 
 
-def test_after_the_time_of_grace_it_does_not_wait():
-    with Interrupts(0.01) as interrupts, pytest.raises(Terminated), interrupts.working():
-        terminate()
-        wait()
-        pytest.fail("the task went on")
-
-
-def test_a_second_one_does_not_wait():
-    with Interrupts(60) as interrupts, pytest.raises(Terminated), interrupts.working():
-        terminate()
-        terminate()
+@pytest.mark.parametrize(("grace", "signals"), [(0.01, 1), (60, 2)])
+def test_after_the_time_of_grace_or_a_second_signal_it_does_not_wait(grace, signals):
+    with Interrupts(grace) as interrupts, pytest.raises(Terminated), interrupts.working():
+        for _ in range(signals):
+            terminate()
         wait()
         pytest.fail("the task went on")

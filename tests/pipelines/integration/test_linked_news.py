@@ -12,9 +12,6 @@ from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
-from corpora.schemas.vectors import vector_rows
-from corpora.storage.ragged import Ragged
-from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.training import train_byte_level_bpe
 from corpora.verify.artefact import verify
 from pipelines.corpus import linked
@@ -72,37 +69,9 @@ def stages(tmp_path_factory):
     return made
 
 
-def batches(folder, format):
-    return ShardedRows(folder, format).batches()
-
-
 def test_every_stage_is_sound(stages):
     for folder in stages.values():
         assert verify(folder) == []
-
-
-def test_neighbours_are_those_of_exact_search(stages):
-    found = list(batches(stages["vectors"], "farspan.vectors"))
-    ids = [name for batch in found for name in batch.column("document_id").to_pylist()]
-    vectors = np.concatenate([vector_rows(batch.column("vector")) for batch in found]).astype(np.float64)
-    assert len(ids) == 350
-    products = vectors @ vectors.T
-    np.fill_diagonal(products, -np.inf)
-    row_of = {name: row for row, name in enumerate(ids)}
-    names = [
-        n for b in batches(stages["neighbours"], "farspan.neighbours") for n in b.column("document_id").to_pylist()
-    ]
-    first = 0
-    for batch in batches(stages["neighbours"], "farspan.neighbours"):
-        lists, similarities = (Ragged.from_arrow(batch.column(n)) for n in ("neighbours", "similarities"))
-        for row in range(len(batch)):
-            own = products[row_of[names[first + row]]]
-            best = np.sort(own)[::-1][:100]
-            chosen = own[[row_of[names[other]] for other in lists[row].tolist()]]
-            # the order among equals at half precision is free, the values are not
-            assert np.abs(chosen - best).max() < 2e-3
-            assert np.abs(similarities[row].astype(np.float64) - chosen).max() < 2e-3
-        first += len(batch)
 
 
 def test_sequences_keep_to_a_topic(stages):
