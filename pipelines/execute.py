@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 def run(
     command: Command, values: Mapping[str, Any], rest: Sequence[str] = (), spell: Callable[[str], str] = "--{}".format
 ) -> list[Any]:
-    """Run a command and return its options.
+    """Run a command and return its options, decoded from flags as argparse stores them, or from Python keywords.
 
-    Args:
-        values: flags as argparse stores them, or Python keywords.
-        rest: Beam's flags.
-        spell: makes the name of an option in messages from that of its flag.
+    ``rest`` are Beam's flags; ``spell`` makes the name of an option in messages from that of its flag.
     """
     with reporting(make(Reporting, values, spell)):
         with mark_raised_alike():
