@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from glob import escape as glob_escape
+from glob import glob
 from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
@@ -49,9 +51,11 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
     """Read and check a manifest, of any format unless one is given."""
     path = manifest_path(folder)
     if path is None:
-        unfinished = any(files.walk(os.path.join(folder, "_work")))
-        cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
-        raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
+        if any(files.walk(os.path.join(folder, "_work"))):
+            raise FarspanError(f"{folder}: unfinished, no {NAME}; run the same command again to resume it")
+        inside = " or ".join(sorted(glob(os.path.join(glob_escape(folder), "*", NAME)))[:3]).replace(f"/{NAME}", "")
+        cure = f"give one that it contains, such as {inside}" if inside else "give the folder that a farspan job wrote"
+        raise FarspanError(f"{folder}: no farspan artefact, no {NAME}; {cure}")
     try:
         data = read_bytes(path)
         if kind := _other_kind(data):

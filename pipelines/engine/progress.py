@@ -170,9 +170,14 @@ class Pace:
         return (self.done - done) / seconds if self.done > done and seconds > 0 else None
 
     def speed(self) -> list[str]:
-        """The rate and the time left in words; empty before anything is done."""
+        """The rate and the time left in words; empty before anything is done.
+
+        A task reports its units as it reads them, and may still write or compile after the last of them.
+        """
         if self.rate is None:
             return []
+        if self.done >= self.total:
+            return ["finishing"]
         left = timedelta(seconds=ceil((self.total - self.done) / self.rate))
         return [f"{short(self.rate)} {self.unit}/s", f"{left} left"]
 

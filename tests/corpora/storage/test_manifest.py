@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -114,6 +115,17 @@ def test_what_is_no_manifest_is_refused(tmp_path):
     path.unlink()
     path.mkdir()
     with pytest.raises(FarspanError, match="not a regular file"):
+        read_manifest(str(tmp_path))
+
+
+def test_artefacts_in_a_folder_that_is_none_are_named(tmp_path):
+    for name in ("masks", "corpus [1]"):
+        (tmp_path / name).mkdir()
+        write_manifest(str(tmp_path / name), manifest())
+    said = (
+        f"{tmp_path}: no farspan artefact, no manifest.json; give one that it contains, such as {tmp_path}/corpus [1]"
+    )
+    with pytest.raises(FarspanError, match=re.escape(f"{said} or {tmp_path}/masks")):
         read_manifest(str(tmp_path))
 
 

@@ -134,6 +134,15 @@ def test_rate_and_time_left_are_those_of_the_last_minutes():
     assert pace.speed() == ["1 files/s", "2:41:40 left"]
 
 
+def test_a_stage_whose_units_are_read_is_finishing():
+    clock = Clock()
+    pace = Pace(10, "files", clock)
+    pace.report("a", 0)
+    clock.now = 60.0
+    pace.report("a", 10)
+    assert pace.speed() == ["finishing"]
+
+
 def test_an_empty_stage_divides_by_nothing():
     assert Pace(0, "files", Clock()).describe().startswith("0% (0 of 0 files)")
 

@@ -80,7 +80,7 @@ def test_bart_ls_schedule(step, factor):
 
 STEPS, WARMUP = 40, 7
 
-# All warm up over WARMUP steps; the rest is what each shape needs.
+# What each shape needs besides the steps of warm-up.
 ORACLES: dict[Any, tuple[str, dict[str, Any]]] = {
     ("polynomial", 1.0, 0.0): ("get_linear_schedule_with_warmup", {"num_training_steps": STEPS}),
     ("polynomial", 2.0, 0.1): (
@@ -97,12 +97,15 @@ ORACLES: dict[Any, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("shape", "power", "end"), ORACLES)
-def test_every_shape_is_that_of_hugging_face(shape, power, end):
+@pytest.mark.parametrize(
+    ("shape", "power", "end", "warmup"),
+    [(*key, warmup) for key in ORACLES for warmup in (0, WARMUP) if warmup or key[0] != "inverse_sqrt"],
+)
+def test_every_shape_is_that_of_hugging_face(shape, power, end, warmup):
     name, options = ORACLES[shape, power, end]
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    factor = getattr(hugging_face, name)(optimizer, num_warmup_steps=WARMUP, **options).lr_lambdas[0]
-    schedule = ScheduleConfig(shape=shape, warmup_steps=WARMUP, power=power, end=end)
+    factor = getattr(hugging_face, name)(optimizer, num_warmup_steps=warmup, **options).lr_lambdas[0]
+    schedule = ScheduleConfig(shape=shape, warmup_steps=warmup, power=power, end=end)
     ours = [learning_rate_factor(step, STEPS, schedule) for step in range(STEPS + 1)]
     assert ours == pytest.approx([factor(step) for step in range(STEPS + 1)])
 
