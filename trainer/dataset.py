@@ -24,8 +24,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, Tools, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from objectives.rendering.stream import StreamLayout, Streams
-from trainer.data.corpus_rows import TextCorpus
-from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.masked_corpus import MaskedCorpus, TextCorpus
 from trainer.data.order import Share, sample_places
 from trainer.data.remote_shards import MappedShards
 
@@ -96,9 +95,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
             **{"seed": seed, "decoder_start": decoder_start, "cache_gib": cache_gib, "layout": layout},
         }
         self._layout = _layout(layout)
-        self._epoch = torch.zeros(
-            (), dtype=torch.int64
-        ).share_memory_()  # shared, so that persistent workers see a change
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # persistent workers see a change
         cache = ShardCache.of_gib(cache_gib)
         self._source: MaskedCorpus | TextCorpus
         if self._layout and masks is None and objective is None:

@@ -19,8 +19,7 @@ from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.special_tokens import SpecialTokens
 from objectives.model_based import ModelBased
 from trainer.data.config import DataConfig
-from trainer.data.corpus_rows import rows_of_positions
-from trainer.data.masked_corpus import Drawing, MaskedCorpus
+from trainer.data.masked_corpus import Drawing, MaskedCorpus, rows_of_positions
 
 
 class GeneratorMaskedCorpus(MaskedCorpus):

@@ -14,10 +14,9 @@ from objectives.api.protocol import OBJECTIVES, Objective, Tools, equip, load_ob
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from trainer.data.batch import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
-from trainer.data.corpus_rows import rows_of_positions
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths, spread_rows
-from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.masked_corpus import MaskedCorpus, rows_of_positions
 from trainer.data.mixture import Mixture, Part, one_vocabulary
 from trainer.data.packed import PackedPairs
 from trainer.data.paired import FewExamples, PairedSource, equip_task
