@@ -54,9 +54,8 @@ class _Manifest(TypedDict):
 
 def newest_first(directory: Path) -> list[Path]:
     """The checkpoints in a directory, damaged ones included, newest first."""
-    return sorted(
-        (path for path in directory.glob("step-*") if path.name[5:].isdigit()), key=step_of, reverse=True
-    )  # fmt: skip
+    named = (path for path in directory.glob("step-*") if path.name[5:].isdigit())
+    return sorted(named, key=step_of, reverse=True)
 
 
 def checkpoints_in(path: Path) -> list[Path]:

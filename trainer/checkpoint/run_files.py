@@ -32,14 +32,8 @@ from corpora.storage.strict_json import StructureError, parse_json
 from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.protocol import Tokenizer
 
-RECIPE, TOKENIZER, STARTS, METRICS, SUMMARY, VALIDATION = (
-    "recipe.json",
-    "tokenizer",
-    "starts.jsonl",
-    "metrics.jsonl",
-    "summary.json",
-    "validation.json",
-)
+RECIPE, TOKENIZER, SUMMARY, VALIDATION = "recipe.json", "tokenizer", "summary.json", "validation.json"
+STARTS, METRICS = "starts.jsonl", "metrics.jsonl"
 CHECKSUM = "crc32"
 
 
@@ -224,14 +218,10 @@ _RECORD, _LOCK = "run.json", "run.lock"
 
 
 class RunLock:
-    """A lock on a run's directory, held until ``release`` or the end of the process.
-
-    Attributes:
-        start: number of processes that have started or resumed the run, this one included; 0 before ``begin``.
-    """
+    """A lock on a run's directory, held until ``release`` or the end of the process."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory, self.start = directory, 0
+        self._directory, self.start = directory, 0  # processes that have started the run, this one included
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock: BinaryIO = (directory / _LOCK).open("ab")

@@ -13,14 +13,7 @@ from corpora.settings import parse
 from corpora.storage.strict_json import StructureError, decode
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import BEGIN, END, SpecialTokens
-from trainer.checkpoint.files import (
-    MANIFEST,
-    MODEL,
-    check_file,
-    check_nothing_else,
-    checkpoints_in,
-    read_manifest,
-)
+from trainer.checkpoint.files import MANIFEST, MODEL, check_file, check_nothing_else, checkpoints_in, read_manifest
 from trainer.checkpoint.run_files import DamagedError
 from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.model.config import ModelConfig, as_table

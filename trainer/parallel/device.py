@@ -40,9 +40,8 @@ def measure_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) ->
             left @ right
         _finish(device)
         seconds.append(time.perf_counter() - begin)
-    return (
-        products * 2 * size**3 / statistics.median(seconds[1:]) / 1e12
-    )  # without the first round, which loads the kernel
+    median = statistics.median(seconds[1:])  # without the first round, which loads the kernel
+    return products * 2 * size**3 / median / 1e12
 
 
 def memory_in_use(device: torch.device) -> int:
