@@ -111,7 +111,8 @@ def test_pages_are_served_on_this_machine_alone(made):
             urllib.request.urlopen(re.sub(r"/[\w-]{22}/.*", "/", address), timeout=60)
         server.send_signal(signal.SIGINT)  # Ctrl-C ends it, and stopped no work
         _, errors = server.communicate(timeout=60)
-        assert (server.returncode, errors) == (0, "")
+        told = errors.removeprefix("view: loads libraries\n")  # on a busy machine
+        assert (server.returncode, told) == (0, "")
     finally:
         server.kill()
         server.wait(30)
