@@ -5,7 +5,6 @@ Tensors with heads are ``(B, L, H, D)``: batch, positions, heads, head width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,15 +75,6 @@ def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segm
         return keys
     same = query_segments[:, :, None] == key_segments[:, None, :]
     return same if keys is None else same & keys
-
-
-def visible_parts(
-    context: Context, queries: Callable[[Tensor], Tensor], keys: Callable[[Tensor], Tensor]
-) -> Tensor | None:
-    """Make the mask of ``attend`` for parts of a context's positions, which two functions cut from ``(B, L)``."""
-    padding_mask, segments = context.padding_mask, context.segments
-    documents = (None, None) if segments is None else (queries(segments), keys(segments))
-    return visible(None if padding_mask is None else keys(padding_mask), *documents)
 
 
 class SelfAttention(nn.Module):

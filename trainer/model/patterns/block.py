@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible_parts
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -49,14 +49,13 @@ class Block(Pattern):
     ) -> Tensor:
         """Attend among the positions in ``part``, which are whole blocks or one shorter block."""
         size = min(self.size, part.stop - part.start)
-
-        def blocks(x: Tensor) -> Tensor:
-            """``(B, L, ...)`` -> ``(B n, W, ...)``, a view where the batch is whole."""
-            return x[:, part].unflatten(1, (-1, size)).flatten(0, 1)
-
+        # (B, n W, ...) -> (B n, W, ...): a view where the batch is whole
+        q_blocks, k_blocks, v_blocks = (x[:, part].unflatten(1, (-1, size)).flatten(0, 1) for x in (q, k, v))
+        padding_mask = None if context.padding_mask is None else context.padding_mask[:, part].reshape(-1, size)
+        segments = None if context.segments is None else context.segments[:, part].reshape(-1, size)
         biases = [bias[:, :size, :size] for bias in context.biases]
-        mask = visible_parts(context, blocks, blocks)
-        mixed = attend(blocks(q), blocks(k), blocks(v), mask, *biases, dropout=dropout, scale=scale)
+        mask = visible(padding_mask, segments, segments)
+        mixed = attend(q_blocks, k_blocks, v_blocks, mask, *biases, dropout=dropout, scale=scale)
         return mixed.reshape(len(q), -1, *q.shape[2:])
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.layers.attention import attend, visible, visible_parts
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -41,11 +41,10 @@ class BlockGlobal(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        length = q.shape[1]
+        length, padding_mask, segments = q.shape[1], context.padding_mask, context.segments
         if length <= self.size:  # every position attends to all others
-            mask = visible(context.padding_mask, context.segments, context.segments)
-            return attend(q, k, v, mask, dropout=dropout, scale=scale)
-        mask = visible_parts(context, self._globals, lambda x: x)
+            return attend(q, k, v, visible(padding_mask, segments, segments), dropout=dropout, scale=scale)
+        mask = visible(padding_mask, None if segments is None else self._globals(segments), segments)
         everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
         whole = length - length % self.size
         parts, done = [], 0
@@ -89,7 +88,11 @@ class BlockGlobal(Pattern):
             shared = self._globals(x)[:, None].expand(-1, mine.shape[1], *[-1] * (x.dim() - 1))
             return torch.cat([mine, shared], 2).flatten(0, 1)
 
-        mask = visible_parts(context, queries, keys)
+        padding_mask, segments = context.padding_mask, context.segments
+        mask = visible(
+            None if padding_mask is None else keys(padding_mask),
+            *(None, None) if segments is None else (queries(segments), keys(segments)),
+        )
         mixed = attend(queries(q), keys(k), keys(v), mask, dropout=dropout, scale=scale)
         return mixed.unflatten(0, (len(q), -1))
 

@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible_parts
+from trainer.model.layers.attention import attend, visible
 from trainer.model.pattern import Pattern
 
 
@@ -80,7 +80,9 @@ class Overlap(Pattern):
             """Select the part's keys: ``(B, L, ...)`` -> ``(B n, columns, ...)``, a view if B is 1."""
             return x[:, start - left : stop + right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
 
-        mask = visible_parts(context, blocks, windows)
+        padding_mask = None if context.padding_mask is None else windows(context.padding_mask)
+        segments = context.segments
+        mask = visible(padding_mask, *(None, None) if segments is None else (blocks(segments), windows(segments)))
         first = half - left
         biases = [bias[:, :rows, first : first + columns] for bias in context.biases]
         mixed = attend(blocks(q), windows(k), windows(v), mask, *biases, dropout=dropout, scale=scale)
