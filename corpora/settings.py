@@ -31,7 +31,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     known = list_fields(kind)
     for key in values:
         if key not in known:
-            hint = _nested(kind, key, section) or nearest(key, known)
+            hint = _suggest_section(kind, key, section) or nearest(key, known)
             raise FarspanError(f"{where} has no key {key!r}{hint}; its keys: {_names(kind)}")
     if lacking := [name for name in _list_required(kind) if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
@@ -45,7 +45,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
         raise FarspanError(f"{file}: {error}") from None
 
 
-def _nested(kind: type[Any], key: str, section: str) -> str:
+def _suggest_section(kind: type[Any], key: str, section: str) -> str:
     """Return `` (did you mean 'SECTION.KEY'?)`` with the sections of ``kind`` that have the key; empty if none has."""
     places = []
     for name, (hint, _) in list_fields(kind).items():

@@ -41,9 +41,9 @@ def run(
         elif engine.engine == "cooperative":
             _start(function, options, engine)
         else:
-            from pipelines.engine.claims import locked  # imports file systems, which --help does not need
+            from pipelines.engine.claims import lock_folder  # imports file systems, which --help does not need
 
-            with locked(options[-1].output, engine.lease):  # before the job is planned, which may take minutes
+            with lock_folder(options[-1].output, engine.lease):  # before the job is planned, which may take minutes
                 _start(function, options, engine)
     return options
 

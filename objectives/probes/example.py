@@ -138,13 +138,13 @@ class Materials:
         return Text(np.concatenate(tokens), np.concatenate(starts))
 
 
-def numbered(materials: Materials, form: str, count: int) -> Ragged:
+def encode_numbers(materials: Materials, form: str, count: int) -> Ragged:
     """Encode ``form`` with the numbers 1, 2 and so on, ``count`` or more of them."""
-    return _numbered(materials, form, 1 << count.bit_length())
+    return _encode_numbers(materials, form, 1 << count.bit_length())
 
 
 @lru_cache(maxsize=4)
-def _numbered(materials: Materials, form: str, count: int) -> Ragged:
+def _encode_numbers(materials: Materials, form: str, count: int) -> Ragged:
     return materials.encode([form.format(number) for number in range(1, count + 1)])
 
 

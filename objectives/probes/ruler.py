@@ -13,7 +13,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairLengths, PairSet
 from corpora.storage.ragged import Ragged
-from objectives.probes.example import WHOLE, Draws, Example, Materials, Probe, Request, Text, numbered
+from objectives.probes.example import WHOLE, Draws, Example, Materials, Probe, Request, Text, encode_numbers
 
 
 @lru_cache(maxsize=2)
@@ -89,7 +89,7 @@ def _documents_around(
 
 def headings(materials: Materials, count: int) -> Ragged:
     """Encode ``Document 1:`` and so on."""
-    return numbered(materials, "Document {}:", count).take(np.arange(count))
+    return encode_numbers(materials, "Document {}:", count).take(np.arange(count))
 
 
 NOISE = (
@@ -210,7 +210,7 @@ def word_list(request: Request, common: Sequence[str], materials: Materials, roo
     draws = request.draws("text")
     words = [word for word in draws.pick(materials.words, len(materials.words)) if word not in common]
     units = materials.encode([*common, *words])
-    numbers = numbered(materials, "{}.", room).lengths
+    numbers = encode_numbers(materials, "{}.", room).lengths
     first = np.repeat(np.arange(len(common)), often)
     for times in range(seldom, often // 2 + 1):  # more often if the documents have too few words
         entries = np.concatenate([first, np.repeat(np.arange(len(common), len(units)), times)])[: len(numbers)]
@@ -222,7 +222,7 @@ def word_list(request: Request, common: Sequence[str], materials: Materials, roo
         what = f"{len(words):,} other words are too few" if count == len(sizes) else f"{len(first)} words do not fit"
         raise FarspanError(f"a list of {room:,} tokens: {what}; give more documents, or other --lengths")
     order = entries[:count][draws.distinct(count, count)]
-    both = Ragged.concatenate([units, numbered(materials, "{}.", room)])
+    both = Ragged.concatenate([units, encode_numbers(materials, "{}.", room)])
     places = np.stack([len(units) + np.arange(count), order], axis=1).ravel()  # number and word in turn
     text = Text.of(both.take(places))
     return Text(text.tokens, text.starts[::2])

@@ -134,7 +134,7 @@ def pause_after(waited: float, least: float, most: float = 10.0) -> float:
 
 
 @contextmanager
-def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
+def lock_folder(folder: str, lease: float = LEASE) -> Iterator[None]:
     """Lock ``folder`` for this thread, creating it if necessary; the lock ends with the process at the latest.
 
     A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. In a
@@ -144,7 +144,7 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
     if key in _held:
         yield
         return
-    with opened(folder):
+    with create_folder(folder):
         finished = manifest_path(folder)
         with nullcontext(("", b"")) if finished else _claimed(folder, lease) as claim:
             _held[key] = claim
@@ -159,7 +159,7 @@ def _key(folder: str) -> tuple[int, str]:
 
 
 @contextmanager
-def opened(folder: str) -> Iterator[None]:
+def create_folder(folder: str) -> Iterator[None]:
     """Create ``folder``; remove it in the end if it was made here and is empty, as are folders made above it."""
     if folder.startswith("file://"):  # nothing can be locked through it
         raise FarspanError(f"--output {folder}: give the path, {folder.removeprefix('file://')}")

@@ -23,7 +23,7 @@ from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import Natural, StructureError, decode, seal, unseal
 from pipelines.cards.summary import summary
 from pipelines.cards.write import write_card
-from pipelines.engine.claims import locked
+from pipelines.engine.claims import lock_folder
 from pipelines.engine.job import WORK, Job, remove_empty_folders, shows_presence
 from pipelines.engine.options import Finalize
 
@@ -137,7 +137,7 @@ def command(options: Finalize) -> None:
 
 def finalize(output: str, error_budget: float = 1.0) -> Manifest:
     """Fold the receipts of a job whose tasks are all done into the manifest."""
-    with locked(output):
+    with lock_folder(output):
         return fold_receipts(output, error_budget)
 
 

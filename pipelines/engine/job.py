@@ -66,7 +66,7 @@ def make_sharded_stage(
     """A stage with one task, ``NAME-00000`` and so on, per payload, which is given with its size in ``unit``."""
     return Stage(
         name,
-        [Task(numbered(name, index), payload, units) for index, (payload, units) in enumerate(payloads)],
+        [Task(number_name(name, index), payload, units) for index, (payload, units) in enumerate(payloads)],
         work,
         unit,
     )
@@ -109,14 +109,14 @@ def remove_empty_folders(output: str) -> None:
             os.rmdir(top)
 
 
-def numbered(name: str, index: int) -> str:
+def number_name(name: str, index: int) -> str:
     """Return ``name`` with a number of five digits, for example ``pack-00003``."""
     return f"{name}-{index:05d}"
 
 
 def work_paths(output: str, name: str, count: int, suffix: str = "") -> tuple[str, ...]:
     """Paths of ``count`` numbered intermediate files, in ``_work/`` of the output."""
-    return tuple(os.path.join(output, WORK, numbered(name, index) + suffix) for index in range(count))
+    return tuple(os.path.join(output, WORK, number_name(name, index) + suffix) for index in range(count))
 
 
 def shard_paths(output: str, count: int) -> tuple[str, ...]:

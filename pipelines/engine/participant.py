@@ -24,10 +24,10 @@ from corpora.storage.stores.client_errors import Unsupported
 from pipelines.engine.claims import (
     Claims,
     Owner,
+    create_folder,
     group_by_size,
     listing_cost,
     next_generation,
-    opened,
     pause_after,
     refuse_drivers,
     shuffle,
@@ -48,7 +48,7 @@ LEAST_PAUSE = {True: 0.05, False: 0.5}
 
 def run_stages(job: Job, engine: Engine) -> Manifest:
     """Take part in a job until it is finished, and return the manifest."""
-    with Interrupts(engine.grace) as interrupts, opened(job.output):
+    with Interrupts(engine.grace) as interrupts, create_folder(job.output):
         if not _finished(job.output):
             try:
                 _take_part(job, engine, interrupts)

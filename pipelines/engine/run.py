@@ -5,7 +5,7 @@ from __future__ import annotations
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
-from pipelines.engine.claims import locked
+from pipelines.engine.claims import lock_folder
 from pipelines.engine.folder import begin, finalize, require_begun
 from pipelines.engine.job import REPEAT, Job
 from pipelines.engine.options import EMBEDDED, Engine
@@ -22,7 +22,7 @@ def run_job(job: Job, engine: Engine) -> Manifest:
             from pipelines.engine.participant import run_stages
 
             return run_stages(job, engine)
-        with locked(job.output, engine.lease):
+        with lock_folder(job.output, engine.lease):
             return _run_locked(job, engine)
     except OSError as error:
         if cured := from_os_error(error, job.output):

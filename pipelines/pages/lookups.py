@@ -23,7 +23,7 @@ from corpora.storage.manifest_file import NAME, find_origin, find_parent, manife
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
-from pipelines.engine.job import numbered
+from pipelines.engine.job import number_name
 from pipelines.pages.page import Link, Part
 
 _SEARCHED = 4_000_000  # maximum documents whose ids are searched for those of a row
@@ -199,7 +199,7 @@ class Links:
 
     def _lists_of(self, cluster: int | None) -> list[str]:
         if cluster is not None:  # its near-duplicates are in the list of the task that linked its shard
-            name = f"near-duplicates/{numbered('link', cluster // PARTS_OF_CLUSTER)}.arrow"
+            name = f"near-duplicates/{number_name('link', cluster // PARTS_OF_CLUSTER)}.arrow"
             return [name] if name in self._lists else []
         return self._lists if sum(self._manifest.files[name].bytes for name in self._lists) <= _READ else []
 

@@ -1,4 +1,4 @@
-"""What all kinds of corpus share: the number of shards, the declaration of the job, and its last stage."""
+"""Number of shards, declaration of the job and last stage of every kind of corpus."""
 
 from __future__ import annotations
 

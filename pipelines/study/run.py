@@ -16,7 +16,7 @@ from corpora.printing import format_count
 from corpora.reporting import current, note, result
 from corpora.storage import files
 from corpora.storage.manifest import Receipt
-from pipelines.engine.claims import opened
+from pipelines.engine.claims import create_folder
 from pipelines.engine.folder import FolderGone, check_output, describe_changes
 from pipelines.engine.job import WORK, Stage, Task, claims_folder
 from pipelines.engine.members import LAUNCHER, Identity, Member
@@ -47,7 +47,7 @@ def command(options: Study) -> None:
     if options.dry_run:
         print(describe(plan, steps, output, options.jobs))
         return
-    with Interrupts(_ENGINE.grace) as interrupts, opened(output):
+    with Interrupts(_ENGINE.grace) as interrupts, create_folder(output):
         begin(plan, output, options.update)
         with start_others(options):
             take_part(steps, output, interrupts)

@@ -18,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.stores.client_errors import Unsupported
-from pipelines.engine.claims import Claims, Owner, locked, next_generation, opened, pause_after, shuffle
+from pipelines.engine.claims import Claims, Owner, create_folder, lock_folder, next_generation, pause_after, shuffle
 from pipelines.engine.folder import finalize
 from pipelines.engine.job import Task, claims_folder, processes_folder
 from pipelines.engine.members import DRIVER, Identity, Member
@@ -30,7 +30,7 @@ def locked_elsewhere(folder: str) -> Iterator[None]:
     """Another thread holds the folder, as another process would."""
     held = ExitStack()
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(held.enter_context, locked(folder)).result()
+        thread.submit(held.enter_context, lock_folder(folder)).result()
         try:
             yield
         finally:
@@ -39,25 +39,29 @@ def locked_elsewhere(folder: str) -> Iterator[None]:
 
 def test_a_folder_is_held_by_one_thread_as_often_as_it_likes(tmp_path):
     folder = str(tmp_path / "corpus")
-    with locked_elsewhere(folder), pytest.raises(FarspanError, match="another farspan job works here"), locked(folder):
+    with (
+        locked_elsewhere(folder),
+        pytest.raises(FarspanError, match="another farspan job works here"),
+        lock_folder(folder),
+    ):
         pass
-    with locked(folder), locked(folder + "/"), locked(folder):
+    with lock_folder(folder), lock_folder(folder + "/"), lock_folder(folder):
         pass
-    with locked(folder):
+    with lock_folder(folder):
         pass
 
 
 def test_what_was_made_for_the_lock_alone_is_removed(tmp_path):
     (tmp_path / "kept").mkdir()
     folder = tmp_path / "kept" / "new" / "corpus"
-    with pytest.raises(ZeroDivisionError), locked(str(folder)):
+    with pytest.raises(ZeroDivisionError), lock_folder(str(folder)):
         _ = 1 / 0
     assert os.listdir(tmp_path / "kept") == []
-    with locked(str(folder)):
+    with lock_folder(str(folder)):
         (folder / "manifest.json").touch()
     assert (folder / "manifest.json").exists()
     (tmp_path / "empty").mkdir()
-    with locked(str(tmp_path / "empty")):
+    with lock_folder(str(tmp_path / "empty")):
         pass
     assert (tmp_path / "empty").exists()
 
@@ -74,11 +78,11 @@ def test_finalize_waits_for_no_other_job(tmp_path):
 def test_a_file_is_no_output(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(FarspanError, match="cannot be used as a folder"), locked(str(path)):
+        with pytest.raises(FarspanError, match="cannot be used as a folder"), lock_folder(str(path)):
             pass
 
 
-@pytest.mark.parametrize("hold", [locked, opened])
+@pytest.mark.parametrize("hold", [lock_folder, create_folder])
 def test_the_address_of_a_local_folder_is_refused(tmp_path, hold):
     told = f"--output file://{tmp_path}: give the path, {tmp_path}$"
     with pytest.raises(FarspanError, match=told), hold(f"file://{tmp_path}"):
@@ -117,12 +121,12 @@ def shared_folder(request, tmp_path):
 def test_two_machines_refuse_one_another_by_name(shared_folder, other_machine):
     with other_machine(), ThreadPoolExecutor(1) as thread:
         held = ExitStack()
-        thread.submit(held.enter_context, locked(shared_folder, lease=1)).result()
+        thread.submit(held.enter_context, lock_folder(shared_folder, lease=1)).result()
     told = rf"another farspan job works here \(process {os.getpid()} on n2\)"
-    with pytest.raises(FarspanError, match=told), locked(shared_folder, lease=1):
+    with pytest.raises(FarspanError, match=told), lock_folder(shared_folder, lease=1):
         pass
     held.close()
-    with locked(shared_folder, lease=1):
+    with lock_folder(shared_folder, lease=1):
         pass
     assert files.walk(shared_folder) == []
 
@@ -133,7 +137,7 @@ def test_a_dead_machines_lock_ends_with_its_lease(shared_folder, other_machine, 
         assert Claims(claims_folder(shared_folder), dead.identity.name).create("lock")
         dead._stop.set()  # no sign of life any more
     start = time.monotonic()
-    with locked(shared_folder, lease=1):
+    with lock_folder(shared_folder, lease=1):
         assert time.monotonic() - start > 0.4
         assert Claims(claims_folder(shared_folder), "").generations() == {"lock": 2}
         assert f"to see whether process {os.getpid()} on n2 still works there" in capsys.readouterr().err
@@ -146,7 +150,7 @@ def test_a_killed_process_of_this_machine_is_dead_at_once(shared_folder):
     name = replace(Identity.own(DRIVER, 3600), pid=ended.pid, started=1).name
     write_bytes(f"{processes_folder(shared_folder)}/{name}", name.encode())
     write_bytes(f"{claims_folder(shared_folder)}/lock.1", name.encode())
-    with locked(shared_folder):
+    with lock_folder(shared_folder):
         pass
 
 
@@ -156,7 +160,7 @@ def test_a_listing_from_before_another_process_took_over_gives_no_lock(shared_fo
     assert Claims(claims_folder(shared_folder), successor.identity.name).create("lock", 2)
     generations, stale = Claims.generations, iter([{"lock": 1}])
     monkeypatch.setattr(Claims, "generations", lambda claims: next(stale, None) or generations(claims))
-    with pytest.raises(FarspanError, match="another farspan job works here"), locked(shared_folder):
+    with pytest.raises(FarspanError, match="another farspan job works here"), lock_folder(shared_folder):
         pass
     assert Claims(claims_folder(shared_folder), "").generations() == {"lock": 2}
     successor.disappear()
@@ -165,7 +169,7 @@ def test_a_listing_from_before_another_process_took_over_gives_no_lock(shared_fo
 def test_nothing_is_written_into_a_finished_artefact(tmp_path):
     (tmp_path / "manifest.json").touch()
     before = tmp_path.stat().st_mtime_ns
-    with locked(str(tmp_path)), locked(str(tmp_path)):
+    with lock_folder(str(tmp_path)), lock_folder(str(tmp_path)):
         assert os.listdir(tmp_path) == ["manifest.json"]
     assert tmp_path.stat().st_mtime_ns == before
 
@@ -175,7 +179,7 @@ def test_a_store_without_exclusive_creation_has_no_lock(monkeypatch):
         raise Unsupported("no")
 
     monkeypatch.setattr(files, "create_new", refuse)
-    with locked("memory://bucket/corpus"):
+    with lock_folder("memory://bucket/corpus"):
         assert len(files.walk("memory://bucket/corpus")) == 1
     assert files.walk("memory://bucket/corpus") == []
 

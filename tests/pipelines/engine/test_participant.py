@@ -12,7 +12,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from pipelines.engine.claims import locked
+from pipelines.engine.claims import lock_folder
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from tests.pipelines.engine.jobs import contents, cooperative, end_of, launch, shared_job, wait_for
@@ -245,17 +245,17 @@ def test_a_first_owner_that_wakes_up_damages_nothing(tmp_path, log, expected):
 
 def test_a_process_that_works_alone_and_those_that_share_refuse_one_another(tmp_path, log):
     folder, trouble = str(tmp_path / "out"), {"slow-0": {"log": str(log), "sleep": 300}}
-    with locked(folder):
+    with lock_folder(folder):
         sharing = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
         assert end_of(sharing) == [1]
     assert "another farspan job works here" in (tmp_path / "errors").read_text()
     sharing = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
     wait_for(lambda: attempts(log))
-    with pytest.raises(FarspanError, match="another farspan job works here"), locked(folder):
+    with pytest.raises(FarspanError, match="another farspan job works here"), lock_folder(folder):
         pass
     sharing.kill()
     end_of(sharing)
-    with locked(folder):
+    with lock_folder(folder):
         pass
 
 

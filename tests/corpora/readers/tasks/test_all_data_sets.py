@@ -1,4 +1,4 @@
-"""What data sets of tasks share: index files, places of records, and records with odd values."""
+"""Data sets of tasks: index files, places of records, and records with odd values."""
 
 import gzip
 import io

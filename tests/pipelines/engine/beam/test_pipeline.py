@@ -23,7 +23,7 @@ from pipelines.documents.options import Documents
 from pipelines.engine.beam import pipeline
 from pipelines.engine.beam.engine import BeamEngine
 from pipelines.engine.beam.pipeline import Watch, Work
-from pipelines.engine.claims import lock_of, locked
+from pipelines.engine.claims import lock_folder, lock_of
 from pipelines.engine.folder import begin
 from pipelines.engine.job import Stage, Task
 from pipelines.engine.options import Engine
@@ -41,7 +41,7 @@ def test_the_largest_tasks_come_first(tmp_path, monkeypatch):
     monkeypatch.setattr(BeamEngine, "run", lambda engine, tasks, *_: created.append([task.name for task in tasks]))
     sizes = {"a": 3, "b": 9, "c": 1, "d": 9, "done": 50}
     one = replace(job(tmp_path, "a"), stages=[Stage("s", [Task(n, {}, u) for n, u in sizes.items()], work, "units")])
-    with locked(str(tmp_path)):
+    with lock_folder(str(tmp_path)):
         pipeline.run_on_beam(one, Engine(engine="beam"), {"done"}, ProgressBars(one.stages))
     assert created == [["b", "d", "a", "c"]]
 
@@ -83,7 +83,7 @@ def test_a_job_gives_the_same_bytes_in_this_process_and_on_beam(tmp_path, reques
 def on_worker(tmp_path):
     """Makes what a worker does of a task of a job that this process holds."""
     one = job(tmp_path, "fine", "input")
-    with locked(str(tmp_path)):
+    with lock_folder(str(tmp_path)):
         begin(one)
         yield lambda **changes: replace(
             Work(RunTask("fine", work, str(tmp_path)), lock_of(str(tmp_path)), ()), **changes
