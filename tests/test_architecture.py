@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from corpora.readers.formats import FORMATS
+from corpora.readers.tasks import DATA_SETS
+
 ROOT = Path(__file__).parents[1]
 LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.]+/?) {2,}(?P<purpose>\S.*)$", re.MULTILINE)
 
@@ -55,13 +58,12 @@ def test_modules_that_docstrings_name_exist():
     assert [entry for entry in found if not is_defined(entry[1])] == []
 
 
-@pytest.mark.parametrize("folder", ["formats", "tasks"])
-def test_every_reader_has_a_row_in_the_docs_and_a_test(folder):
-    names = {path.stem for path in (ROOT / "corpora/readers" / folder).glob("[!_]*.py")}
+@pytest.mark.parametrize("names", [FORMATS, DATA_SETS])
+def test_every_reader_has_a_row_in_the_docs_and_a_test(names):
     pages = "".join(
         (ROOT / "docs" / page).read_text("utf-8") for page in ("corpora.md", "datasets.md", "howto/readers.md")
     )
     rows = set(re.findall(r"^\| `([\w-]+)`", pages, re.MULTILINE))
-    assert {name.replace("_", "-") for name in names} - rows == set()
+    assert set(names) - rows == set()
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests/corpora/readers").rglob("*.py"))
-    assert {name for name in names if not re.search(rf"\b{name.replace('_', '[_-]')}\b", tests)} == set()
+    assert {name for name in names if not re.search(rf"\b{name.replace('-', '[_-]')}\b", tests)} == set()

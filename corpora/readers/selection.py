@@ -17,7 +17,7 @@ from corpora.readers.isolation import FILE_ERRORS
 from corpora.readers.options import PAIRS_OF, ReadOptions
 from corpora.readers.records import RESTORE, Cut, DamagedFile, Range, RecordBlock
 from corpora.readers.streams import compression
-from corpora.readers.tasks import MORE_READERS
+from corpora.readers.tasks import MODULES
 from corpora.storage import files
 from corpora.storage.stores.local_disk import DanglingLink, FileState
 
@@ -32,10 +32,12 @@ def reader(format: str) -> Reader:
     """Return the reader of one of ``FORMATS``, of ``DATA_SETS`` (or its pairs), or of ``hf:`` names."""
     if format == _LOAD_DATASET:
         return load_dataset.READER
-    name = format.removeprefix(PAIRS_OF)
-    folder = "formats" if format in FORMATS else "tasks"
-    module, attribute = MORE_READERS.get(name, (name.replace("-", "_"), "READER"))
-    chosen: Reader = getattr(import_module(f"corpora.readers.{folder}.{module}"), attribute)
+    chosen: Reader
+    if format in FORMATS:
+        chosen = import_module(f"corpora.readers.formats.{format.replace('-', '_')}").READER
+    else:
+        name = format.removeprefix(PAIRS_OF)
+        chosen = import_module(f"corpora.readers.tasks.{MODULES[name]}").READERS[name]
     return chosen
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from corpora.errors import FarspanError, nearest
-from corpora.readers.tasks.scrolls import SUBSETS
+from corpora.readers.tasks.suites import SUBSETS
 from corpora.reporting import result
 from corpora.schemas.predictions import open_predictions
 from corpora.storage.files import is_local, write_bytes

@@ -135,7 +135,5 @@ def read_table(piece: Range, block: BlockBuilder) -> Iterator[int]:
     return parquet.read_columns(piece, block, lambda schema: list(schema.names), add_rows)
 
 
-READER = by_name(
-    {JSON_LINES: json_lines(parse, text_field=_DOCUMENT), r".*\.parquet": task_reader(parquet.plan, read_table)},
-    text_field=_DOCUMENT,
-)
+_LAYOUTS = {JSON_LINES: json_lines(parse, text_field=_DOCUMENT), r".*\.parquet": task_reader(parquet.plan, read_table)}
+READERS = {"pairs": by_name(_LAYOUTS, text_field=_DOCUMENT)}

@@ -11,7 +11,7 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from corpora.readers.tasks.scrolls import SUBSETS
+from corpora.readers.tasks.suites import SUBSETS
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of

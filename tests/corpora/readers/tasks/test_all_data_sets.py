@@ -4,33 +4,20 @@ import gzip
 import io
 import json
 from copy import deepcopy
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions
+from corpora.readers import ReadOptions, tasks
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
 from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
 from corpora.readers.records import BadRecord, Range
 from corpora.readers.selection import plan_ranges
 from corpora.readers.task_files import ENTRIES_A_RANGE, index_files, whole_files
-from corpora.readers.tasks import (
-    DATA_SETS,
-    booksum,
-    contract_nli,
-    gov_report,
-    hotpot_qa,
-    long_bench,
-    mediasum,
-    multi_xscience,
-    qasper,
-    qmsum,
-    quality,
-    summ_screen,
-    trivia_qa,
-    wiki_hop,
-)
+from corpora.readers.tasks import DATA_SETS, MODULES, clusters, questions, stories, suites, summaries
 from corpora.storage import files
 from tests.corpora.readers.tasks import test_collections, test_questions, test_stories, test_summaries
 
@@ -120,6 +107,12 @@ def test_the_split_is_told_by_the_file_or_its_folders(path, member, split):
 
 
 # Data sets of tasks as readers: what holds for all of them.
+def test_the_table_of_names_lists_every_reader():
+    modules = (module.name for module in iter_modules(tasks.__path__))
+    readers = {module: set(import_module(f"{tasks.__name__}.{module}").READERS) for module in modules}
+    assert {name: module for module, names in readers.items() for name in names} == MODULES
+
+
 @pytest.mark.parametrize("name", sorted(set(DATA_SETS) - set(FORMATS)))
 @pytest.mark.parametrize("suffix", [".pt", ".pkl"])
 def test_a_pickle_is_refused_with_the_cure(tmp_path, name, suffix):
@@ -140,36 +133,36 @@ CASES = {
     ),
     "gao": (test_summaries.GAO, lambda record, place: report(record, place, "gao")),
     "crs": (test_summaries.CRS, lambda record, place: report(record, place, "crs")),
-    "gov_report": ({"id": "1", "report": "A.", "summary": "B."}, gov_report.parse_line),
-    "hotpot_qa": (test_questions.QUESTION, hotpot_qa.parse),
-    "long_bench": (test_collections.LONG, long_bench.parse),
-    "mediasum": (test_summaries.INTERVIEW, mediasum.parse),
-    "multi_xscience": (test_summaries.PAPER, multi_xscience.parse),
-    "qasper": (test_questions.PAPER, qasper.parse),
-    "qmsum": (test_collections.MEETING, qmsum.parse),
-    "quality": (test_questions.line("W", test_questions.choice(1)), quality.parse),
-    "summ_screen": (test_summaries.line("A"), summ_screen.parse),
-    "summ_screen_raw": (test_summaries.line("A"), summ_screen.parse_raw),
-    "trivia_qa": (test_stories.question("q", test_stories.page("Fox")), trivia_qa.parse),
-    "wiki_hop": (test_questions.QUERY, wiki_hop.parse),
+    "gov_report": ({"id": "1", "report": "A.", "summary": "B."}, summaries.parse_report),
+    "hotpot_qa": (test_questions.QUESTION, questions.parse_hotpot_qa),
+    "long_bench": (test_collections.LONG, suites.parse_long_bench),
+    "mediasum": (test_summaries.INTERVIEW, clusters.parse_interview),
+    "multi_xscience": (test_summaries.PAPER, clusters.parse_related_work),
+    "qasper": (test_questions.PAPER, questions.parse_qasper),
+    "qmsum": (test_collections.MEETING, summaries.parse_meeting),
+    "quality": (test_questions.line("W", test_questions.choice(1)), questions.parse_quality),
+    "summ_screen": (test_summaries.line("A"), summaries.parse_episode),
+    "summ_screen_raw": (test_summaries.line("A"), summaries.parse_raw_episode),
+    "trivia_qa": (test_stories.question("q", test_stories.page("Fox")), questions.parse_trivia_qa),
+    "wiki_hop": (test_questions.QUERY, questions.parse_wiki_hop),
 }
 
 
 def contract(record, place):
-    contracts = contract_nli.contracts(json.dumps(record).encode(), place)
-    return contract_nli.parse(contracts[0][1], place) if contracts else RawTask([], [])
+    contracts = questions.contracts(json.dumps(record).encode(), place)
+    return questions.parse_contract(contracts[0][1], place) if contracts else RawTask([], [])
 
 
 def chapter(record, place):
-    ((_, rows),) = booksum.chapters(json.dumps(record).encode(), place)
-    return booksum.parse(rows, place)
+    ((_, rows),) = stories.chapters(json.dumps(record).encode(), place)
+    return stories.parse_chapter(rows, place)
 
 
 def report(record, place, agency):
     folder = place.path.rpartition("/qa/")[0]
     with open(f"{folder}/{agency}/R.json", "w") as file:
         json.dump(record, file)
-    return gov_report.parse_id(f"{agency}/R", place)
+    return summaries.parse_report_id(f"{agency}/R", place)
 
 
 def places(value, path=()):

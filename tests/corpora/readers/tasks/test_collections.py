@@ -13,7 +13,7 @@ import pytest
 from corpora.readers import ReadOptions
 from corpora.readers.options import PairFields
 from corpora.readers.raw_tasks import text_key
-from corpora.readers.tasks.scrolls import SUBSETS, divide_input
+from corpora.readers.tasks.suites import SUBSETS, divide_input
 from tests.corpora.readers import pack
 from tests.corpora.readers.tasks import (
     read_documents,

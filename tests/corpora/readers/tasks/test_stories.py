@@ -10,8 +10,8 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import holds_records
-from corpora.readers.tasks import narrative_qa
-from corpora.readers.tasks.narrative_qa import story_text
+from corpora.readers.tasks import stories
+from corpora.readers.tasks.stories import story_text
 from tests.corpora.readers import read_all
 from tests.corpora.readers.tasks import (
     read_documents,
@@ -53,7 +53,7 @@ def write(tmp_path):
 
 def test_a_story_is_read_once_for_all_its_questions(write, monkeypatch):
     read = []
-    monkeypatch.setattr(narrative_qa, "story_text", lambda data: read.append(data) or story_text(data))
+    monkeypatch.setattr(stories, "story_text", lambda data: read.append(data) or story_text(data))
     questions = [("a1", "test", f"Who, {n}?", f" Tom {n} ", f"He {n}") for n in range(40)]
     questions.insert(7, ("b2", "train", "Where?", "In a hall", ""))
     path = write([("a1", "test", BOOK.encode()), ("b2", "valid", SCRIPT.encode())], questions)
