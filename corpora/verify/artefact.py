@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.schemas.pairs import PairSet
 from corpora.storage import files
 from corpora.storage.manifest import Manifest, ShardInfo
 from corpora.storage.manifest_contents import tokenizer_fault
@@ -16,6 +17,7 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
 from corpora.storage.stores.local_disk import is_temporary
 from corpora.tokenizers.load import load_tokenizer_of
+from corpora.verify.pairs import PairsCheck
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, PredictionsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
 
@@ -36,23 +38,34 @@ _ROWS = {
 """Name of the total that counts the rows of a format; ``documents`` for other formats."""
 
 
-def verify(folder: str) -> list[str]:
-    """List every problem of documents, a corpus, vectors, clusters, neighbours, predictions or an export.
+def verify(folder: str, documents: str | None = None) -> list[str]:
+    """List every problem of documents, a corpus, vectors, clusters, neighbours, pairs, predictions or an export.
 
     Checks manifest, tokenizer, checksums, schema, batch sizes, counts and every row; in a corpus also that the parts of
     each document add up. Of an export, it checks checksums and tokenizer.
+
+    ``documents``: folder of the documents of pairs, if it was moved since the pairs were made.
     """
     manifest = read_manifest(folder)
     if manifest.format == "farspan.export":
         return list(others(folder, manifest))
+    if manifest.format == "farspan.pairs":
+        return list(_problems(folder, PairsCheck(PairSet(folder, documents))))
     if manifest.format not in _CHECKS:
         raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
     try:
         check = _CHECKS[manifest.format](manifest)
     except FarspanError as error:
         raise FarspanError(f"{os.path.join(folder, NAME)}: {error}") from error
-    problems = [*others(folder, manifest), *shards(folder, manifest, check.schema, check.shard), *check.end()]
-    return [*problems, *totals(manifest, check.counted)]
+    return list(_problems(folder, check))
+
+
+def _problems(folder: str, check: Check) -> Problems:
+    manifest = check.manifest
+    yield from others(folder, manifest)
+    yield from shards(folder, manifest, check.schema, check.shard)
+    yield from check.end()
+    yield from totals(manifest, check.counted)
 
 
 def others(folder: str, manifest: Manifest) -> Problems:

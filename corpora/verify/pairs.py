@@ -1,4 +1,4 @@
-"""Verification of finished pairs against their manifest, their format and their documents."""
+"""Check of the rows of pairs, and of the documents that they name."""
 
 from __future__ import annotations
 
@@ -7,31 +7,17 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, PairSet, add_pair_totals
-from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
-from corpora.verify.artefact import others, shards, totals
 from corpora.verify.rows import Check, Problems, token_range
-
-
-def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
-    """List every problem of pairs on local disk.
-
-    ``documents``: folder of their documents, if it was moved since the pairs were made.
-    """
-    pairs = PairSet(folder, documents)
-    check = PairsCheck(pairs.manifest, pairs.documents)
-    problems = [*others(folder, pairs.manifest), *shards(folder, pairs.manifest, pairs.schema, check.shard)]
-    return [*problems, *totals(pairs.manifest, check.collect_counts())]
 
 
 class PairsCheck(Check):
     """Check of rows of pairs."""
 
-    def __init__(self, manifest: Manifest, documents: DocumentSet) -> None:
-        super().__init__(manifest)
-        self._documents = documents
+    def __init__(self, pairs: PairSet) -> None:
+        super().__init__(pairs.manifest)
+        self.schema, self._documents = pairs.schema, pairs.documents
         self.counted = dict.fromkeys(PAIR_TOTALS, 0)
         self._seen: set[str] = set()
         self._splits: dict[int, set[str]] = {}  # document row -> splits of its pairs
@@ -42,11 +28,12 @@ class PairsCheck(Check):
         if not faults:
             add_pair_totals(self.counted, batch)
 
-    def collect_counts(self) -> dict[str, int]:
-        """Return the counts to compare with the totals; those of documents only if the manifest has them."""
+    def end(self) -> Problems:
+        """Count the documents, which not every manifest of pairs does."""
         several = sum(len(splits) > 1 for splits in self._splits.values())
-        totals = {"documents": len(self._splits), "documents_in_several_splits": several}
-        return self.counted | {name: value for name, value in totals.items() if name in self.manifest.totals}
+        counts = {"documents": len(self._splits), "documents_in_several_splits": several}
+        self.counted |= {name: value for name, value in counts.items() if name in self.manifest.totals}
+        return super().end()
 
     def _tokens(self, place: str, batch: pa.RecordBatch) -> Problems:
         for name in ("query", "options", "targets"):

@@ -43,14 +43,10 @@ def verify(
         return problems
     format = read_manifest(place).format
     if format == "farspan.masks":
-        from objectives.api.verify import verify_masks  # the checks are loaded by format, as each has its own imports
+        from objectives.api.verify import verify_masks  # which has imports of its own
 
         return verify_masks(place, None if corpus is None else os.fspath(corpus))
-    if format == "farspan.pairs":
-        from corpora.verify.pairs import verify_pairs
-
-        return verify_pairs(place, None if documents is None else os.fspath(documents))
-    return artefact.verify(place)
+    return artefact.verify(place, None if documents is None else os.fspath(documents))
 
 
 def command(options: Verify) -> None:

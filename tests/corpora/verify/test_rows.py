@@ -21,7 +21,6 @@ from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
 from corpora.verify.artefact import verify
-from corpora.verify.pairs import verify_pairs
 from corpora.verify.rows import ascending, gaps
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
 from tests.artefacts import all_rows, make_documents, make_pairs, make_predictions
@@ -170,11 +169,11 @@ def rewritten(folder, change, **totals):
     with write_shard(os.path.join(folder, "shards", manifest.shards[0].name), schema, 8) as (writer, info):
         writer.write(pa.RecordBatch.from_pylist(rows, schema))
     write_manifest(folder, replace(manifest, shards=tuple(info), totals={**manifest.totals, **totals}))
-    return verify(folder) if predicted else verify_pairs(folder)
+    return verify(folder)
 
 
 def test_sound_pairs_and_predictions_have_no_problems(folder, predictions):
-    assert verify_pairs(folder) == verify(predictions) == []
+    assert verify(folder) == verify(predictions) == []
     assert rewritten(folder, lambda rows: None, documents=18, documents_in_several_splits=0) == []
 
 
@@ -207,11 +206,11 @@ def test_totals_are_compared_with_the_rows(folder):
 def test_pairs_of_other_documents_are_refused_and_documents_may_move(folder, tmp_path):
     shutil.move(tmp_path / "documents", tmp_path / "moved")
     with pytest.raises(FarspanError, match="documents"):
-        verify_pairs(folder)
-    assert verify_pairs(folder, str(tmp_path / "moved")) == []
+        verify(folder)
+    assert verify(folder, str(tmp_path / "moved")) == []
     other = make_documents(str(tmp_path / "other"), shards=1, seed=1)
     with pytest.raises(FarspanError, match="about other documents than those in"):
-        verify_pairs(folder, other)
+        verify(folder, other)
 
 
 @pytest.fixture

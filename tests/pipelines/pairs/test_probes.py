@@ -12,7 +12,7 @@ from corpora.readers import ReadOptions
 from corpora.readers.options import PairFields
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
-from corpora.verify.pairs import verify_pairs
+from corpora.verify.artefact import verify
 from objectives.tasks.text_to_text import TextToText
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -76,7 +76,7 @@ def probes(haystack, tmp_path_factory):
 
 
 def test_probes_are_sound_pairs_about_documents_of_their_own(probes, haystack):
-    assert verify_pairs(probes) == []
+    assert verify(probes) == []
     pairs, rows = open_pairs(probes), all_rows(probes, "farspan.pairs")
     documents = {row["document_id"]: row for row in all_rows(f"{probes}.documents")}
     assert len(rows) == len(documents) == len(pairs) == 4 * 2 * 5
