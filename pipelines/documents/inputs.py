@@ -19,7 +19,7 @@ from corpora.readers.selection import check_fields, formats_by_suffix, holds_rec
 from corpora.readers.streams import compression
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME
-from corpora.storage.stores.file_search import FoundFiles, files_below, files_matching
+from corpora.storage.stores.local_disk import FoundFiles, files_below, files_matching
 from pipelines.engine.artefacts import absolute
 
 

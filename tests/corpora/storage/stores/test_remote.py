@@ -14,8 +14,7 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.shards import map_shard
 from corpora.storage.stores import connect, remote
-from corpora.storage.stores.file_search import files_below, files_matching
-from corpora.storage.stores.local_disk import DanglingLink, NotAFile
+from corpora.storage.stores.local_disk import DanglingLink, NotAFile, files_below, files_matching
 
 FILES = {name: name.encode() for name in ("x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl")}
 
