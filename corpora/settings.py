@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import NO_FLAG, Flag, flag_name, keyword, list_fields
+from corpora.options import NO_FLAG, Flag, default_of, flag_name, keyword, list_fields
 
 Settings = TypeVar("Settings")
 
@@ -33,7 +33,8 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
         if key not in known:
             hint = _suggest_section(kind, key, section) or nearest(key, known)
             raise FarspanError(f"{where} has no key {key!r}{hint}; its keys: {_names(kind)}")
-    if lacking := [name for name in _list_required(kind) if name not in values]:
+    required = (field.name for field in fields(kind) if default_of(field) is MISSING)  # type: ignore[arg-type]
+    if lacking := [name for name in required if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
     parsed = {}
     for key, value in values.items():
@@ -130,7 +131,7 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
         )
     if kind is float and math.isnan(value):  # it would pass every check against a limit
         raise FarspanError(f"{_at(file, name)} is nan; a number is needed")
-    return _at_home(value) if kind is str else value
+    return os.path.expanduser(value) if kind is str and value.startswith("~/") else value
 
 
 _NUMBERS: Mapping[Any, Any] = {int: Integral, float: Real}
@@ -177,10 +178,6 @@ def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any
         _value(kind, part, file, f"{name}[{number}]")
         for number, (kind, part) in enumerate(zip(kinds, value, strict=True))
     )
-
-
-def _at_home(text: str) -> str:
-    return os.path.expanduser(text) if text.startswith("~/") else text
 
 
 def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
@@ -269,10 +266,6 @@ def format_value(value: Any) -> str:
 
 def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
-
-
-def _list_required(kind: Any) -> list[str]:
-    return [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
 
 
 def _names(kind: Any) -> str:

@@ -54,12 +54,13 @@ def pass_rows(
     A few bytes of a file may expand to gigabytes (dictionaries, runs, views of one buffer), so rows are converted to
     Python values about ``BLOCK_BYTES`` at a time. After each time, yields the number of rows done so far.
     """
-    names = batch.schema.names
+    names, kinds = batch.schema.names, batch.schema.types
+    nested = any(pa.types.is_nested(kind) or pa.types.is_run_end_encoded(kind) for kind in kinds)
     for begin in range(0, len(batch), _MOST_ROWS):
         part = batch.slice(begin, _MOST_ROWS)
         sizes = sum((_sizes(column) for column in part.columns), np.zeros(len(part), np.int64))  # (n,) bytes
         for start, stop in _pieces(sizes):
-            if sizes[start] > block.options.max_record_bytes and any(map(_is_nested, part.schema.types)):
+            if nested and sizes[start] > block.options.max_record_bytes:
                 detail = f"{sizes[start]:,} bytes, more than --max-record-bytes {block.options.max_record_bytes:,}"
                 block.reject(first + begin + start, "too_long", b"", detail)
             else:
@@ -120,10 +121,6 @@ def _sums(items: pa.Array, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     low, high = int(starts.min()), int(max(stops.max(), starts.min()))
     sums = np.append(0, np.cumsum(_sizes(items.slice(low, high - low)) + _ITEM_BYTES))
     return np.asarray(sums[np.maximum(stops, starts) - low] - sums[starts - low] + _ITEM_BYTES)
-
-
-def _is_nested(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind)) or bool(pa.types.is_run_end_encoded(kind))
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:

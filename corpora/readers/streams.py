@@ -183,10 +183,14 @@ class Line(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """Parse a JSON object."""
-        value = self.json()
-        if not isinstance(value, dict):
-            raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
-        return value
+        return as_object(self.json())
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON value that has to be an object."""
+    if not isinstance(value, dict):
+        raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
+    return value
 
 
 def text_by_field(lines: Iterable[Line]) -> dict[str, int]:

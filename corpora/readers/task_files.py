@@ -18,36 +18,22 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.readers import json_array
 from corpora.readers.archives import is_archive, lines_or_archives
-from corpora.readers.blocks import BlockBuilder, Plan, Read, Reader
+from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
 from corpora.readers.raw_tasks import Place, RawTask
 from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import Line, whole_file
+from corpora.readers.streams import Line, as_object, whole_file
 from corpora.storage import files
 
 Parse = Callable[[dict[str, Any], Place], RawTask]
 """Record and its place -> documents and pairs; raises ``BadRecord`` to reject it, as the functions below do."""
 Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
 """Bytes of a file and its place -> name and contents of each entry, in order."""
+task_reader = partial(Reader, fields=lambda path: {}, published=True, own_ids=True)
+"""Declares a data set of tasks, by ``plan``, ``read``, and by name, other properties of a ``Reader``."""
 ENTRIES_A_RANGE = 64  # few, because a book or report has tens of thousands of words
 JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\.(gz|bz2|xz|zst))"
-
-
-def task_reader(
-    plan: Plan, read: Read, records: str = "", text_field: str = "text", keyed_by_place: bool = False
-) -> Reader:
-    """Declare a data set of tasks."""
-    return Reader(
-        plan,
-        read,
-        lambda path: {},
-        text_field,
-        published=True,
-        records=records,
-        own_ids=True,
-        keyed_by_place=keyed_by_place,
-    )
 
 
 def line_adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
@@ -61,12 +47,12 @@ def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text"
     def wanted(name: str) -> bool:
         return bool(re.fullmatch(records, posixpath.basename(name))) and not is_archive(name)
 
-    return task_reader(*lines_or_archives(wanted, line_adder(parse)), records, text_field)
+    return task_reader(*lines_or_archives(wanted, line_adder(parse)), records=records, text_field=text_field)
 
 
 def json_records(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON array of records each, or have a record on each line."""
-    return task_reader(json_array.plan, partial(json_array.read, add=line_adder(parse)), records)
+    return task_reader(json_array.plan, partial(json_array.read, add=line_adder(parse)), records=records)
 
 
 def json_field(parse: Parse, field: str, records: str = "") -> Reader:
@@ -74,7 +60,8 @@ def json_field(parse: Parse, field: str, records: str = "") -> Reader:
 
     The fields before it have no nested values. The place of a record is its number.
     """
-    return task_reader(plan_file, partial(json_array.read_field, field=field, add=line_adder(parse)), records)
+    read = partial(json_array.read_field, field=field, add=line_adder(parse))
+    return task_reader(plan_file, read, records=records)
 
 
 def json_document(parse: Parse, records: str = "") -> Reader:
@@ -125,7 +112,7 @@ def index_files(entries: Entries, parse: Callable[[Any, Place], RawTask], record
             yield piece.bytes * number // len(part)
         yield piece.bytes
 
-    return task_reader(plan, read, records)
+    return task_reader(plan, read, records=records)
 
 
 def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
@@ -137,22 +124,14 @@ def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
             return reader
         raise FarspanError(f"{path}: not a file of this data set, whose names match {' or '.join(readers)}")
 
-    def plan(path: str, target_bytes: int) -> list[Cut]:
-        return of(path).plan(path, target_bytes)
-
-    def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
-        return of(piece.path).read(piece, block)
-
-    return task_reader(plan, read, "|".join(readers), text_field)
+    return task_reader(
+        lambda path, target_bytes: of(path).plan(path, target_bytes),
+        lambda piece, block: of(piece.path).read(piece, block),
+        records="|".join(readers),
+        text_field=text_field,
+    )
 
 
 def json_object(data: bytes) -> dict[str, Any]:
     """Parse a file that is one JSON object."""
     return Line(0, data, len(data)).record()
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON value that has to be an object."""
-    if not isinstance(value, dict):
-        raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
-    return value

@@ -81,7 +81,8 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
     if lists == 1:
         return _find(vectors, vectors, rows, k, lambda: [Visit(rows, rows, True)], float(count) ** 2, progress)
     probed = find_lists(vectors, lists, min(options.probes, lists), options.seed)
-    work = _list_work(probed, lists)
+    sizes = np.bincount(probed[:, 0], minlength=lists)
+    work = float(np.bincount(probed.reshape(-1), minlength=lists) @ sizes)  # products
     order = np.argsort(probed[:, 0], kind="stable")
     return _find(vectors, vectors, rows, k, lambda: _list_visits(probed, lists), work, progress, order)
 
@@ -176,11 +177,6 @@ def _list_visits(probed: np.ndarray, lists: int) -> Iterator[Visit]:
     if probed.shape[1] > 1:
         for queries, rows in zip(_by_list(probed[:, 1:], lists), members, strict=True):
             yield Visit(queries, rows, False)
-
-
-def _list_work(probed: np.ndarray, lists: int) -> float:
-    sizes = np.bincount(probed[:, 0], minlength=lists)
-    return float(np.bincount(probed.reshape(-1), minlength=lists) @ sizes)
 
 
 def _by_list(probed: np.ndarray, lists: int) -> list[np.ndarray]:

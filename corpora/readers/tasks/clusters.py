@@ -27,8 +27,8 @@ from corpora.readers.raw_tasks import (
     text_key,
 )
 from corpora.readers.records import BadRecord, Cut, Range
-from corpora.readers.streams import Line, Lines, compression, plan_lines, read_lines, whole_range
-from corpora.readers.task_files import as_object, json_object, json_records, line_adder, task_reader
+from corpora.readers.streams import Line, Lines, as_object, compression, plan_lines, read_lines, whole_range
+from corpora.readers.task_files import json_object, json_records, line_adder, task_reader
 from corpora.storage import files
 
 _SPLITS = "train_val_test_split.json"
@@ -178,10 +178,17 @@ def parse_related_work(record: dict[str, Any], place: Place) -> RawTask:
 
 READERS = {
     "mediasum": task_reader(
-        json_array.plan, read_interviews, r"(?!train_val_test_split).*\.(json|jsonl)", keyed_by_place=True
+        json_array.plan,
+        read_interviews,
+        records=r"(?!train_val_test_split).*\.(json|jsonl)",
+        keyed_by_place=True,
     ),
     "multi-news": task_reader(
-        plan_clusters, read_clusters, r"(?!.*\.tgt).*\.(src|jsonl|json|ndjson)(\..*)?", "document", keyed_by_place=True
+        plan_clusters,
+        read_clusters,
+        records=r"(?!.*\.tgt).*\.(src|jsonl|json|ndjson)(\..*)?",
+        text_field="document",
+        keyed_by_place=True,
     ),
     "multi-xscience": json_records(parse_related_work, r".*\.(json|jsonl)(\.(gz|bz2|xz|zst))?"),
 }
