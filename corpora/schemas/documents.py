@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.schemas.sequences import token_dtype, token_list
+from corpora.schemas.sequences import Column, make_schema, token_dtype, token_list
 from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
@@ -20,32 +20,21 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers.protocol import Tokenizer, special_ids
 
+DOCUMENT_COLUMNS = {
+    "document_id": Column(pa.string(), "`source:path:record`, unique"),
+    "source": Column(pa.string(), "name of the input"),
+    "cluster": Column(pa.int64(), "cluster of related documents that the input states, or null", nullable=True),
+    "held_out": Column(pa.bool_(), "true: kept apart for evaluation"),
+    "tokens": Column(token_list, "token ids of the text, without special tokens"),
+    "sentence_starts": Column(pa.list_(pa.int32()), "first token of each sentence"),
+    "title": Column(pa.string(), "title that the input states, or null", nullable=True),
+}
+
 
 def documents_schema(vocab_size: int, titles: bool = False) -> pa.Schema:
     """Return the columns of ``farspan.documents`` (docs/formats.md), with ``titles`` for documents that have some."""
-    schema = pa.schema(
-        [
-            pa.field("document_id", pa.string(), nullable=False),
-            pa.field("source", pa.string(), nullable=False),
-            pa.field("cluster", pa.int64()),
-            pa.field("held_out", pa.bool_(), nullable=False),
-            pa.field("tokens", token_list(vocab_size), nullable=False),
-            pa.field("sentence_starts", pa.list_(pa.int32()), nullable=False),
-        ]
-    )
-    return schema.append(pa.field("title", pa.string())) if titles else schema
-
-
-DOCUMENT_COLUMNS = {
-    "document_id": "`source:path:record`, unique",
-    "source": "name of the input",
-    "cluster": "cluster of related documents that the input states, or null",
-    "held_out": "true: kept apart for evaluation",
-    "tokens": "token ids of the text, without special tokens",
-    "sentence_starts": "first token of each sentence",
-    "title": "title that the input states, or null",
-}
-"""Meaning of the columns of ``documents_schema``, for cards."""
+    columns = {name: column for name, column in DOCUMENT_COLUMNS.items() if titles or name != "title"}
+    return make_schema(columns, vocab_size)
 
 
 def has_titles(manifest: Manifest) -> bool:

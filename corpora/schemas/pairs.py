@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
-from corpora.schemas.sequences import token_dtype, token_list
+from corpora.schemas.sequences import Column, make_schema, token_dtype, token_list
 from corpora.storage.manifest_file import manifest_sha256, parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.shard_cache import ShardCache
@@ -25,36 +25,26 @@ PAIR_TOTALS = ("pairs", "targets", "query_tokens", "target_tokens", "max_query_t
 """Totals of a pairs artefact; those named after a split count its pairs."""
 
 
-def pairs_schema(vocab_size: int) -> pa.Schema:
-    """Return the columns of ``farspan.pairs`` (docs/formats.md): one row per question, with all its answers."""
-    tokens = token_list(vocab_size)
-    return pa.schema(
-        [
-            pa.field("pair_id", pa.string(), nullable=False),
-            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
-            pa.field("document_rows", pa.list_(pa.int64()), nullable=False),
-            pa.field("query", tokens, nullable=False),
-            pa.field("options", pa.list_(tokens)),
-            pa.field("targets", pa.list_(tokens), nullable=False),
-            pa.field("references", pa.list_(pa.string()), nullable=False),
-            pa.field("split", pa.string(), nullable=False),
-            pa.field("attributes", pa.string(), nullable=False),  # a JSON object
-        ]
-    )
+def _token_lists(vocab_size: int) -> pa.DataType:
+    return pa.list_(token_list(vocab_size))
 
 
 PAIR_COLUMNS = {
-    "pair_id": "id of the data set, unique",
-    "document_ids": "the documents, in order",
-    "document_rows": "rows of these documents in the documents artefact",
-    "query": "token ids of the question; empty if there is none",
-    "options": "token ids of the texts to choose from, or null",
-    "targets": "token ids of the texts to train on",
-    "references": "texts to compare predictions with",
-    "split": "`train`, `validation` or `test`",
-    "attributes": "further values of the data, as a JSON object",
+    "pair_id": Column(pa.string(), "id of the data set, unique"),
+    "document_ids": Column(pa.list_(pa.string()), "the documents, in order"),
+    "document_rows": Column(pa.list_(pa.int64()), "rows of these documents in the documents artefact"),
+    "query": Column(token_list, "token ids of the question; empty if there is none"),
+    "options": Column(_token_lists, "token ids of the texts to choose from, or null", nullable=True),
+    "targets": Column(_token_lists, "token ids of the texts to train on"),
+    "references": Column(pa.list_(pa.string()), "texts to compare predictions with"),
+    "split": Column(pa.string(), "`train`, `validation` or `test`"),
+    "attributes": Column(pa.string(), "further values of the data, as a JSON object"),
 }
-"""Meaning of the columns of ``pairs_schema``, for cards."""
+
+
+def pairs_schema(vocab_size: int) -> pa.Schema:
+    """Return the columns of ``farspan.pairs`` (docs/formats.md): one row per question, with all its answers."""
+    return make_schema(PAIR_COLUMNS, vocab_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
-from corpora.schemas.sequences import token_list
+from corpora.schemas.sequences import Column, make_schema, token_list
 from corpora.storage.manifest_file import manifest_sha256, parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
@@ -22,30 +22,20 @@ TEXTS = "predictions.json"
 """File in the folder with the texts by pair id, as the SCROLLS server takes them."""
 
 
+PREDICTION_COLUMNS = {
+    "pair_id": Column(pa.string(), "the pair"),
+    "text": Column(pa.string(), "the generated text"),
+    "tokens": Column(token_list, "the generated ids"),  # without begin and end tokens
+    "score": Column(pa.float32(), "log-probability of the text divided by the length penalty"),
+}
+
+
 def predictions_schema(vocab_size: int) -> pa.Schema:
     """Return the columns of ``farspan.predictions`` (docs/formats.md): one row per pair of the split, in stored order.
 
-    ``tokens`` are the generated ids without begin and end tokens; ``score`` is the score of the search.
-
     ``vocab_size``: rows of the model's embedding table.
     """
-    return pa.schema(
-        [
-            pa.field("pair_id", pa.string(), nullable=False),
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("tokens", token_list(vocab_size), nullable=False),
-            pa.field("score", pa.float32(), nullable=False),
-        ]
-    )
-
-
-PREDICTION_COLUMNS = {
-    "pair_id": "the pair",
-    "text": "the generated text",
-    "tokens": "the generated ids",
-    "score": "log-probability of the text divided by the length penalty",
-}
-"""Meaning of the columns of ``predictions_schema``, for cards."""
+    return make_schema(PREDICTION_COLUMNS, vocab_size)
 
 
 class PredictionSet(ShardedRows):

@@ -1,9 +1,10 @@
-"""``SequenceBatch``, a batch of corpus rows as typed arrays, which shards store and objectives read."""
+"""``SequenceBatch``, a batch of corpus rows as typed arrays; tables of the columns of artefacts and their schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,36 +16,6 @@ from corpora.storage.ragged import Ragged, concatenate_columns
 NO_CLUSTER = -1
 
 
-def corpus_schema(vocab_size: int) -> pa.Schema:
-    """Return the columns of ``farspan.corpus`` (docs/formats.md); the vocabulary determines only the token type."""
-    integers = pa.list_(pa.int32())
-    return pa.schema(
-        [
-            pa.field("sequence_id", pa.binary(16), nullable=False),
-            pa.field("tokens", token_list(vocab_size), nullable=False),
-            pa.field("document_starts", integers, nullable=False),
-            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
-            pa.field("document_offsets", integers, nullable=False),
-            pa.field("document_lengths", integers, nullable=False),
-            pa.field("sentence_starts", integers, nullable=False),
-            pa.field("cluster_id", pa.int64()),
-        ]
-    )
-
-
-CORPUS_COLUMNS = {
-    "sequence_id": "16 bytes, unique",
-    "tokens": "token ids of all parts, without separators and special tokens",
-    "document_starts": "first token of each part",
-    "document_ids": "document of each part",
-    "document_offsets": "first token of each part within its document",
-    "document_lengths": "number of tokens of each whole document",
-    "sentence_starts": "first token of each sentence and part",
-    "cluster_id": "cluster of the documents, or null",
-}
-"""Meaning of the columns of ``corpus_schema``, for cards."""
-
-
 def token_dtype(vocab_size: int) -> np.dtype:
     """Return uint16 if every id fits, else int32."""
     return np.dtype(np.uint16 if vocab_size < 65_536 else np.int32)
@@ -53,6 +24,37 @@ def token_dtype(vocab_size: int) -> np.dtype:
 def token_list(vocab_size: int) -> pa.DataType:
     """Return the Arrow type ``large_list`` of ``token_dtype``."""
     return pa.large_list(pa.from_numpy_dtype(token_dtype(vocab_size)))
+
+
+class Column(NamedTuple):
+    """A column of an artefact."""
+
+    kind: pa.DataType | Callable[[int], pa.DataType]  # or a function of the size of the vocabulary or the vectors
+    meaning: str  # for cards
+    nullable: bool = False
+
+
+def make_schema(columns: Mapping[str, Column], size: int) -> pa.Schema:
+    """Return the Arrow schema of columns; ``size``: of the vocabulary or the vectors, on which some types depend."""
+    kinds = ((name, column.kind, column.nullable) for name, column in columns.items())
+    return pa.schema([pa.field(name, kind(size) if callable(kind) else kind, null) for name, kind, null in kinds])
+
+
+CORPUS_COLUMNS = {
+    "sequence_id": Column(pa.binary(16), "16 bytes, unique"),
+    "tokens": Column(token_list, "token ids of all parts, without separators and special tokens"),
+    "document_starts": Column(pa.list_(pa.int32()), "first token of each part"),
+    "document_ids": Column(pa.list_(pa.string()), "document of each part"),
+    "document_offsets": Column(pa.list_(pa.int32()), "first token of each part within its document"),
+    "document_lengths": Column(pa.list_(pa.int32()), "number of tokens of each whole document"),
+    "sentence_starts": Column(pa.list_(pa.int32()), "first token of each sentence and part"),
+    "cluster_id": Column(pa.int64(), "cluster of the documents, or null", nullable=True),
+}
+
+
+def corpus_schema(vocab_size: int) -> pa.Schema:
+    """Return the columns of ``farspan.corpus`` (docs/formats.md); the vocabulary determines only the token type."""
+    return make_schema(CORPUS_COLUMNS, vocab_size)
 
 
 @dataclass(frozen=True, slots=True)

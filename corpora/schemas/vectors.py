@@ -5,69 +5,48 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from corpora.schemas.sequences import Column, make_schema
+
 PARTS_OF_CLUSTER = 1 << 20  # cluster_id = first-level cluster * PARTS_OF_CLUSTER + its second-level part
+
+
+_DOCUMENT = {
+    "document_id": Column(pa.string(), "`source:path:record`, unique"),
+    "document_row": Column(pa.int64(), "row of the document in the documents artefact"),
+    "document_tokens": Column(pa.int32(), "number of tokens of the document, by the tokenizer of the corpus"),
+}
+_CLUSTER = {"cluster_id": Column(pa.int64(), "cluster of the document")}
+_CONTENT = {
+    "shingles": Column(pa.list_(pa.uint32()), "smallest hashes of the document's word 5-grams, ascending"),
+    "vector": Column(lambda dimension: pa.list_(pa.float16(), dimension), "the document's vector"),
+}
+VECTOR_COLUMNS = {**_DOCUMENT, **_CONTENT}
+CLUSTER_COLUMNS = {**_DOCUMENT, **_CLUSTER, **_CONTENT}
+NEIGHBOUR_COLUMNS = {
+    **_DOCUMENT,
+    **_CLUSTER,
+    "norm": Column(pa.float32(), "norm of the document's vector"),
+    "neighbours": Column(pa.list_(pa.int32()), "rows of this shard, most similar first"),
+    "similarities": Column(pa.list_(pa.float16()), "inner product with each neighbour"),
+    "jaccards": Column(
+        pa.list_(pa.float16()), "shared word 5-grams with each neighbour, as an estimated Jaccard index"
+    ),
+}
 
 
 def vectors_schema(dimension: int) -> pa.Schema:
     """Return the columns of ``farspan.vectors`` (docs/formats.md): one document per row, ``dimension`` float16 each."""
-    return pa.schema([*_DOCUMENT, *_content(dimension)])
+    return make_schema(VECTOR_COLUMNS, dimension)
 
 
 def clusters_schema(dimension: int) -> pa.Schema:
     """Return the columns of ``farspan.clusters``: those of ``farspan.vectors`` and the cluster."""
-    return pa.schema([*_DOCUMENT, _CLUSTER, *_content(dimension)])
+    return make_schema(CLUSTER_COLUMNS, dimension)
 
 
 def neighbours_schema() -> pa.Schema:
     """Return the columns of ``farspan.neighbours``: for each document of a cluster the nearest others, best first."""
-    return pa.schema(
-        [
-            *_DOCUMENT,
-            _CLUSTER,
-            pa.field("norm", pa.float32(), nullable=False),
-            pa.field("neighbours", pa.list_(pa.int32()), nullable=False),
-            pa.field("similarities", pa.list_(pa.float16()), nullable=False),
-            pa.field("jaccards", pa.list_(pa.float16()), nullable=False),
-        ]
-    )
-
-
-_DOCUMENT = (
-    pa.field("document_id", pa.string(), nullable=False),
-    pa.field("document_row", pa.int64(), nullable=False),
-    pa.field("document_tokens", pa.int32(), nullable=False),
-)
-_CLUSTER = pa.field("cluster_id", pa.int64(), nullable=False)
-
-
-def _content(dimension: int) -> list[pa.Field]:
-    return [
-        pa.field("shingles", pa.list_(pa.uint32()), nullable=False),
-        pa.field("vector", pa.list_(pa.float16(), dimension), nullable=False),
-    ]
-
-
-_OF_DOCUMENT = {
-    "document_id": "`source:path:record`, unique",
-    "document_row": "row of the document in the documents artefact",
-    "document_tokens": "number of tokens of the document, by the tokenizer of the corpus",
-}
-_OF_CLUSTER = {"cluster_id": "cluster of the document"}
-_OF_CONTENT = {
-    "shingles": "smallest hashes of the document's word 5-grams, ascending",
-    "vector": "the document's vector",
-}
-VECTOR_COLUMNS = {**_OF_DOCUMENT, **_OF_CONTENT}
-CLUSTER_COLUMNS = {**_OF_DOCUMENT, **_OF_CLUSTER, **_OF_CONTENT}
-NEIGHBOUR_COLUMNS = {
-    **_OF_DOCUMENT,
-    **_OF_CLUSTER,
-    "norm": "norm of the document's vector",
-    "neighbours": "rows of this shard, most similar first",
-    "similarities": "inner product with each neighbour",
-    "jaccards": "shared word 5-grams with each neighbour, as an estimated Jaccard index",
-}
-"""Meaning of the columns of the three schemas, for cards."""
+    return make_schema(NEIGHBOUR_COLUMNS, 0)
 
 
 def vector_column(vectors: np.ndarray) -> pa.FixedSizeListArray:
