@@ -21,22 +21,16 @@ from corpora.tokenizers.tokenizer_json import fingerprint_of, load, ordinary_pie
 # Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-_ROLE_FIELDS: dict[str, tuple[str, ...]] = {
-    "<pad>": ("pad_token",),
-    "<bos>": ("bos_token", "cls_token"),
-    "<eos>": ("eos_token", "sep_token"),
-    "<unk>": ("unk_token",),
-    "<mask>": ("mask_token",),
-}
 _FIRST = 1 << 17  # characters that are encoded before another engine is loaded, which takes about as long
 MASK_NAMES = ("<mask>", "[MASK]")
-_USUAL_NAMES = {
-    "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
-    "<bos>": ("<s>", "<bos>", "[CLS]", "<|begin_of_text|>", "<|startoftext|>"),
-    "<eos>": ("</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<|endoftext|>"),
-    "<unk>": ("<unk>", "[UNK]"),
-    "<mask>": MASK_NAMES,
+_ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "<pad>": (("pad_token",), ("<pad>", "[PAD]", "<|pad|>")),
+    "<bos>": (("bos_token", "cls_token"), ("<s>", "<bos>", "[CLS]", "<|begin_of_text|>", "<|startoftext|>")),
+    "<eos>": (("eos_token", "sep_token"), ("</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<|endoftext|>")),
+    "<unk>": (("unk_token",), ("<unk>", "[UNK]")),
+    "<mask>": (("mask_token",), MASK_NAMES),
 }
+"""Role -> fields of special_tokens_map.json that name its token, and usual names of the token."""
 
 
 class HuggingFaceTokenizer:
@@ -155,14 +149,14 @@ class HuggingFaceTokenizer:
 
     def _special_names(self) -> dict[str, str]:
         """Return ``special_roles`` of the owned tokens."""
-        owned = [(fields[0], self.owned_tokens.get(role)) for role, fields in _ROLE_FIELDS.items()]
+        owned = [(fields[0], self.owned_tokens.get(role)) for role, (fields, _) in _ROLES.items()]
         return {field: self._names[number] for field, number in owned if number is not None}
 
 
 def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
     """Map fields of special_tokens_map.json or tokenizer_config.json to tokens; earlier ``configs`` take precedence."""
     roles: dict[str, str] = {}
-    for fields in _ROLE_FIELDS.values():
+    for fields, _ in _ROLES.values():
         for field in fields:
             for config in configs:
                 token = config.get(field)
@@ -217,8 +211,8 @@ def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[s
 
 def _fill_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mapping[str, str] | None) -> dict[str, int]:
     roles = {}
-    for role, fields in _ROLE_FIELDS.items():
-        names = _USUAL_NAMES[role] if special is None else [special.get(field, "") for field in fields]
+    for role, (fields, usual_names) in _ROLES.items():
+        names = usual_names if special is None else [special.get(field, "") for field in fields]
         # An undeclared mask token must be a special token, because any vocabulary may contain a piece "<mask>".
         known = extra if special is None and role == "<mask>" else vocab
         present = [vocab[name] for name in names if name in known]

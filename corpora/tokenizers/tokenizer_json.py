@@ -133,7 +133,9 @@ def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
         "pre_tokenizer": config["pre_tokenizer"],
     }
     if _reachable(model, _byte_pieces(model)):
-        parts["pre_tokenizer"] = _after(config["pre_tokenizer"], _CUT_BYTE_PIECES)
+        before = config["pre_tokenizer"]
+        steps = [] if before is None else before.get("pretokenizers", [before])
+        parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*steps, _CUT_BYTE_PIECES]}
     return config if all(config[name] == part for name, part in parts.items()) else config | parts
 
 
@@ -176,8 +178,3 @@ def _rename(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
             [left, right] for left, right in model["merges"] if names.isdisjoint((left, right, left + right[prefix:]))
         ]
     return {**model, **changes}
-
-
-def _after(pre_tokenizer: Mapping[str, Any] | None, step: Mapping[str, Any]) -> dict[str, Any]:
-    first = [] if pre_tokenizer is None else pre_tokenizer.get("pretokenizers", [pre_tokenizer])
-    return {"type": "Sequence", "pretokenizers": [*first, step]}

@@ -14,7 +14,6 @@ from typing import Any
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
-from corpora.readers.streams import Line
 from corpora.storage import files
 
 _LISTS = ("articles", "documents")
@@ -29,7 +28,7 @@ def plan(path: str, target_bytes: int) -> list[Cut]:
 def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each cluster as a record; its place is its offset in a JSON file, or its number in a ``.pt`` file."""
     if not _is_torch_file(piece.path):
-        yield from json_array.read(piece, block, _add_line)
+        yield from json_array.read(piece, block, lambda block, line: _add(block, line.offset, line.json(), line.data))
         return
     clusters = _load(piece.path)
     for number, cluster in enumerate(clusters):
@@ -62,10 +61,6 @@ def _load(path: str) -> list[Any]:
     if not isinstance(clusters, list):
         raise DamagedFile(OSError(f"a {type(clusters).__name__}, where a list of clusters is expected"), 0)
     return clusters
-
-
-def _add_line(block: BlockBuilder, line: Line) -> None:
-    _add(block, line.offset, line.json(), line.data)
 
 
 def _add(block: BlockBuilder, key: int, cluster: Any, raw: bytes) -> None:
