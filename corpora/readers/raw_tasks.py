@@ -145,67 +145,67 @@ class Place:
             raise BadRecord("unsafe_name", f"{path!r}: {error}") from error
 
 
-def text_of(record: Mapping[str, Any], name: str) -> str:
-    """Return a field that has to be a string."""
-    value = _field(record, name)
-    if not isinstance(value, str):
-        raise BadRecord("not_a_string", f"{name!r} is of type {type(value).__name__}")
-    return value
+class RawRecord(dict[str, Any]):
+    """A JSON object of a published data set, with checked access to its fields."""
 
+    def text_of(self, name: str) -> str:
+        """Return a field that has to be a string."""
+        value = self._value(name)
+        if not isinstance(value, str):
+            raise BadRecord("not_a_string", f"{name!r} is of type {type(value).__name__}")
+        return value
 
-def require_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the text in field ``name``, which must not be blank."""
-    value = text_of(record, name)
-    if not value or value.isspace():
-        raise BadRecord("empty_text", f"{name!r} is empty or blank")
-    return value
+    def require_text(self, name: str) -> str:
+        """Return the text in field ``name``, which must not be blank."""
+        value = self.text_of(name)
+        if not value or value.isspace():
+            raise BadRecord("empty_text", f"{name!r} is empty or blank")
+        return value
 
+    def optional_text(self, name: str) -> str:
+        """Return the text in field ``name``; empty if the field is missing or null."""
+        return "" if self.get(name) is None else self.text_of(name)
 
-def optional_text(record: Mapping[str, Any], name: str) -> str:
-    """Return the text in field ``name``; empty if the field is missing or null."""
-    return "" if record.get(name) is None else text_of(record, name)
+    def require_texts(self, name: str) -> list[str]:
+        """Return the strings of the list in field ``name`` that are not blank; at least one."""
+        texts = [text for text in self.list_of(name, str) if text and not text.isspace()]
+        if not texts:
+            raise BadRecord("empty_text", f"{name!r} has no text in it")
+        return texts
 
+    def list_of(self, name: str, kind: type[Item]) -> list[Item]:
+        """Return the list in field ``name``, which may be empty."""
+        value = self._value(name)
+        if not isinstance(value, list):
+            raise BadRecord("not_a_list", f"{name!r} is of type {type(value).__name__}")
+        if strange := [item for item in value if not isinstance(item, kind)]:
+            raise BadRecord("not_a_list", f"{name!r} holds a {type(strange[0]).__name__}, not only {kind.__name__}")
+        return value
 
-def require_texts(record: Mapping[str, Any], name: str) -> list[str]:
-    """Return the strings of the list in field ``name`` that are not blank; at least one."""
-    texts = [text for text in list_of(record, name, str) if text and not text.isspace()]
-    if not texts:
-        raise BadRecord("empty_text", f"{name!r} has no text in it")
-    return texts
+    def objects_of(self, name: str) -> list[RawRecord]:
+        """Return the objects of the list in field ``name``, which may be empty."""
+        return list(map(RawRecord, self.list_of(name, dict)))
 
+    def object_of(self, name: str) -> RawRecord:
+        """Return the object in field ``name``."""
+        value = self._value(name)
+        if not isinstance(value, dict):
+            raise BadRecord("not_an_object", f"{name!r} is of type {type(value).__name__}")
+        return RawRecord(value)
 
-def list_of(record: Mapping[str, Any], name: str, kind: type[Item]) -> list[Item]:
-    """Return the list in field ``name``, which may be empty."""
-    value = _field(record, name)
-    if not isinstance(value, list):
-        raise BadRecord("not_a_list", f"{name!r} is of type {type(value).__name__}")
-    if strange := [item for item in value if not isinstance(item, kind)]:
-        raise BadRecord("not_a_list", f"{name!r} holds a {type(strange[0]).__name__}, not only {kind.__name__}")
-    return value
+    def id_of(self, name: str) -> str:
+        """Return the id in field ``name``, a string or whole number, as a string."""
+        value = self._value(name)
+        if (isinstance(value, str) and value.strip()) or (isinstance(value, int) and not isinstance(value, bool)):
+            return str(value)
+        raise BadRecord("missing_id", f"{name!r} is {str(value)[:100]!r}, not a string or integer")
 
-
-def object_of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in field ``name``."""
-    value = _field(record, name)
-    if not isinstance(value, dict):
-        raise BadRecord("not_an_object", f"{name!r} is of type {type(value).__name__}")
-    return value
-
-
-def id_of(record: Mapping[str, Any], name: str) -> str:
-    """Return the id in field ``name``, a string or whole number, as a string."""
-    value = _field(record, name)
-    if (isinstance(value, str) and value.strip()) or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
-    raise BadRecord("missing_id", f"{name!r} is {str(value)[:100]!r}, not a string or integer")
-
-
-def _field(record: Mapping[str, Any], name: str) -> Any:
-    if name not in record:
-        raise missing_field(record, name)
-    if record[name] is None:
-        raise BadRecord("null_text", f"{name!r} is null")
-    return record[name]
+    def _value(self, name: str) -> Any:
+        if name not in self:
+            raise missing_field(self, name)
+        if self[name] is None:
+            raise BadRecord("null_text", f"{name!r} is null")
+        return self[name]
 
 
 def text_beside(place: Place, *names: str) -> str:

@@ -21,12 +21,12 @@ from corpora.readers.archives import is_archive, lines_or_archives
 from corpora.readers.blocks import BlockBuilder, Reader
 from corpora.readers.formats.text import plan_file
 from corpora.readers.options import ReadOptions
-from corpora.readers.raw_tasks import Place, RawTask
+from corpora.readers.raw_tasks import Place, RawRecord, RawTask
 from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line, as_object, whole_file
 from corpora.storage import files
 
-Parse = Callable[[dict[str, Any], Place], RawTask]
+Parse = Callable[[RawRecord, Place], RawTask]
 """Record and its place -> documents and pairs; raises ``BadRecord`` to reject it, as the functions below do."""
 Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
 """Bytes of a file and its place -> name and contents of each entry, in order."""
@@ -38,7 +38,7 @@ JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\
 
 def line_adder(parse: Parse) -> Callable[[BlockBuilder, Line], None]:
     """Return a function that adds the record on a line to a block."""
-    return lambda block, line: block.add_task(line.offset, parse, line.record(), line.data)
+    return lambda block, line: block.add_task(line.offset, parse, RawRecord(line.record()), line.data)
 
 
 def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> Reader:
@@ -68,7 +68,7 @@ def json_document(parse: Parse, records: str = "") -> Reader:
     """Declare a data set of files that are one JSON object each: name -> record; the place of a record is its name."""
     return whole_files(
         lambda data, place: list(json_object(data).items()),
-        lambda record, place: parse(as_object(record), place),
+        lambda record, place: parse(RawRecord(as_object(record)), place),
         records,
     )
 
@@ -132,6 +132,6 @@ def by_name(readers: Mapping[str, Reader], text_field: str = "text") -> Reader:
     )
 
 
-def json_object(data: bytes) -> dict[str, Any]:
+def json_object(data: bytes) -> RawRecord:
     """Parse a file that is one JSON object."""
-    return Line(0, data, len(data)).record()
+    return RawRecord(Line(0, data, len(data)).record())

@@ -7,25 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import jsonl
 from corpora.readers.formats.multi_news import split_articles, with_line_ends
-from corpora.readers.raw_tasks import (
-    Place,
-    RawDocument,
-    RawPair,
-    RawTask,
-    id_of,
-    list_of,
-    object_of,
-    optional_text,
-    require_text,
-    text_key,
-)
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawRecord, RawTask, text_key
 from corpora.readers.records import BadRecord, Cut, Range
 from corpora.readers.streams import Line, Lines, as_object, compression, plan_lines, read_lines, whole_range
 from corpora.readers.task_files import json_object, json_records, line_adder, task_reader
@@ -36,17 +24,17 @@ _CITATION = re.compile(r"@cite_\d+")
 _SIZE = 1 << 20
 
 
-def parse_interview(record: dict[str, Any], place: Place, splits: Mapping[str, str] | None = None) -> RawTask:
+def parse_interview(record: RawRecord, place: Place, splits: Mapping[str, str] | None = None) -> RawTask:
     """Parse the summary of an interview of MediaSum; ``splits`` has the split of each id.
 
     Source and file as in ``corpora.readers.formats.mediasum``. ``train_val_test_split.json`` beside it, ``{"train":
     [id], "val": [id], "test": [id]}``, gives the splits; without it, every interview is in the split of the file's
     name. An interview that no split names is rejected.
     """
-    key = id_of(record, "id")
+    key = record.id_of("id")
     if splits is not None and key not in splits:
         raise BadRecord("unknown_split", f"{_SPLITS} names no split of {key}")
-    target, split = require_text(record, "summary"), splits[key] if splits else None
+    target, split = record.require_text("summary"), splits[key] if splits else None
     return RawTask([], [RawPair(pair_id=key, documents=(place.key,), targets=(target,), split=split)])
 
 
@@ -55,16 +43,16 @@ def read_interviews(piece: Range, block: BlockBuilder) -> Iterator[int]:
     splits: dict[str, str] | None = None
     try:
         listed = json_object(block.place("0").read_beside(_SPLITS))
-        splits = {key: split for split in listed for key in list_of(listed, split, str)}
+        splits = {key: split for split in listed for key in listed.list_of(split, str)}
     except BadRecord as bad:
         if bad.reason != "missing_file":
             raise
     return json_array.read(piece, block, line_adder(partial(parse_interview, splits=splits)))
 
 
-def parse_cluster_record(record: dict[str, Any], place: Place) -> RawTask:
+def parse_cluster_record(record: RawRecord, place: Place) -> RawTask:
     """Make the pair of a JSON record of Multi-News."""
-    return parse_cluster((require_text(record, "document"), require_text(record, "summary")), place)
+    return parse_cluster((record.require_text("document"), record.require_text("summary")), place)
 
 
 def parse_cluster(texts: tuple[str, str], place: Place) -> RawTask:
@@ -153,7 +141,7 @@ def _is_json(path: str) -> bool:
     return name.lower().endswith(jsonl.READER.suffixes)
 
 
-def parse_related_work(record: dict[str, Any], place: Place) -> RawTask:
+def parse_related_work(record: RawRecord, place: Place) -> RawTask:
     """Parse the related work of a paper: its abstract and those of the papers that it cites are the documents.
 
     Source: Lu et al. 2020, "Multi-XScience"; layout of the hub and of PRIMERA's script. Not checked against the
@@ -165,14 +153,14 @@ def parse_related_work(record: dict[str, Any], place: Place) -> RawTask:
     On the hub, ``ref_abstract`` has lists: ``{"cite_N": ["@cite_1"], "mid": ["3"], "abstract": ["..."]}``. Cited papers
     without an abstract are left out. In the target, ``@cite_1`` becomes ``cite``, as in PRIMERA.
     """
-    key, cited = id_of(record, "aid"), object_of(record, "ref_abstract")
+    key, cited = record.id_of("aid"), record.object_of("ref_abstract")
     if isinstance(cited.get("cite_N"), list):
-        abstracts = dict(zip(list_of(cited, "cite_N", str), list_of(cited, "abstract", str), strict=False))
+        abstracts = dict(zip(cited.list_of("cite_N", str), cited.list_of("abstract", str), strict=False))
     else:
-        abstracts = {name: optional_text(as_object(paper), "abstract") for name, paper in cited.items()}
-    documents = [RawDocument(key, require_text(record, "abstract"))]
+        abstracts = {name: RawRecord(as_object(paper)).optional_text("abstract") for name, paper in cited.items()}
+    documents = [RawDocument(key, record.require_text("abstract"))]
     documents += [RawDocument(f"{key}#{name.lstrip('@')}", text) for name, text in abstracts.items() if text.strip()]
-    target = " ".join(_CITATION.sub("cite", require_text(record, "related_work")).split())
+    target = " ".join(_CITATION.sub("cite", record.require_text("related_work")).split())
     return RawTask.of(documents, pair_id=key, targets=(target,))
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from corpora.readers.raw_tasks import (
-    Place,
-    RawDocument,
-    RawPair,
-    RawTask,
-    id_of,
-    list_of,
-    object_of,
-    optional_text,
-    require_text,
-    require_texts,
-    text_beside,
-    text_key,
-)
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawRecord, RawTask, text_beside, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_document, json_field, json_lines, json_object, json_records, whole_files
 
@@ -26,14 +13,14 @@ _CHOICES = {"Entailment": "Entailment", "Contradiction": "Contradiction", "NotMe
 _PAGES = re.compile(r"QuALITY\.v[\d.]+\.(train|dev|test)")
 _LETTERS = "ABCDEFGH"
 _EVIDENCE = "../evidence/wikipedia/"
-Contract = tuple[dict[str, Any], dict[str, Any]]  # its document, and the labels of the file
+Contract = tuple[RawRecord, RawRecord]  # its document, and the labels of the file
 
 
 def contracts(data: bytes, place: Place) -> list[tuple[str, Contract]]:
     """List the contracts of a file of ContractNLI, each with all hypotheses."""
     file = json_object(data)
-    labels = object_of(file, "labels")
-    return [(str(number), (document, labels)) for number, document in enumerate(list_of(file, "documents", dict))]
+    labels = file.object_of("labels")
+    return [(str(number), (document, labels)) for number, document in enumerate(file.objects_of("documents"))]
 
 
 def parse_contract(contract: Contract, place: Place) -> RawTask:
@@ -49,32 +36,32 @@ def parse_contract(contract: Contract, place: Place) -> RawTask:
     Attribute ``evidence`` holds the [start, stop) characters of the evidence.
     """
     document, labels = contract
-    key = id_of(document, "id")
-    sets = list_of(document, "annotation_sets", dict)
+    key = document.id_of("id")
+    sets = document.objects_of("annotation_sets")
     if len(sets) != 1:
         raise BadRecord("annotation_sets", f"{len(sets)} sets of annotations, where the data set has one")
-    annotations = object_of(sets[0], "annotations")
-    spans = list_of(document, "spans", list)
+    annotations = sets[0].object_of("annotations")
+    spans = document.list_of("spans", list)
 
     def pair(label: str) -> RawPair:
-        annotation = object_of(annotations, label)
-        choice = require_text(annotation, "choice")
+        annotation = annotations.object_of(label)
+        choice = annotation.require_text("choice")
         if choice not in _CHOICES:
             raise BadRecord("unknown_label", f"{label}: 'choice' is {choice!r}, not one of {', '.join(_CHOICES)}")
-        numbers = list_of(annotation, "spans", int)
+        numbers = annotation.list_of("spans", int)
         return RawPair(
             pair_id=f"{key}_{label}",
             documents=(key,),
-            query=require_text(object_of(labels, label), "hypothesis"),
+            query=labels.object_of(label).require_text("hypothesis"),
             targets=(_CHOICES[choice],),
             options=tuple(_CHOICES.values()),
             attributes={"hypothesis": label, "evidence": [spans[n] for n in numbers if 0 <= n < len(spans)]},
         )
 
-    return RawTask.of_questions([RawDocument(key, require_text(document, "text"))], annotations, pair)
+    return RawTask.of_questions([RawDocument(key, document.require_text("text"))], annotations, pair)
 
 
-def parse_hotpot_qa(record: dict[str, Any], place: Place) -> RawTask:
+def parse_hotpot_qa(record: RawRecord, place: Place) -> RawTask:
     """Parse a question that needs two Wikipedia paragraphs, among distractors or paragraphs found by a search engine.
 
     Source: Yang et al. 2018, "HotpotQA"; fields as read by hotpotqa/hotpot: prepro.py. One JSON array in each of
@@ -87,16 +74,16 @@ def parse_hotpot_qa(record: dict[str, Any], place: Place) -> RawTask:
     A paragraph's key is its title with a hash of the text, so two versions of it are two documents. Attribute
     ``supporting`` has the positions of the supporting paragraphs in the pair.
     """
-    paragraphs = [_paragraph(item) for item in list_of(record, "context", list)]
+    paragraphs = [_paragraph(item) for item in record.list_of("context", list)]
     if not paragraphs:
         raise BadRecord("empty_text", "'context' has no paragraph")
-    facts = list_of(record, "supporting_facts", list) if "supporting_facts" in record else []
+    facts = record.list_of("supporting_facts", list) if "supporting_facts" in record else []
     supporting = {str(fact[0]) for fact in facts if fact}
     return RawTask.of(
         [document for _, document in paragraphs],
-        pair_id=id_of(record, "_id"),
-        query=require_text(record, "question"),
-        targets=(require_text(record, "answer"),) if "answer" in record else (),
+        pair_id=record.id_of("_id"),
+        query=record.require_text("question"),
+        targets=(record.require_text("answer"),) if "answer" in record else (),
         attributes={
             **{name: record[name] for name in ("type", "level") if name in record},
             "supporting": [position for position, (title, _) in enumerate(paragraphs) if title in supporting],
@@ -113,7 +100,7 @@ def _paragraph(item: list[Any]) -> tuple[str, RawDocument]:
     raise BadRecord("broken_paragraph", f"{str(item)[:100]} is not a title and a list of sentences")
 
 
-def parse_qasper(paper: dict[str, Any], place: Place) -> RawTask:
+def parse_qasper(paper: RawRecord, place: Place) -> RawTask:
     """Parse the NLP paper ``place.key`` and its questions, answered by one or several annotators.
 
     Source: Dasigi et al. 2021, "A Dataset of Information-Seeking Questions and Answers Anchored in Research Papers";
@@ -125,26 +112,26 @@ def parse_qasper(paper: dict[str, Any], place: Place) -> RawTask:
              {"unanswerable": false, "extractive_spans": [], "yes_no": null, "free_form_answer": "..."}}]}]}}
     """
 
-    def pair(question: dict[str, Any]) -> RawPair:
-        answers = [qasper_answer(object_of(item, "answer")) for item in list_of(question, "answers", dict)]
+    def pair(question: RawRecord) -> RawPair:
+        answers = [qasper_answer(item.object_of("answer")) for item in question.objects_of("answers")]
         return RawPair(
-            pair_id=require_text(question, "question_id"),
+            pair_id=question.require_text("question_id"),
             documents=(place.key,),
-            query=require_text(question, "question"),
+            query=question.require_text("question"),
             targets=tuple(text for text, _ in answers),
             attributes={"kinds": [kind for _, kind in answers]},
         )
 
     lines: list[str] = []
-    for section in list_of(paper, "full_text", dict):
-        lines += [optional_text(section, "section_name"), *list_of(section, "paragraphs", str)]
+    for section in paper.objects_of("full_text"):
+        lines += [section.optional_text("section_name"), *section.list_of("paragraphs", str)]
     text = "\n".join(" ".join(line.split()) for line in lines if line.strip())
     if not text:
         raise BadRecord("empty_text", "'full_text' has no paragraph")
-    return RawTask.of_questions([RawDocument(place.key, text)], list_of(paper, "qas", dict), pair)
+    return RawTask.of_questions([RawDocument(place.key, text)], paper.objects_of("qas"), pair)
 
 
-def qasper_answer(fields: dict[str, Any]) -> tuple[str, str]:
+def qasper_answer(fields: RawRecord) -> tuple[str, str]:
     """Return the answer as a string, and its kind: none, extractive, abstractive or boolean.
 
     If an answer has several kinds, which the authors do not intend, the first in their evaluator's order is used.
@@ -152,15 +139,15 @@ def qasper_answer(fields: dict[str, Any]) -> tuple[str, str]:
     if fields.get("unanswerable"):
         return "Unanswerable", "none"
     if fields.get("extractive_spans"):
-        return ", ".join(list_of(fields, "extractive_spans", str)), "extractive"
+        return ", ".join(fields.list_of("extractive_spans", str)), "extractive"
     if fields.get("free_form_answer"):
-        return require_text(fields, "free_form_answer"), "abstractive"
+        return fields.require_text("free_form_answer"), "abstractive"
     if fields.get("yes_no") is not None:
         return ("Yes" if fields["yes_no"] else "No"), "boolean"
     raise BadRecord("no_answer", "an answer is neither unanswerable nor extractive, free-form, yes or no")
 
 
-def parse_quality(record: dict[str, Any], place: Place) -> RawTask:
+def parse_quality(record: RawRecord, place: Place) -> RawTask:
     """Parse a story or article of about 5,000 words, and the questions of one writer, with four options each.
 
     Source: Pang et al. 2022, "QuALITY"; fields as in nyu-mll/quality: README.md. JSON lines named
@@ -174,11 +161,11 @@ def parse_quality(record: dict[str, Any], place: Place) -> RawTask:
     if _PAGES.fullmatch(place.name):
         stripped = re.sub(r"\.(\w+)$", r".htmlstripped.\1", place.name)
         raise BadRecord("html_text", f"the articles of {place.name} are web pages; give {stripped}")
-    key, group = id_of(record, "article_id"), id_of(record, "set_unique_id")
+    key, group = record.id_of("article_id"), record.id_of("set_unique_id")
 
-    def pair(numbered: tuple[int, dict[str, Any]]) -> RawPair:
+    def pair(numbered: tuple[int, RawRecord]) -> RawPair:
         number, question = numbered
-        options = require_texts(question, "options")
+        options = question.require_texts("options")
         gold = question.get("gold_label")
         if gold is not None and (type(gold) is not int or not 1 <= gold <= len(options)):
             raise BadRecord("unknown_label", f"'gold_label' is {gold!r}, where 1 to {len(options)} are options")
@@ -186,16 +173,16 @@ def parse_quality(record: dict[str, Any], place: Place) -> RawTask:
         if "difficult" in question:
             attributes["hard"] = bool(question["difficult"])
         return RawPair(
-            pair_id=optional_text(question, "question_unique_id") or f"{group}_{number}",
+            pair_id=question.optional_text("question_unique_id") or f"{group}_{number}",
             documents=(key,),
-            query=_with_options(require_text(question, "question"), options),
+            query=_with_options(question.require_text("question"), options),
             targets=() if gold is None else (options[gold - 1],),
             options=tuple(options),
             attributes=attributes,
         )
 
-    questions = enumerate(list_of(record, "questions", dict), 1)
-    return RawTask.of_questions([RawDocument(key, require_text(record, "article"))], questions, pair)
+    questions = enumerate(record.objects_of("questions"), 1)
+    return RawTask.of_questions([RawDocument(key, record.require_text("article"))], questions, pair)
 
 
 def _with_options(question: str, options: list[str]) -> str:
@@ -205,7 +192,7 @@ def _with_options(question: str, options: list[str]) -> str:
     return "\n".join([question, "", *(f" ({letter}) {text}" for letter, text in zip(_LETTERS, options, strict=False))])
 
 
-def parse_trivia_qa(record: dict[str, Any], place: Place) -> RawTask:
+def parse_trivia_qa(record: RawRecord, place: Place) -> RawTask:
     """Parse a trivia question and the Wikipedia pages that a linker found for it; a missing page is a reject alone.
 
     Source: Joshi et al. 2017, "TriviaQA", section 3; fields as in mandarjoshi90/triviaqa: samples/triviaqa_sample.json,
@@ -225,7 +212,7 @@ def parse_trivia_qa(record: dict[str, Any], place: Place) -> RawTask:
         return RawTask([], [])
     pages: list[RawDocument] = []
     missing: list[BadRecord] = []
-    for page in list_of(record, "EntityPages", dict):
+    for page in record.objects_of("EntityPages"):
         if verified and not page.get("DocPartOfVerifiedEval", True):
             continue
         try:
@@ -236,28 +223,28 @@ def parse_trivia_qa(record: dict[str, Any], place: Place) -> RawTask:
         raise missing[0] if missing else BadRecord("empty_text", "'EntityPages' names no page")
     values: list[str] = []
     if record.get("Answer") is not None:
-        answer = object_of(record, "Answer")
-        values = [require_text(answer, "Value"), *(require_texts(answer, "Aliases") if answer.get("Aliases") else [])]
+        answer = record.object_of("Answer")
+        values = [answer.require_text("Value"), *(answer.require_texts("Aliases") if answer.get("Aliases") else [])]
     return RawTask.of(
         pages,
         bad=missing,
-        pair_id=id_of(record, "QuestionId"),
-        query=require_text(record, "Question"),
+        pair_id=record.id_of("QuestionId"),
+        query=record.require_text("Question"),
         targets=tuple(values[:1]),
         references=tuple(dict.fromkeys(values)),
     )
 
 
-def _page(page: dict[str, Any], place: Place) -> RawDocument:
+def _page(page: RawRecord, place: Place) -> RawDocument:
     """Read a page and put its title before it."""
-    name = require_text(page, "Filename")
+    name = page.require_text("Filename")
     if ".." in name.split("/") or name.startswith("/"):
         raise BadRecord("unsafe_name", f"'Filename' {name[:100]!r} leads out of the folder of pages")
     text = text_beside(place, _EVIDENCE + name)
-    return RawDocument(name.removesuffix(".txt"), f"{optional_text(page, 'Title')}\n{text}".strip())
+    return RawDocument(name.removesuffix(".txt"), f"{page.optional_text('Title')}\n{text}".strip())
 
 
-def parse_wiki_hop(record: dict[str, Any], place: Place) -> RawTask:
+def parse_wiki_hop(record: RawRecord, place: Place) -> RawTask:
     """Parse a Wikidata statement without its object, which is one of some candidates, and several paragraphs.
 
     Source: Welbl et al. 2018, "Constructing Datasets for Multi-hop Reading Comprehension Across Documents"; fields as
@@ -267,12 +254,12 @@ def parse_wiki_hop(record: dict[str, Any], place: Place) -> RawTask:
         [{"id": "WH_train_0", "query": "country_of_citizenship some name", "answer": "...",
           "candidates": ["..."], "supports": ["..."]}]
     """
-    documents = [RawDocument(text_key(text), text) for text in require_texts(record, "supports")]
-    candidates = tuple(require_texts(record, "candidates"))
-    answer = require_text(record, "answer")
+    documents = [RawDocument(text_key(text), text) for text in record.require_texts("supports")]
+    candidates = tuple(record.require_texts("candidates"))
+    answer = record.require_text("answer")
     if answer not in candidates:
         raise BadRecord("unknown_label", f"the answer {answer[:100]!r} is not among the {len(candidates)} candidates")
-    key, query = id_of(record, "id"), require_text(record, "query")
+    key, query = record.id_of("id"), record.require_text("query")
     return RawTask.of(documents, pair_id=key, query=query, targets=(answer,), options=candidates)
 
 

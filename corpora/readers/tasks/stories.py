@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask, require_text, require_texts, text_beside
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawRecord, RawTask, text_beside
 from corpora.readers.records import BadRecord
 from corpora.readers.streams import Line
 from corpora.readers.task_files import index_files
@@ -18,8 +18,8 @@ _KEPT = ("bid", "book_id", "title", "is_aggregate")
 _ROOTS = ("../../", "../../scripts/", "../", "../scripts/", "", "scripts/")  # of paths, from the alignments' folder
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")  # the last decodes anything
 _COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04")
-Row = dict[str, Any] | BadRecord
-Story = tuple[dict[str, str], list[dict[str, str]]]  # a row about a story, and its rows of qaps.csv
+Row = RawRecord | BadRecord
+Story = tuple[RawRecord, list[RawRecord]]  # a row about a story, and its rows of qaps.csv
 
 
 def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
@@ -29,10 +29,10 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
     for line in data.splitlines(keepends=True):
         if line.strip():
             try:
-                row = Line(offset, line, len(line)).record()
-                path = require_text(row, "chapter_path" if "chapter_path" in row else "book_path")
+                row = RawRecord(Line(offset, line, len(line)).record())
+                path = row.require_text("chapter_path" if "chapter_path" in row else "book_path")
                 key = path.removeprefix("all_chapterized_books/").removesuffix(".txt")
-                groups.setdefault(key, []).append({**row, "path": path})
+                groups.setdefault(key, []).append(RawRecord(row, path=path))
             except BadRecord as bad:
                 groups[str(offset)] = [bad]
         offset += len(line)
@@ -61,7 +61,7 @@ def parse_chapter(rows: list[Row], place: Place) -> RawTask:
         try:
             if isinstance(row, BadRecord):
                 raise row
-            good.append((require_text(row, "source"), _summary(row, place)))
+            good.append((row.require_text("source"), _summary(row, place)))
         except BadRecord as error:
             bad.append(error)
     if not good or isinstance(rows[0], BadRecord):
@@ -78,19 +78,20 @@ def parse_chapter(rows: list[Row], place: Place) -> RawTask:
     )
 
 
-def _summary(row: dict[str, Any], place: Place) -> str:
+def _summary(row: RawRecord, place: Place) -> str:
     """Read the summary that a row names."""
-    name = _safe(require_text(row, "summary_path"))
+    name = _safe(row.require_text("summary_path"))
     text = text_beside(place, *(root + name for root in _ROOTS))
     try:
-        fields = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadRecord("broken_json", f"{name}: {error}") from error
-    if not isinstance(fields, dict):
-        raise BadRecord("not_an_object", f"{name}: a JSON value of type {type(fields).__name__}")
+    if not isinstance(value, dict):
+        raise BadRecord("not_an_object", f"{name}: a JSON value of type {type(value).__name__}")
+    fields = RawRecord(value)
     if isinstance(fields.get("summary"), list):
-        return "\n".join(require_texts(fields, "summary"))
-    return require_text(fields, "summary")
+        return "\n".join(fields.require_texts("summary"))
+    return fields.require_text("summary")
 
 
 def _safe(name: str) -> str:
@@ -110,21 +111,21 @@ def story_summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
     return _with_questions(rows, text_beside(place, "../../qaps.csv", "qaps.csv").encode())
 
 
-def _with_questions(rows: list[dict[str, str]], data: bytes) -> list[tuple[str, Story]]:
+def _with_questions(rows: list[RawRecord], data: bytes) -> list[tuple[str, Story]]:
     """Join rows about stories with the rows of ``qaps.csv`` by id."""
-    questions: dict[str, list[dict[str, str]]] = {}
+    questions: dict[str, list[RawRecord]] = {}
     for row in _table(data, "qaps.csv", ("document_id", "question", "answer1")):
         questions.setdefault(row["document_id"], []).append(row)
     return [(row["document_id"], (row, questions.get(row["document_id"], []))) for row in rows]
 
 
-def _table(data: bytes, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
+def _table(data: bytes, name: str, columns: tuple[str, ...]) -> list[RawRecord]:
     """Parse a table that has at least the given columns."""
     try:
         table = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), restval="")
         if lacking := [column for column in columns if column not in (table.fieldnames or ())]:
             raise BadRecord("missing_text", f"{name} has no column {lacking[0]!r}")
-        return list(table)
+        return list(map(RawRecord, table))
     except UnicodeDecodeError as error:
         raise BadRecord("invalid_utf8", f"{name}: byte {error.start}: {error.reason}") from error
     except csv.Error as error:
@@ -155,17 +156,15 @@ def parse_story(story: Story, place: Place) -> RawTask:
 def parse_story_summary(story: Story, place: Place) -> RawTask:
     """Parse a summary, and the questions in place of the story's: keys and ids of pairs are those of the story."""
     row, questions = story
-    return _questions(RawDocument(place.key, require_text(row, "summary").strip()), questions, row["set"], {})
+    return _questions(RawDocument(place.key, row.require_text("summary").strip()), questions, row["set"], {})
 
 
-def _questions(
-    document: RawDocument, questions: list[dict[str, str]], split: str, attributes: dict[str, Any]
-) -> RawTask:
+def _questions(document: RawDocument, questions: list[RawRecord], split: str, attributes: dict[str, Any]) -> RawTask:
     """Make the contents of a document and all questions about it, each with one or two answers."""
 
-    def pair(numbered: tuple[int, dict[str, str]]) -> RawPair:
+    def pair(numbered: tuple[int, RawRecord]) -> RawPair:
         number, row = numbered
-        question = require_text(row, "question")
+        question = row.require_text("question")
         answers = [text.strip() for name in ("answer1", "answer2") if (text := row.get(name) or "").strip()]
         if not answers:
             raise BadRecord("no_answer", f"the question {question[:100]!r} has no answer")

@@ -6,18 +6,7 @@ import re
 from typing import Any
 
 from corpora.errors import nearest
-from corpora.readers.raw_tasks import (
-    Place,
-    RawDocument,
-    RawTask,
-    id_of,
-    list_of,
-    optional_text,
-    require_text,
-    require_texts,
-    text_key,
-    text_of,
-)
+from corpora.readers.raw_tasks import Place, RawDocument, RawRecord, RawTask, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import json_lines
 
@@ -31,7 +20,7 @@ _WITHOUT_QUERY = ("gov_report", "summ_screen_fd")
 _OPTION = re.compile(r"^\s*\(([A-D])\) ?", re.MULTILINE)
 
 
-def parse_scrolls(record: dict[str, Any], place: Place) -> RawTask:
+def parse_scrolls(record: RawRecord, place: Place) -> RawTask:
     """Parse a record ``{id, pid, input, output}``, whose input is the query, a blank line and the text.
 
     Records with equal ``id`` have the same input; ``output`` is null in ``test``. There are ``train.jsonl``,
@@ -39,11 +28,11 @@ def parse_scrolls(record: dict[str, Any], place: Place) -> RawTask:
     3, and the files of ``tau/scrolls``.
     """
     subset = _subset(place, SUBSETS)
-    query, text, options = divide_input(text_of(record, "input"), subset)
+    query, text, options = divide_input(record.text_of("input"), subset)
     return _task(record, text, query=query, options=options, attributes={"subset": subset})
 
 
-def parse_zero_scrolls(record: dict[str, Any], place: Place) -> RawTask:
+def parse_zero_scrolls(record: RawRecord, place: Place) -> RawTask:
     """Parse a record that has the positions of document and query in its input, in characters.
 
     They are ``document_start_index``, ``document_end_index`` and ``query_start_index``. There are
@@ -51,7 +40,7 @@ def parse_zero_scrolls(record: dict[str, Any], place: Place) -> RawTask:
     3; the names of the fields were not checked against the files of ``tau/zero_scrolls``.
     """
     subset = _subset(place, _ZERO_SUBSETS)
-    prompt = text_of(record, "input")
+    prompt = record.text_of("input")
     start, stop, query = (
         _index(record, f"{name}_index", prompt) for name in ("document_start", "document_end", "query_start")
     )
@@ -94,12 +83,12 @@ def divide_input(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | No
     return query, text[end:].lstrip("\n"), options
 
 
-def _task(record: dict[str, Any], text: str, **fields: Any) -> RawTask:
-    targets = () if record.get("output") is None else (text_of(record, "output"),)
-    return RawTask.of([RawDocument(text_key(text), text)], pair_id=text_of(record, "id"), targets=targets, **fields)
+def _task(record: RawRecord, text: str, **fields: Any) -> RawTask:
+    targets = () if record.get("output") is None else (record.text_of("output"),)
+    return RawTask.of([RawDocument(text_key(text), text)], pair_id=record.text_of("id"), targets=targets, **fields)
 
 
-def _index(record: dict[str, Any], name: str, text: str) -> int:
+def _index(record: RawRecord, name: str, text: str) -> int:
     """Return a position in the text."""
     value = record.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= len(text):
@@ -107,7 +96,7 @@ def _index(record: dict[str, Any], name: str, text: str) -> int:
     return value
 
 
-def parse_long_bench(record: dict[str, Any], place: Place) -> RawTask:
+def parse_long_bench(record: RawRecord, place: Place) -> RawTask:
     """Parse the document and the pair of a record of one of 21 data sets; LongBench-E's files end in ``_e``.
 
     A data set is a file of JSON lines, in a folder or zip. Source: Bai et al. 2023, "LongBench", appendix; the names of
@@ -116,17 +105,17 @@ def parse_long_bench(record: dict[str, Any], place: Place) -> RawTask:
         {"_id": "...", "dataset": "qasper", "language": "en", "length": 3417, "context": "...", "input": "...",
          "answers": ["..."], "all_classes": null}
     """
-    text = require_text(record, "context")
-    classes = list_of(record, "all_classes", str) if record.get("all_classes") is not None else []
+    text = record.require_text("context")
+    classes = record.list_of("all_classes", str) if record.get("all_classes") is not None else []
     return RawTask.of(
         [RawDocument(text_key(text), text)],
-        pair_id=id_of(record, "_id"),
-        query=optional_text(record, "input"),
-        targets=tuple(require_texts(record, "answers")),
+        pair_id=record.id_of("_id"),
+        query=record.optional_text("input"),
+        targets=tuple(record.require_texts("answers")),
         options=tuple(classes) or None,
         split="test",
         attributes={
-            "subset": require_text(record, "dataset"),
+            "subset": record.require_text("dataset"),
             **{name: record[name] for name in ("language", "length") if record.get(name) is not None},
         },
     )

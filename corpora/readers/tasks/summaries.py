@@ -9,20 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from corpora.errors import nearest
-from corpora.readers.raw_tasks import (
-    Place,
-    RawDocument,
-    RawPair,
-    RawTask,
-    list_of,
-    object_of,
-    optional_text,
-    require_text,
-    require_texts,
-    text_beside,
-    text_key,
-    text_of,
-)
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawRecord, RawTask, text_beside, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.task_files import by_name, index_files, json_lines, json_object
 
@@ -36,7 +23,7 @@ _EPISODES = r"(fd|tms)_(train|dev|test)\.json"
 _RAW_EPISODES = ("../../SummScreen_raw/", "../SummScreen_raw/")  # from the folder of the lines
 
 
-def parse_article(record: dict[str, Any], place: Place) -> RawTask:
+def parse_article(record: RawRecord, place: Place) -> RawTask:
     """Parse an article of arXiv or PubMed, as one document or as one per section, and its abstract.
 
     Files ``train.txt``, ``val.txt`` and ``test.txt`` of JSON lines ``{article_id, article_text: [sentence],
@@ -47,14 +34,14 @@ def parse_article(record: dict[str, Any], place: Place) -> RawTask:
     field, known = place.options.text_field, (_ARTICLE, _SECTIONS)
     if field not in known:
         raise BadRecord("missing_text", f"--text-field {field}{nearest(field, known)}: give one of {', '.join(known)}")
-    key = text_of(record, "article_id")
+    key = record.text_of("article_id")
     documents = list(_sections(record, key)) if field == _SECTIONS else [RawDocument(key, _lines(record, _ARTICLE))]
     abstract = [" ".join(_MARKS.sub(" ", sentence).split()) for sentence in _strings(record, "abstract_text")]
     summary = "\n".join(sentence for sentence in abstract if sentence)
     return RawTask.of(documents, pair_id=key, targets=(summary,) if summary else ())
 
 
-def _strings(record: dict[str, Any], name: str) -> list[str]:
+def _strings(record: RawRecord, name: str) -> list[str]:
     """Return a field that has to be a list of strings."""
     value = record.get(name)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
@@ -63,17 +50,17 @@ def _strings(record: dict[str, Any], name: str) -> list[str]:
     return value
 
 
-def _lines(record: dict[str, Any], name: str) -> str:
+def _lines(record: RawRecord, name: str) -> str:
     return "\n".join(_strings(record, name))
 
 
-def _sections(record: dict[str, Any], key: str) -> Iterator[RawDocument]:
+def _sections(record: RawRecord, key: str) -> Iterator[RawDocument]:
     """Yield the sections of an article that have text."""
     names, sections = _strings(record, "section_names"), record.get("sections")
     if not isinstance(sections, list) or len(sections) != len(names):
         raise BadRecord("missing_text", f"'sections' is not a list of {len(names)} sections, one for each name")
     for number, name in enumerate(names):
-        text = _lines({"sections": sections[number]}, "sections")
+        text = _lines(RawRecord(sections=sections[number]), "sections")
         if text.strip():
             yield RawDocument(f"{key}#{number}", f"{name}\n{text}")
 
@@ -102,36 +89,36 @@ def parse_report_id(key: str, place: Place) -> RawTask:
     report = json_object(text_beside(place, f"../{key}.json").encode())
     agency = posixpath.dirname(key)
     if agency == "gao":
-        text = "\n".join(line for section in list_of(report, "report", dict) for line in _section_lines(section))
-        highlights = [part for part in list_of(report, "highlight", dict) if not _recommends(part)]
-        summary = "\n".join(line for part in highlights for line in _section_lines({**part, "section_title": ""}))
+        text = "\n".join(line for section in report.objects_of("report") for line in _section_lines(section))
+        highlights = [part for part in report.objects_of("highlight") if not _recommends(part)]
+        summary = "\n".join(line for part in highlights for line in _section_lines(RawRecord(part, section_title="")))
     else:
-        text = "\n".join(_section_lines(object_of(report, "reports")))
-        summary = "\n".join(require_texts(report, "summary"))
+        text = "\n".join(_section_lines(report.object_of("reports")))
+        summary = "\n".join(report.require_texts("summary"))
     return _report(key, key, text, summary, {"agency": agency})
 
 
-def parse_report(record: dict[str, Any], place: Place) -> RawTask:
+def parse_report(record: RawRecord, place: Place) -> RawTask:
     """Parse a line with ``report`` or ``document``, and ``summary``, as GovReport has them on the hub."""
-    text = require_text(record, "report" if "report" in record else "document")
+    text = record.require_text("report" if "report" in record else "document")
     key = text_key(text)
     name = record.get("id")
-    return _report(key, name if isinstance(name, str) and name else key, text, require_text(record, "summary"), {})
+    return _report(key, name if isinstance(name, str) and name else key, text, record.require_text("summary"), {})
 
 
-def _section_lines(section: dict[str, Any]) -> Iterator[str]:
+def _section_lines(section: RawRecord) -> Iterator[str]:
     """Yield title, paragraphs and subsections of a section, in order."""
-    lines = [optional_text(section, "section_title"), *list_of(section, "paragraphs", str)]
+    lines = [section.optional_text("section_title"), *section.list_of("paragraphs", str)]
     yield from (line for line in lines if line.strip())
     try:
-        for inner in list_of(section, "subsections", dict) if "subsections" in section else ():
+        for inner in section.objects_of("subsections") if "subsections" in section else ():
             yield from _section_lines(inner)
     except RecursionError:
         raise BadRecord("too_deep", "sections are nested too deeply") from None
 
 
-def _recommends(section: dict[str, Any]) -> bool:
-    return _RECOMMENDATIONS.fullmatch(optional_text(section, "section_title")) is not None
+def _recommends(section: RawRecord) -> bool:
+    return _RECOMMENDATIONS.fullmatch(section.optional_text("section_title")) is not None
 
 
 def _report(key: str, pair_id: str, text: str, summary: str, attributes: dict[str, Any]) -> RawTask:
@@ -141,7 +128,7 @@ def _report(key: str, pair_id: str, text: str, summary: str, attributes: dict[st
     return RawTask.of([RawDocument(key, text)], pair_id=pair_id, targets=(summary,), attributes=attributes)
 
 
-def parse_meeting(meeting: dict[str, Any], place: Place) -> RawTask:
+def parse_meeting(meeting: RawRecord, place: Place) -> RawTask:
     """Parse a meeting and its queries, general (about the whole meeting) and specific (about some turns).
 
     Source: Zhong et al. 2021, "QMSum"; layout of Yale-LILY/QMSum: data/ALL/jsonl/{train,val,test}.jsonl, one meeting
@@ -154,24 +141,24 @@ def parse_meeting(meeting: dict[str, Any], place: Place) -> RawTask:
     Attribute ``turns`` has the first and last turn of each relevant span. Meetings have no id, so a hash of the text
     is the key.
     """
-    turns = list_of(meeting, "meeting_transcripts", dict)
-    said = [(optional_text(turn, "speaker"), optional_text(turn, "content")) for turn in turns]
+    turns = meeting.objects_of("meeting_transcripts")
+    said = [(turn.optional_text("speaker"), turn.optional_text("content")) for turn in turns]
     if not any(content.strip() for _, content in said):
         raise BadRecord("empty_text", "'meeting_transcripts' has no turn with content")
     text = "\n".join(f"{speaker}: {content}" for speaker, content in said)
     key = text_key(text)
-    queries = [(kind, *item) for kind, name in _QUERIES.items() for item in enumerate(list_of(meeting, name, dict))]
+    queries = [(kind, *item) for kind, name in _QUERIES.items() for item in enumerate(meeting.objects_of(name))]
 
-    def pair(item: tuple[str, int, dict[str, Any]]) -> RawPair:
+    def pair(item: tuple[str, int, RawRecord]) -> RawPair:
         kind, number, query = item
         attributes: dict[str, Any] = {"kind": kind}
         if kind == "specific":
-            attributes["turns"] = [_turns(span) for span in list_of(query, "relevant_text_span", list)]
+            attributes["turns"] = [_turns(span) for span in query.list_of("relevant_text_span", list)]
         return RawPair(
             pair_id=f"{key}_{kind}_{number}",
             documents=(key,),
-            query=require_text(query, "query"),
-            targets=(require_text(query, "answer"),),
+            query=query.require_text("query"),
+            targets=(query.require_text("answer"),),
             attributes=attributes,
         )
 
@@ -187,7 +174,7 @@ def _turns(span: list[Any]) -> list[int]:
     return [first, last]
 
 
-def parse_episode(record: dict[str, Any], place: Place) -> RawTask:
+def parse_episode(record: RawRecord, place: Place) -> RawTask:
     """Parse the transcript of a television episode of ForeverDreaming (fd) or TVMegaSite (tms), and its recap.
 
     Source: Chen et al. 2022, "SummScreen", section 3; layout as read by mingdachen/SummScreen: data_utils.py, and
@@ -197,8 +184,8 @@ def parse_episode(record: dict[str, Any], place: Place) -> RawTask:
         {"filename": "...", "Transcript": ["..."], "Recap": ["..."]}
         SummScreen_raw/{fd,tms}/FILENAME    {"Transcript": ["..."], "Recap": ["..."], "Show Title": "..."}
     """
-    text = "\n".join(require_texts(record, "Transcript"))
-    recap = "\n".join(require_texts(record, "Recap"))
+    text = "\n".join(record.require_texts("Transcript"))
+    recap = "\n".join(record.require_texts("Recap"))
     site = re.match("fd|tms", place.name)
     name = record.get("filename")
     key = f"{site[0]}/{name.removesuffix('.json')}" if site and isinstance(name, str) and name else text_key(text)
@@ -207,18 +194,18 @@ def parse_episode(record: dict[str, Any], place: Place) -> RawTask:
     return RawTask.of([RawDocument(key, text)], pair_id=key, targets=(recap,), attributes=attributes)
 
 
-def parse_raw_episode(record: dict[str, Any], place: Place) -> RawTask:
+def parse_raw_episode(record: RawRecord, place: Place) -> RawTask:
     """Parse the original text, one file per episode, of the episode that a line names.
 
     These files name no splits and include episodes that the authors filtered out, so the lines of the tokenised files
     determine the episodes and their splits.
     """
-    name = require_text(record, "filename")
+    name = record.require_text("filename")
     site = re.match("fd|tms", place.name)
     if site is None or "/" in name or name.startswith("."):
         raise BadRecord("unsafe_name", f"{name[:100]!r} in {place.name} is not the file of an episode of fd or tms")
     episode = json_object(text_beside(place, *(f"{folder}{site[0]}/{name}" for folder in _RAW_EPISODES)).encode())
-    return parse_episode({**episode, "filename": name}, place)
+    return parse_episode(RawRecord(episode, filename=name), place)
 
 
 _REPORTS = {r".*\.ids": index_files(report_ids, parse_report_id, ""), r".*\.(jsonl|zip)": json_lines(parse_report)}

@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, tasks
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
-from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawTask
+from corpora.readers.raw_tasks import Place, RawDocument, RawPair, RawRecord, RawTask
 from corpora.readers.records import BadRecord, Range
 from corpora.readers.selection import plan_ranges
 from corpora.readers.task_files import ENTRIES_A_RANGE, index_files, whole_files
@@ -203,12 +203,12 @@ def place(tmp_path):
 @pytest.mark.parametrize("name", CASES)
 def test_a_record_with_an_odd_value_is_read_or_rejected(name, place):
     record, parse = CASES[name]
-    assert parse(deepcopy(record), place).pairs
+    assert parse(RawRecord(deepcopy(record)), place).pairs
     read = 0
     for path in list(places(record)):
         for copy in changed(record, path):
             try:
-                task = parse(copy, place)
+                task = parse(RawRecord(copy), place)
             except BadRecord:
                 continue
             read += 1

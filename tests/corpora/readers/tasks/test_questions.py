@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from corpora.readers import ReadOptions
-from corpora.readers.raw_tasks import text_key
+from corpora.readers.raw_tasks import RawRecord, text_key
 from corpora.readers.records import BadRecord
 from corpora.readers.selection import holds_records
 from corpora.readers.tasks.questions import qasper_answer
@@ -221,9 +221,9 @@ def test_all_annotators_answers_are_references_of_one_pair(tmp_path):
     ],
 )
 def test_kinds_of_answers_count_in_the_order_of_the_evaluator(fields, expected):
-    assert qasper_answer(answer(**fields)["answer"]) == expected
+    assert qasper_answer(RawRecord(answer(**fields)["answer"])) == expected
     with pytest.raises(BadRecord, match="neither unanswerable"):
-        qasper_answer(answer()["answer"])
+        qasper_answer(RawRecord(answer()["answer"]))
 
 
 def test_bad_papers_and_questions_are_rejected_alone(tmp_path):
