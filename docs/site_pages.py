@@ -135,7 +135,7 @@ def recipe_keys_page() -> str:
             lines += [f"## [{section.removesuffix('[]')}]", ""]
         kind = f"{key.kind} ({key.unit})" if key.unit else key.kind
         values = "; ".join(f"`{value}` in {_prose(', '.join(names))}" for value, names in key.values.items())
-        default = f"default `{key.default}`" if key.default else "required"
+        default = re.sub("^default (.*)", r"default `\1`", key.default_text)
         lines += [f"`{key.name}`" + (f" ({key.of})" if key.of else ""), f": {_prose(kind)}; {default}. "]
         lines[-1] += _prose(key.meaning) + (f" Set to {values}." if values else "")
         lines.append("")

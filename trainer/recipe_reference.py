@@ -91,8 +91,10 @@ class Key:
 
     @property
     def default_text(self) -> str:
-        """``required``, or the default in words."""
-        return f"default {self.default}" if self.default else "required"
+        """``required``, or the default in words; TOML has no null."""
+        if not self.default:
+            return "required"
+        return "not set by default" if self.default == "null" else f"default {self.default}"
 
 
 @cache
@@ -140,7 +142,7 @@ class _Walk:
         summary = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0] if tag else ""
         for field in fields(kind):
             hint, flag = list_fields(kind)[field.name]
-            explained = meanings(kind).get(field.name, summary).replace("``", "")
+            explained = meanings(kind).get(field.name, summary).replace("``", "").replace("None", "not set")
             path = f"{section}.{field.name}" if section else field.name
             inner = [part for part in _parts(hint) if is_dataclass(part)]
             if inner:
