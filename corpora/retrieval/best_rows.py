@@ -10,6 +10,7 @@ exact products of all that are close enough.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,16 @@ RANKED_TOGETHER = 1 << 15
 """Maximum number of candidates whose vectors are in memory as float32."""
 
 _QUERIES = 2048
+
+
+class Block(NamedTuple):
+    """A block of products, by a matrix multiplication."""
+
+    products: np.ndarray  # (m, c) float32, ``rows @ columns.T`` up to rounding
+    rows: np.ndarray  # (m, d) float32, vectors of the queries
+    columns: np.ndarray  # (c, d) float32, vectors of the candidates
+    queries: np.ndarray  # (m,) int32
+    candidates: np.ndarray  # (c,) int32
 
 
 @dataclass(frozen=True)
@@ -79,10 +90,10 @@ class Proposals:
         products, rows = np.empty((queries, depth), np.float32), np.empty((queries, depth), np.int32)
         self._heaps = Heaps(products, rows, np.zeros(queries, np.int32))
 
-    def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, itself: np.ndarray) -> None:
-        """Add ``products``, ``(m, c)``, of the queries ``places`` with ``candidates``, leaving out ``itself``."""
+    def see(self, block: Block, itself: np.ndarray) -> None:
+        """Add candidates; ``itself``: ``(m,)`` int32, the row of each query, which is left out."""
         if self._heaps.rows.shape[1]:
-            keep_best(products, places, candidates, itself, self._heaps)
+            keep_best(block.products, block.queries, block.candidates, itself, self._heaps)
 
     def rank(
         self, vectors: VectorRows, queries: VectorRows, bounds: Bounds, k: int, others: np.ndarray, order: np.ndarray
@@ -131,37 +142,14 @@ class ExactBest:
         """Return ``(m,)`` bool: True for those of ``queries`` that must be compared again."""
         return self._place[queries] >= 0
 
-    def see(
-        self,
-        products: np.ndarray,
-        rows: np.ndarray,
-        columns: np.ndarray,
-        places: np.ndarray,
-        candidates: np.ndarray,
-        itself: np.ndarray,
-    ) -> None:
-        """Add candidates.
-
-        ``products``: ``(m, c)`` float32, ``rows @ columns.T`` up to rounding. ``rows``, ``columns``: ``(m, d)`` and
-        ``(c, d)`` float32: vectors of the queries and of the candidates. ``places``: ``(m,)`` indices of the queries.
-        ``candidates``: ``(c,)`` int32 rows. ``itself``: ``(m,)`` int32, the row of each query, which is left out.
-        """
+    def see(self, block: Block, itself: np.ndarray) -> None:
+        """Add candidates, as ``Proposals.see`` does."""
+        products, rows, columns, queries, candidates = block
         # (c,), equal numbers for equal bits: the product with equal candidates is computed once
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]
-        at = self._place[places]
-        keep_exactly(
-            products,
-            rows,
-            columns,
-            kinds.reshape(-1),
-            at,
-            candidates,
-            itself,
-            self._least,
-            self._errors,
-            self._exact,
-            self._heaps,
-        )
+        limits = self._least, self._errors, self._exact
+        at = self._place[queries]
+        keep_exactly(products, rows, columns, kinds.reshape(-1), at, candidates, itself, *limits, self._heaps)
 
     def finish(self) -> None:
         """Sort the results and write them into ``known``."""

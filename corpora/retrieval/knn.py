@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposal_count
+from corpora.retrieval.best_rows import RANKED_TOGETHER, Block, Bounds, ExactBest, Neighbours, Proposals, proposal_count
 from corpora.retrieval.kmeans import kmeans_seed, train_centroids
 from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
@@ -35,16 +35,6 @@ class Visit(NamedTuple):
     queries: np.ndarray  # (m,) int32
     candidates: np.ndarray  # (c,) int32
     mutual: bool  # True if both are the same rows of the same vectors, so that each product is used for both
-
-
-class Block(NamedTuple):
-    """A block of products."""
-
-    products: np.ndarray  # (m, c) float32, ``rows @ columns.T``
-    rows: np.ndarray  # (m, d) float32
-    columns: np.ndarray  # (c, d) float32
-    queries: np.ndarray  # (m,) int32
-    candidates: np.ndarray  # (c,) int32
 
 
 def list_count(options: Search, count: int) -> int:
@@ -114,7 +104,7 @@ def _find(
     proposals = Proposals(len(queries), min(proposal_count(k), max(k, len(vectors))))
     done = 0.0
     for block in _blocks(vectors, queries, visits()):
-        proposals.see(block.products, block.queries, block.candidates, itself[block.queries])
+        proposals.see(block, itself[block.queries])
         done += block.products.size
         progress(done / work)
     bounds = Bounds.of(vectors, queries)
@@ -129,7 +119,7 @@ def _find(
             if best.wants(batch).any()
         )
         for block in _blocks(vectors, queries, again):
-            best.see(*block, itself[block.queries])
+            best.see(block, itself[block.queries])
         best.finish()
     return neighbours
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.retrieval.best_rows import Bounds, ExactBest, Neighbours, Proposals
+from corpora.retrieval.best_rows import Block, Bounds, ExactBest, Neighbours, Proposals
 from corpora.retrieval.candidate_heaps import Heaps, first_together, keep_best, sort_heaps
 from corpora.retrieval.knn import list_count, memory_needed, nearest, search
 from corpora.retrieval.options import Search
@@ -148,13 +148,14 @@ def best_of(vectors: np.ndarray, k: int, depth: int, errors: np.ndarray, blocks:
     products = np.where(np.abs(products - true) > bounds.errors[:, None], true.astype(np.float32), products)
     proposals = Proposals(len(vectors), depth)
     for block in np.array_split(own, blocks):
-        proposals.see(np.ascontiguousarray(products[:, block]), own, block, own)
+        seen = np.ascontiguousarray(products[:, block])
+        proposals.see(Block(seen, rows.floats(own), rows.floats(block), own, block), own)
     found, unsure = proposals.rank(rows, rows, bounds, k, np.full(len(own), len(own) - 1), own[::-1])
     again = ExactBest(unsure, found, bounds)
     assert np.array_equal(np.flatnonzero(again.wants(own)), unsure)
     for block in np.array_split(own, blocks):
         seen = np.ascontiguousarray(products[np.ix_(unsure, block)])
-        again.see(seen, rows.floats(unsure), rows.floats(block), unsure, block, own[unsure])
+        again.see(Block(seen, rows.floats(unsure), rows.floats(block), unsure, block), own[unsure])
     again.finish()
     return found, len(unsure)
 
