@@ -154,6 +154,8 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
         edges = np.append(cuts[1:], len(x))
         y = np.array([extreme(y[a:b]) for a, b in zip(cuts, edges, strict=True) for extreme in (np.min, np.max)])
         x = x[places]
+    if len(x) == 1:  # a line needs two points
+        x, y = x[0] + np.array([-4.0, 4.0]), np.repeat(y, 2)
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import farspan
 from pipelines.pages.catalog import find_entries
 from pipelines.runs.logs import Follower, average, find_spikes, read_logs, runs
+from pipelines.view.run_pages import draw_panels
 from trainer.run.logs import MetricsLog
 
 
@@ -98,6 +99,13 @@ def test_values_that_are_not_finite_and_an_incomplete_last_line_are_no_points_of
     steps, losses = read_logs(tmp_path / "a").curve("loss")
     assert (steps[-1], len(losses)) == (200, 200)
     assert run("plot", tmp_path / "a", "--figure", tmp_path / "new" / "a.svg")[0] == 0
+
+
+def test_the_only_value_of_a_curve_is_a_short_line(tmp_path):
+    logs = read_logs(make_run(tmp_path / "a", steps=50))  # evaluated once
+    (panel,) = (one for one in draw_panels({0: logs}) if one.title == "held-out loss")
+    (left, top), (right, bottom) = (point.split(",") for point in panel.lines[0].points.split())
+    assert (float(right) - float(left), top) == (8.0, bottom)
 
 
 def test_tensorboard_alone_is_read(tmp_path):
