@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from corpora.errors import nearest
@@ -41,7 +41,7 @@ def parse_article(record: RawRecord, place: Place) -> RawTask:
     return RawTask.of(documents, pair_id=key, targets=(summary,) if summary else ())
 
 
-def _strings(record: RawRecord, name: str) -> list[str]:
+def _strings(record: Mapping[str, Any], name: str) -> list[str]:
     """Return a field that has to be a list of strings."""
     value = record.get(name)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
@@ -50,7 +50,7 @@ def _strings(record: RawRecord, name: str) -> list[str]:
     return value
 
 
-def _lines(record: RawRecord, name: str) -> str:
+def _lines(record: Mapping[str, Any], name: str) -> str:
     return "\n".join(_strings(record, name))
 
 
@@ -60,7 +60,7 @@ def _sections(record: RawRecord, key: str) -> Iterator[RawDocument]:
     if not isinstance(sections, list) or len(sections) != len(names):
         raise BadRecord("missing_text", f"'sections' is not a list of {len(names)} sections, one for each name")
     for number, name in enumerate(names):
-        text = _lines(RawRecord(sections=sections[number]), "sections")
+        text = _lines({"sections": sections[number]}, "sections")
         if text.strip():
             yield RawDocument(f"{key}#{number}", f"{name}\n{text}")
 
