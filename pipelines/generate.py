@@ -90,14 +90,13 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
             f"{MOST_SHARDS:,}; give a larger number"
         )
     paths = shard_paths(output, len(parts))
-    payloads = [({"rows": part, "shard": path}, len(part)) for part, path in zip(parts, paths, strict=True)]
     work = GenerateShard(pairs, predictor, model, predictions_schema(opened.model.vocabulary.size), options.compression)
     texts = Task("texts", {}, len(parts))
     return declare_derived_job(
         output,
         parent,
         [
-            make_sharded_stage("generate", payloads, work, "pairs"),
+            make_sharded_stage("generate", work, "pairs", list(map(len, parts)), rows=parts, shard=paths),
             Stage("texts", [texts], partial(write_texts, output, paths), "shards"),
         ],
         format="farspan.predictions",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,6 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking.graph import clusters_of_shard
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, edge_graph, near_duplicates
-from corpora.linking.options import Linking
 from corpora.linking.policies import Linked, link
 from corpora.options import record_options
 from corpora.packing.assemble import assemble
@@ -82,20 +81,21 @@ def _earlier(options: LinkedCorpus) -> Iterator[Job]:
 
 def plan(options: LinkedCorpus) -> Job:
     """Check the options and declare the tasks."""
-    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
+    documents = Parent.read(options.documents, "farspan.documents")
     neighbours = read_neighbours(options.neighbours_folder, documents)
+    output = absolute(options.output)
+    options = replace(options, output=output, linking=options.linking.resolved)
     tokens, split = neighbours.manifest.totals["tokens"], neighbours.manifest.config["split"]
-    linking = options.linking.resolved
+    linking = options.linking
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
     config = {
         "builder": "linked",
-        **record_options(options, linking=linking, shards=shards),
+        **record_options(options, shards=shards),
         "split": split,
         "neighbours": parent_entry(output, neighbours.folder),
     }
     starts = documents.first_rows
-    work = LinkShard(output, options.packing, linking, options.leftovers, options.seed, starts)
-    linking_stage, placements = placing_stage(output, "link", neighbours, work)
+    linking_stage, placements = placing_stage(output, "link", neighbours, partial(_link_shard, options, starts))
     use = DocumentUse(
         truncated=options.packing.drop_ragged_tail,
         max_uses=linking.max_uses,
@@ -118,49 +118,39 @@ def plan(options: LinkedCorpus) -> Job:
     )
 
 
-@dataclass(frozen=True)
-class LinkShard:
+def _link_shard(options: LinkedCorpus, starts: Sequence[int], task: Task, report: Report) -> Receipt:
     """Plan the sequences of the clusters of one shard of neighbours."""
-
-    output: str
-    packing: Packing
-    linking: Linking
-    leftovers: str
-    seed: int
-    starts: tuple[int, ...]
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        shard: StoredShard = task.payload["shard"]
-        choices = make_key(self.seed, "link")
-        order = make_key(self.seed, "link order")
-        placed, duplicates = [], []
-        totals: Counter[str] = Counter()
-        done = 0
-        for cluster in clusters_of_shard(shard.batches()):
-            ids = cluster.rows.column("document_id").to_pylist()
-            graph = edge_graph(cluster, self.linking)
-            lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)
-            linked = link(graph, lengths, id_keys(choices, ids), self.packing, self.linking)
-            rows = cluster.rows.column("document_row").to_numpy()
-            placed.append(_place(linked, lengths, rows, ids, order, cluster.number, self.leftovers))
-            duplicates.append(near_duplicates(cluster, graph, linked.refused))
-            totals.update(
-                linked_sequences=len(linked.parts),
-                linked_documents=int((linked.uses > 0).sum()),
-                links=int((~np.isnan(linked.similarities)).sum()),
-                left_over_documents=len(linked.leftovers),
-                repeated_documents=len(linked.repeated),
-                near_duplicate_pairs=len(linked.refused),
-            )
-            done += len(ids)
-            report(done)
-        write_placements(task.payload["placements"], join_placed(placed), np.array(self.starts))
-        if totals["near_duplicate_pairs"]:
-            path = os.path.join(self.output, "near-duplicates", f"{task.name}.arrow")
-            with write_shard(path, NEAR_DUPLICATES, 1024) as (writer, _):
-                for batch in duplicates:
-                    writer.write(batch)
-        return Receipt(task.name, totals=dict(totals))
+    shard: StoredShard = task.payload["shard"]
+    choices = make_key(options.seed, "link")
+    order = make_key(options.seed, "link order")
+    placed, duplicates = [], []
+    totals: Counter[str] = Counter()
+    done = 0
+    for cluster in clusters_of_shard(shard.batches()):
+        ids = cluster.rows.column("document_id").to_pylist()
+        graph = edge_graph(cluster, options.linking)
+        lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)
+        linked = link(graph, lengths, id_keys(choices, ids), options.packing, options.linking)
+        rows = cluster.rows.column("document_row").to_numpy()
+        placed.append(_place(linked, lengths, rows, ids, order, cluster.number, options.leftovers))
+        duplicates.append(near_duplicates(cluster, graph, linked.refused))
+        totals.update(
+            linked_sequences=len(linked.parts),
+            linked_documents=int((linked.uses > 0).sum()),
+            links=int((~np.isnan(linked.similarities)).sum()),
+            left_over_documents=len(linked.leftovers),
+            repeated_documents=len(linked.repeated),
+            near_duplicate_pairs=len(linked.refused),
+        )
+        done += len(ids)
+        report(done)
+    write_placements(task.payload["placements"], join_placed(placed), np.array(starts))
+    if totals["near_duplicate_pairs"]:
+        path = os.path.join(options.output, "near-duplicates", f"{task.name}.arrow")
+        with write_shard(path, NEAR_DUPLICATES, 1024) as (writer, _):
+            for batch in duplicates:
+                writer.write(batch)
+    return Receipt(task.name, totals=dict(totals))
 
 
 def _place(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,8 +23,7 @@ from corpora.keyed import id_keys, make_key, select_share
 from corpora.options import record_options
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
-from corpora.packing.options import Packing
-from corpora.packing.windows import Windows, arrange, take
+from corpora.packing.windows import arrange, take
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from pipelines.corpus.mixture_file import MixtureFile, MixtureSource, read_mixture_file
@@ -33,7 +33,7 @@ from pipelines.documents.options import Documents
 from pipelines.engine.artefacts import Parent, absolute, tokens_of_split
 from pipelines.engine.job import Job
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
-from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, refuse_repeated
+from pipelines.shuffle.spill import Bucket, Pieces, place_by_id, refuse_repeated
 
 BUCKET_TOKENS = 4  # maximum tokens of a bucket, as a multiple of a shard's; a shard may use only a few of them
 
@@ -114,15 +114,8 @@ def plan(options: LongCorpus) -> Job:
     return corpus_job(
         options,
         documents,
-        PlaceSources(key, shards, options.split == "held-out", lengths),
-        PackLong(
-            lengths,
-            {name: share.epochs for name, share in mixture.shares.items()},
-            packing,
-            windows,
-            settings.short_documents == "across",
-            key,
-        ),
+        partial(_place_sources, key, shards, options.split == "held-out", lengths),
+        partial(_pack_long, settings, lengths, {name: share.epochs for name, share in mixture.shares.items()}, key),
         packing=packing,
         shards=shards,
         tokens=mixture.tokens,
@@ -298,51 +291,34 @@ class Bands:
         return kept
 
 
-@dataclass(frozen=True)
-class PlaceSources:
+def _place_sources(
+    key: bytes, buckets: int, held_out: bool, lengths: Bands, index: int, batch: pa.RecordBatch
+) -> Pieces:
     """Place every document of the sources in the split by its keyed hash, if its length is kept."""
-
-    key: bytes
-    buckets: int
-    held_out: bool
-    lengths: Bands
-
-    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = booleans(batch.column("held_out")) == self.held_out
-        names = np.asarray(batch.column("source").to_pylist(), object)
-        read &= np.isin(names, np.array([band.source for band in self.lengths.bands.values()], object))
-        kept = read & self.lengths.keeps(names, batch)
-        rows = np.flatnonzero(kept)
-        keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
-        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, kept)
+    read = booleans(batch.column("held_out")) == held_out
+    names = np.asarray(batch.column("source").to_pylist(), object)
+    read &= np.isin(names, np.array([band.source for band in lengths.bands.values()], object))
+    return place_by_id(key, buckets, batch, read, read & lengths.keeps(names, batch))
 
 
-@dataclass(frozen=True)
-class PackLong:
-    """Takes a bucket's part of every source's share, and puts its sequences in keyed order."""
+def _pack_long(
+    settings: MixtureFile, lengths: Bands, epochs: Mapping[str, Fraction], key: bytes, bucket: Bucket
+) -> Packed:
+    """Take a bucket's part of every source's share, and put its sequences in keyed order.
 
-    lengths: Bands
-    epochs: Mapping[str, Fraction]  # passes over each table's documents
-    packing: Packing
-    windows: Windows
-    across: bool  # if short pieces are concatenated across sources
-    key: bytes  # of the corpus, from which those of passes and of the order of rows derive
+    ``epochs`` are the passes over each table's documents; the keys of passes and of the order of rows derive from
+    ``key``, that of the corpus.
+    """
+    refuse_repeated(bucket)
+    ids, windows = bucket.document_ids.to_pylist(), settings.windows
+    sources = lengths.tables(bucket.sources.astype(str), bucket.lengths)  # (documents,)
+    passes = [epochs[name] for name in lengths.bands]
 
-    def __call__(self, bucket: Bucket) -> Packed:
-        refuse_repeated(bucket)
-        ids = bucket.document_ids.to_pylist()
-        sources = self.lengths.tables(bucket.sources.astype(str), bucket.lengths)  # (documents,)
-        taken = take(
-            bucket.lengths,
-            sources,
-            [self.epochs[name] for name in self.lengths.bands],
-            lambda number: id_keys(self._key("pass", number), ids),
-            self.windows,
-        )
-        cuts = arrange(taken, sources, self.packing, self.windows, self.across)
-        cuts = cuts.shuffle(self._key("rows", 0), ids)
-        rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
-        return Packed(rows, cuts.documents)
+    def derived_key(purpose: str, number: int) -> bytes:
+        return make_key(number, purpose, {"mixture": key.hex()})
 
-    def _key(self, purpose: str, number: int) -> bytes:
-        return make_key(number, purpose, {"mixture": self.key.hex()})
+    taken = take(bucket.lengths, sources, passes, lambda number: id_keys(derived_key("pass", number), ids), windows)
+    cuts = arrange(taken, sources, settings.rows, windows, settings.short_documents == "across")
+    cuts = cuts.shuffle(derived_key("rows", 0), ids)
+    rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
+    return Packed(rows, cuts.documents)

@@ -6,12 +6,12 @@ by keyed hash and fills sequences. One bucket becomes one shard, so a worker nee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from corpora.keyed import id_keys, make_key
+from corpora.keyed import make_key
 from corpora.options import record_options
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.concatenate import concatenate
@@ -24,7 +24,7 @@ from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.artefacts import Parent, some_tokens
 from pipelines.engine.job import Job
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
-from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, refuse_repeated
+from pipelines.shuffle.spill import Bucket, Pieces, place_by_id, refuse_repeated
 
 
 def plan(options: RandomCorpus) -> Job:
@@ -36,8 +36,8 @@ def plan(options: RandomCorpus) -> Job:
     return corpus_job(
         options,
         documents,
-        Shuffle(key, shards, options.split == "held-out", options.packing),
-        Pack(options.packing, row_key),
+        partial(_shuffle, key, shards, options.split == "held-out", options.packing),
+        partial(_pack, options.packing, row_key),
         packing=options.packing,
         shards=shards,
         tokens=tokens,
@@ -56,40 +56,25 @@ def _document_use(packing: Packing) -> DocumentUse:
     )
 
 
-@dataclass(frozen=True)
-class Shuffle:
+def _shuffle(key: bytes, buckets: int, held_out: bool, packing: Packing, index: int, batch: pa.RecordBatch) -> Pieces:
     """Place every document of the split by its keyed hash."""
-
-    key: bytes
-    buckets: int
-    held_out: bool
-    packing: Packing
-
-    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = booleans(batch.column("held_out")) == self.held_out
-        kept = read & self.packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
-        rows = np.flatnonzero(kept)
-        keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
-        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, kept)
+    read = booleans(batch.column("held_out")) == held_out
+    return place_by_id(
+        key, buckets, batch, read, read & packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
+    )
 
 
-@dataclass(frozen=True)
-class Pack:
-    """Packs the documents of a bucket."""
-
-    packing: Packing
-    row_key: bytes  # of the order of rows, where packing has sorted them by length
-
-    def __call__(self, bucket: Bucket) -> Packed:
-        refuse_repeated(bucket)
-        if self.packing.packing in ("concatenate", "whole-documents"):
-            packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
-            return Packed(packed.sequences, packed.documents)
-        sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
-        cuts = arrange(Taken.all(bucket.lengths), sources, self.packing, Windows.of(self.packing))
-        cuts = cuts.shuffle(self.row_key, bucket.document_ids.to_pylist())
-        rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
-        if self.packing.packing != "powers-of-two":
-            return Packed(rows, cuts.documents)
-        lost = int(bucket.lengths.sum()) - int(rows.tokens.lengths.sum())
-        return Packed(rows, cuts.documents, {"left_out_tokens": lost})
+def _pack(packing: Packing, row_key: bytes, bucket: Bucket) -> Packed:
+    """Pack the documents of a bucket; ``row_key`` orders rows that packing has sorted by length."""
+    refuse_repeated(bucket)
+    if packing.packing in ("concatenate", "whole-documents"):
+        packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, packing)
+        return Packed(packed.sequences, packed.documents)
+    sources = np.zeros(len(bucket), np.int64)  # rows mix all sources
+    cuts = arrange(Taken.all(bucket.lengths), sources, packing, Windows.of(packing))
+    cuts = cuts.shuffle(row_key, bucket.document_ids.to_pylist())
+    rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
+    if packing.packing != "powers-of-two":
+        return Packed(rows, cuts.documents)
+    lost = int(bucket.lengths.sum()) - int(rows.tokens.lengths.sum())
+    return Packed(rows, cuts.documents, {"left_out_tokens": lost})

@@ -7,7 +7,9 @@ cluster in one bucket; *pack* divides each row among its documents and writes on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,11 +50,11 @@ def plan(options: RelatedCorpus) -> Job:
     config = {"builder": "related", **_record(options, output, neighbours, rows=rows, split=split, shards=shards)}
     starts, held_out = documents.first_rows, split == "held-out"
     before: list[Stage] = []
-    place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, held_out, starts)
+    place: Placement = partial(_place_clusters, make_key(options.seed, "clusters"), shards, held_out, starts)
     if neighbours is not None:
         # grouping uses only the rules for near-duplicates and the minimum similarity
         rules = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
-        grouping = GroupShard(rows, rules, make_key(options.seed, "groups"), starts)
+        grouping = partial(_group_shard, rows, rules, make_key(options.seed, "groups"), starts)
         stage, placements = placing_stage(output, "group", neighbours, grouping)
         before, place = [stage], ReadPlacements(placements, starts, shards, held_out)
     use = DocumentUse(
@@ -63,7 +65,7 @@ def plan(options: RelatedCorpus) -> Job:
         options,
         documents,
         place,
-        PackClusters(options.packing, rows, make_key(options.seed, "order in clusters")),
+        partial(_pack_clusters, options.packing, rows, make_key(options.seed, "order in clusters")),
         packing=options.packing,
         shards=shards,
         tokens=tokens,
@@ -118,92 +120,72 @@ def _record(options: RelatedCorpus, output: str, neighbours: Parent | None, **de
     return record_options(options, neighbours=parent_entry(output, neighbours.folder), **decided)
 
 
-@dataclass(frozen=True)
-class PlaceClusters:
+def _place_clusters(
+    key: bytes, buckets: int, held_out: bool, starts: Sequence[int], index: int, batch: pa.RecordBatch
+) -> Pieces:
     """Place every clustered document of the split by the keyed hash of its cluster, in the order of documents."""
-
-    key: bytes
-    buckets: int
-    held_out: bool
-    starts: tuple[int, ...]
-
-    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = booleans(batch.column("held_out")) == self.held_out
-        kept = read & validity(batch.column("cluster"))
-        rows = np.flatnonzero(kept)
-        clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
-        numbers, indices = np.unique(clusters, return_inverse=True)
-        keys = id_keys(self.key, map(str, numbers.tolist()))[indices]
-        positions = (rows + self.starts[index]).astype(np.int32)
-        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, positions, read, kept, clusters=clusters)
+    read = booleans(batch.column("held_out")) == held_out
+    kept = read & validity(batch.column("cluster"))
+    rows = np.flatnonzero(kept)
+    clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
+    numbers, indices = np.unique(clusters, return_inverse=True)
+    keys = id_keys(key, map(str, numbers.tolist()))[indices]
+    positions = (rows + starts[index]).astype(np.int32)
+    return Pieces(rows, bucket_of(keys[:, 0], buckets), keys, positions, read, kept, clusters=clusters)
 
 
-@dataclass(frozen=True)
-class GroupShard:
+def _group_shard(
+    rows: RelatedRows, linking: Linking, key: bytes, starts: Sequence[int], task: Task, report: Report
+) -> Receipt:
     """Make groups in the clusters of one shard of neighbours; the number of a group is its seed's document row."""
-
-    rows: RelatedRows
-    linking: Linking
-    key: bytes
-    starts: tuple[int, ...]
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        shard: StoredShard = task.payload["shard"]
-        placed = []
-        totals = {"groups": 0, "grouped_documents": 0}
-        done = 0
-        for cluster in clusters_of_shard(shard.batches()):
-            placed.append(self._place(cluster))
-            totals["groups"] += int((placed[-1].positions == 0).sum())
-            totals["grouped_documents"] += len(placed[-1].positions)
-            done += len(cluster.rows)
-            report(done)
-        write_placements(task.payload["placements"], join_placed(placed), np.array(self.starts))
-        return Receipt(task.name, totals=totals)
-
-    def _place(self, cluster: Cluster) -> Placed:
-        graph = edge_graph(cluster, self.linking)
-        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is below any floor
-        ids = cluster.rows.column("document_id").to_pylist()
-        keys = id_keys(self.key, ids)
-        grouped = groups(
-            graph.neighbours, near, keys, self.rows.min_documents, self.rows.max_documents, self.linking.floor
-        )
-        rows = cluster.rows.column("document_row").to_numpy()
-        documents, heads, sizes = grouped.values, grouped.offsets[:-1], grouped.lengths
-        zeros = np.zeros(len(documents), np.int64)
-        return Placed(
-            document_rows=rows[documents],
-            document_ids=[ids[document] for document in documents.tolist()],
-            keys=np.repeat(keys[documents[heads]], sizes, axis=0),
-            positions=np.arange(len(documents)) - np.repeat(heads, sizes),
-            offsets=zeros,
-            sizes=cluster.rows.column("document_tokens").to_numpy()[documents],
-            uses=zeros,
-            clusters=np.repeat(rows[documents[heads]], sizes),
-        )
+    shard: StoredShard = task.payload["shard"]
+    placed = []
+    totals = {"groups": 0, "grouped_documents": 0}
+    done = 0
+    for cluster in clusters_of_shard(shard.batches()):
+        placed.append(_place_groups(rows, linking, key, cluster))
+        totals["groups"] += int((placed[-1].positions == 0).sum())
+        totals["grouped_documents"] += len(placed[-1].positions)
+        done += len(cluster.rows)
+        report(done)
+    write_placements(task.payload["placements"], join_placed(placed), np.array(starts))
+    return Receipt(task.name, totals=totals)
 
 
-@dataclass(frozen=True)
-class PackClusters:
-    """Makes the rows of a bucket's clusters, each a run of equal keys."""
+def _place_groups(group_rows: RelatedRows, linking: Linking, key: bytes, cluster: Cluster) -> Placed:
+    graph = edge_graph(cluster, linking)
+    near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is below any floor
+    ids = cluster.rows.column("document_id").to_pylist()
+    keys = id_keys(key, ids)
+    grouped = groups(graph.neighbours, near, keys, group_rows.min_documents, group_rows.max_documents, linking.floor)
+    rows = cluster.rows.column("document_row").to_numpy()
+    documents, heads, sizes = grouped.values, grouped.offsets[:-1], grouped.lengths
+    zeros = np.zeros(len(documents), np.int64)
+    return Placed(
+        document_rows=rows[documents],
+        document_ids=[ids[document] for document in documents.tolist()],
+        keys=np.repeat(keys[documents[heads]], sizes, axis=0),
+        positions=np.arange(len(documents)) - np.repeat(heads, sizes),
+        offsets=zeros,
+        sizes=cluster.rows.column("document_tokens").to_numpy()[documents],
+        uses=zeros,
+        clusters=np.repeat(rows[documents[heads]], sizes),
+    )
 
-    packing: Packing
-    rows: RelatedRows
-    key: bytes
 
-    def __call__(self, bucket: Bucket) -> Packed:
-        first = np.flatnonzero(first_of_key(bucket.keys))
-        cuts, cluster_of_row = arrange(
-            Ragged(np.arange(len(bucket)), np.append(first, len(bucket))),
-            bucket.tokens.lengths,
-            bucket.sentence_starts,
-            id_keys(self.key, bucket.document_ids.to_pylist()),
-            self.packing,
-            self.rows,
-        )
-        rows = assemble_cuts(
-            bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts, bucket.clusters[first[cluster_of_row]]
-        )
-        used = len(np.unique(cluster_of_row))
-        return Packed(rows, cuts.documents, {"clusters_used": used, "clusters_left_out": len(first) - used})
+def _pack_clusters(packing: Packing, row_options: RelatedRows, key: bytes, bucket: Bucket) -> Packed:
+    """Make the rows of a bucket's clusters, each a run of equal keys."""
+    first = np.flatnonzero(first_of_key(bucket.keys))
+    cuts, cluster_of_row = arrange(
+        Ragged(np.arange(len(bucket)), np.append(first, len(bucket))),
+        bucket.tokens.lengths,
+        bucket.sentence_starts,
+        id_keys(key, bucket.document_ids.to_pylist()),
+        packing,
+        row_options,
+    )
+    rows = assemble_cuts(
+        bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts, bucket.clusters[first[cluster_of_row]]
+    )
+    used = len(np.unique(cluster_of_row))
+    return Packed(rows, cuts.documents, {"clusters_used": used, "clusters_left_out": len(first) - used})

@@ -25,7 +25,7 @@ from pipelines.documents.ranges import RawFiles
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
-from pipelines.engine.job import Job, Stage, make_sharded_stage, shard_paths, work_paths
+from pipelines.engine.job import Job, Stage, shard_paths, work_paths
 
 
 def plan_raw(raw: RawText, options: Documents) -> Job:
@@ -75,7 +75,7 @@ def _stages(options: Documents, raw: RawFiles, output: str, vocab_size: int) -> 
     own_ids = any(read.id_field or gives_ids(read) for read in raw.reads.values())
     titles = any(read.title_field for read in raw.reads.values())
     work = TokenizeRanges(output, replace(options, inputs=()), raw.reads, own_ids, titles)
-    stages = [make_sharded_stage("documents", raw.payloads(waiting if own_ids else shards), work, "KiB")]
+    stages = [raw.read_by("documents", work, waiting if own_ids else shards)]
     if own_ids:
         repeating = _repeating(raw.reads)
         stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, repeating, titles)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from corpora.readers import Range, ReadOptions, RecordBlock
 from corpora.readers.selection import plan_ranges, read_records
+from corpora.storage.manifest import Receipt
 from pipelines.documents.inputs import (
     Input,
     check_first,
@@ -19,7 +20,7 @@ from pipelines.documents.inputs import (
     repeated_links,
 )
 from pipelines.documents.shard import RejectsShard
-from pipelines.engine.job import Report
+from pipelines.engine.job import Report, Stage, Task, make_sharded_stage
 
 _FILE_COST = 4 << 10  # bytes that take as long to tokenise as a file takes to open
 Piece = tuple[str, str, Range]
@@ -78,13 +79,11 @@ class RawFiles:
         versions = {file.path: file.ranges[0].version for file in self.cut}
         return {"repeated_links": repeated_links(self.inputs), "versions": versions}
 
-    def payloads(self, shards: Sequence[str]) -> list[tuple[dict[str, Any], int]]:
-        """Payload and KiB of each group's task, which writes one of ``shards``."""
-        made = []
-        for shard, group in zip(shards, self.groups, strict=True):
-            ranges = [(source, name, dict(vars(piece))) for source, name, piece in group]
-            made.append(({"shard": shard, "ranges": ranges}, sum(piece.bytes for _, _, piece in group) >> 10))
-        return made
+    def read_by(self, name: str, work: Callable[[Task, Report], Receipt], shards: Sequence[str]) -> Stage:
+        """Declare the stage whose tasks each read a group, whose size is in KiB, and write one of ``shards``."""
+        ranges = [[(source, name, dict(vars(piece))) for source, name, piece in group] for group in self.groups]
+        sizes = [sum(piece.bytes for _, _, piece in group) >> 10 for group in self.groups]
+        return make_sharded_stage(name, work, "KiB", sizes, shard=shards, ranges=ranges)
 
 
 def group_ranges(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[list[Piece]]:

@@ -9,7 +9,7 @@ Stage *duplicates* compares the ids of all tasks, one range of hashes per task; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -53,12 +53,12 @@ def stages(
     """
     ranges = -(-len(waiting) // _TASKS_PER_RANGE)
     duplicates = work_paths(output, "duplicates", ranges, ".npy")
-    to_search = [({"range": index, "duplicates": path}, 1) for index, path in enumerate(duplicates)]
-    to_write = [({"index": index, "waiting": waiting[index], "shard": shard}, 1) for index, shard in enumerate(shards)]
-    write = WriteUnique(output, duplicates, vocab_size, compression, repeating, titles)
+    find = partial(_find_duplicates, waiting, ranges)
+    write = partial(_write_unique, output, duplicates, vocab_size, compression, repeating, titles)
+    each = [1] * len(shards)
     return [
-        make_sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
-        make_sharded_stage("unique", to_write, write, "shards"),
+        make_sharded_stage("duplicates", find, "ranges", [1] * ranges, range=range(ranges), duplicates=duplicates),
+        make_sharded_stage("unique", write, "shards", each, index=range(len(shards)), waiting=waiting, shard=shards),
     ]
 
 
@@ -76,61 +76,53 @@ def find_repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
     return np.column_stack([tasks[again], flat[again, 2]])
 
 
-@dataclass(frozen=True)
-class FindDuplicates:
+def _find_duplicates(waiting: Sequence[str], ranges: int, task: Task, report: Report) -> Receipt:
     """Find duplicates among the ids whose hashes lie in one of ``ranges`` equal ranges."""
-
-    waiting: tuple[str, ...]
-    ranges: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        index = task.payload["range"]
-        bounds = [np.uint64(min((place << 64) // self.ranges, 2**64 - 1)) for place in (index, index + 1)]
-        last = index + 1 == self.ranges
-        parts = []
-        for shard in self.waiting:
-            keys = read_array(ids_path(shard), mapped=True)
-            start = int(np.searchsorted(keys[:, 0], bounds[0]))
-            stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
-            parts.append(np.asarray(keys[start:stop]))
-        write_array(task.payload["duplicates"], find_repeated(parts))
-        return Receipt(task.name)
+    index = task.payload["range"]
+    bounds = [np.uint64(min((place << 64) // ranges, 2**64 - 1)) for place in (index, index + 1)]
+    last = index + 1 == ranges
+    parts = []
+    for shard in waiting:
+        keys = read_array(ids_path(shard), mapped=True)
+        start = int(np.searchsorted(keys[:, 0], bounds[0]))
+        stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
+        parts.append(np.asarray(keys[start:stop]))
+    write_array(task.payload["duplicates"], find_repeated(parts))
+    return Receipt(task.name)
 
 
-@dataclass(frozen=True)
-class WriteUnique:
+def _write_unique(
+    output: str,
+    duplicates: Sequence[str],
+    vocab_size: int,
+    compression: str | None,
+    repeating: frozenset[str],
+    titles: bool,
+    task: Task,
+    report: Report,
+) -> Receipt:
     """Write a final shard: a waiting one without the records whose ids occurred before."""
-
-    output: str
-    duplicates: tuple[str, ...]
-    vocab_size: int
-    compression: str | None
-    repeating: frozenset[str]
-    titles: bool = False
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        path, waiting = task.payload["shard"], task.payload["waiting"]
-        duplicates = np.concatenate([read_array(name) for name in self.duplicates])  # (m, 2): task, row
-        again = duplicates[duplicates[:, 0] == task.payload["index"], 1].astype(np.int64)
-        counts: dict[str, dict[str, int]] = {}
-        with (
-            RejectsShard.create(self.output, task.name) as rejects,
-            DocumentsShard.create(path, self.vocab_size, self.compression, titles=self.titles) as shard,
-        ):
-            first = 0
-            for batch in read_checked_shard(waiting):
-                keep = ~np.isin(np.arange(first, first + len(batch)), again)
-                for row in np.flatnonzero(~keep).tolist():
-                    source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
-                    number = counts.setdefault(source, {"rejected": 0, "filtered": 0})
-                    if source in self.repeating:
-                        number["filtered"] += 1
-                        continue
-                    key = name.removeprefix(f"{source}:")
-                    rejects.write(source, "", [Reject("", key, "duplicate_id", b"", "an earlier record has this id")])
-                    number["rejected"] += 1
-                shard.write(batch.filter(pa.array(keep)))
-                first += len(batch)
-        for source, numbers in shard.counts.items():
-            counts.setdefault(source, {}).update(numbers)
-        return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))
+    repeated = np.concatenate([read_array(name) for name in duplicates])  # (m, 2): task, row
+    again = repeated[repeated[:, 0] == task.payload["index"], 1].astype(np.int64)
+    counts: dict[str, dict[str, int]] = {}
+    with (
+        RejectsShard.create(output, task.name) as rejects,
+        DocumentsShard.create(task.payload["shard"], vocab_size, compression, titles=titles) as shard,
+    ):
+        first = 0
+        for batch in read_checked_shard(task.payload["waiting"]):
+            keep = ~np.isin(np.arange(first, first + len(batch)), again)
+            for row in np.flatnonzero(~keep).tolist():
+                source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
+                number = counts.setdefault(source, {"rejected": 0, "filtered": 0})
+                if source in repeating:
+                    number["filtered"] += 1
+                    continue
+                key = name.removeprefix(f"{source}:")
+                rejects.write(source, "", [Reject("", key, "duplicate_id", b"", "an earlier record has this id")])
+                number["rejected"] += 1
+            shard.write(batch.filter(pa.array(keep)))
+            first += len(batch)
+    for source, numbers in shard.counts.items():
+        counts.setdefault(source, {}).update(numbers)
+    return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))

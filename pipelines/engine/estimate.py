@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -193,6 +194,8 @@ def _existing(value: Any, folder: str) -> Any:
         return type(value)(kept)
     if isinstance(value, Mapping):
         return {name: _existing(inner, folder) for name, inner in value.items()}
+    if isinstance(value, partial):
+        return partial(value.func, *(_existing(argument, folder) for argument in value.args))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{field.name: _existing(getattr(value, field.name), folder) for field in fields(value)})
     return value

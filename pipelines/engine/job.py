@@ -7,7 +7,7 @@ the manifest is a fold over the receipts. So a killed job can be resumed, and a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,15 +61,17 @@ class Job:
 
 
 def make_sharded_stage(
-    name: str, payloads: Iterable[tuple[Mapping[str, Any], int]], work: Callable[[Task, Report], Receipt], unit: str
+    name: str, work: Callable[[Task, Report], Receipt], unit: str, units: Sequence[int], /, **payloads: Sequence[Any]
 ) -> Stage:
-    """A stage with one task, ``NAME-00000`` and so on, per payload, which is given with its size in ``unit``."""
-    return Stage(
-        name,
-        [Task(number_name(name, index), payload, units) for index, (payload, units) in enumerate(payloads)],
-        work,
-        unit,
-    )
+    """A stage with one task, ``NAME-00000`` and so on, for each of ``units``, its size.
+
+    ``payloads`` has, by the name of each entry of a payload, its value for each task.
+    """
+    tasks = [
+        Task(number_name(name, index), dict(zip(payloads, values, strict=True)), size)
+        for index, (size, *values) in enumerate(zip(units, *payloads.values(), strict=True))
+    ]
+    return Stage(name, tasks, work, unit)
 
 
 WORK = "_work"

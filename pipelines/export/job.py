@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -48,12 +47,10 @@ def plan(options: Export) -> Job:
     groups = np.array_split(np.arange(len(shards)), min(options.files or len(shards), len(shards)))
     names = [f"part-{index:05d}-of-{len(groups):05d}" for index in range(len(groups))]
     entries = work_paths(output, "entries", len(groups), ".list")
-    payloads = []
-    for name, group, path in zip(names, groups, entries, strict=True):
-        chosen = tuple(shards[number] for number in group)
-        payloads.append(({"shards": chosen, "name": name, "entries": path}, sum(one.rows.rows for one in chosen)))
-    work = WritePart(options.to, output, source, frame, str(parent.manifest.tokenizer["fingerprint"]))
-    stages = [make_sharded_stage("export", payloads, work, "rows")]
+    chosen = [tuple(shards[number] for number in group) for group in groups]
+    rows = [sum(one.rows.rows for one in group) for group in chosen]
+    work = partial(_write_part, options.to, output, source, frame, str(parent.manifest.tokenizer["fingerprint"]))
+    stages = [make_sharded_stage("export", work, "rows", rows, shards=chosen, name=names, entries=entries)]
     if format.index:
         index = partial(write_index, options.to, output, entries)
         stages.append(Stage("index", [Task("index", {}, len(groups))], index, "files"))
@@ -175,42 +172,35 @@ def _check_length(options: Export, manifest: Manifest, length: int, width: int) 
         raise FarspanError(f"--length {length}: a row may have {longest:,} ids with those around documents; {cure}")
 
 
-@dataclass(frozen=True)
-class WritePart:
-    """Writes the files of some shards in the format ``to``; ``vocabulary`` names the tokenizer, for people."""
+@plugin_errors()
+def _write_part(
+    to: str, output: str, source: Source, frame: Frame, vocabulary: str, task: Task, report: Report
+) -> Receipt:
+    """Write the files of some shards in the format ``to``; ``vocabulary`` names the tokenizer, for people."""
+    part = Part(output, task.payload["name"], frame.dtype, vocabulary)
+    totals = dict.fromkeys(_TOTALS, 0)
+    batches = _count((items for shard in task.payload["shards"] for items in source(shard, frame)), totals, report)
+    entries: Sequence[Mapping[str, Any]] = ()
+    if first := next(batches, None):  # readers cannot open empty files
+        entries = FORMATS[to].write(part, chain([first], batches))
+    if FORMATS[to].index:
+        write_bytes(task.payload["entries"], json.dumps(entries).encode())
+    return Receipt(task.name, totals=totals, files=part.files)
 
-    to: str
-    output: str
-    source: Source
-    frame: Frame
-    vocabulary: str
 
-    @plugin_errors()
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        part = Part(self.output, task.payload["name"], self.frame.dtype, self.vocabulary)
-        totals = dict.fromkeys(_TOTALS, 0)
-        batches = self._batches(task.payload["shards"], totals, report)
-        entries: Sequence[Mapping[str, Any]] = ()
-        if first := next(batches, None):  # readers cannot open empty files
-            entries = FORMATS[self.to].write(part, chain([first], batches))
-        if FORMATS[self.to].index:
-            write_bytes(task.payload["entries"], json.dumps(entries).encode())
-        return Receipt(task.name, totals=totals, files=part.files)
-
-    def _batches(self, shards: Sequence[Shards], totals: dict[str, int], report: Report) -> Iterator[Items]:
-        """Yield the items of shards, counted."""
-        for shard in shards:
-            for items in self.source(shard, self.frame):
-                if not len(items):
-                    continue
-                yield items
-                totals["rows"] += len(items)
-                totals["documents"] += items.documents
-                totals["tokens"] += len(items.tokens.values) - items.padding
-                totals["padding"] += items.padding
-                totals["targets"] += items.targets
-                totals["max_tokens"] = max(totals["max_tokens"], int(items.tokens.lengths.max()))
-                report(totals["rows"])
+def _count(batches: Iterable[Items], totals: dict[str, int], report: Report) -> Iterator[Items]:
+    """Yield the batches that have items, and count these."""
+    for items in batches:
+        if not len(items):
+            continue
+        yield items
+        totals["rows"] += len(items)
+        totals["documents"] += items.documents
+        totals["tokens"] += len(items.tokens.values) - items.padding
+        totals["padding"] += items.padding
+        totals["targets"] += items.targets
+        totals["max_tokens"] = max(totals["max_tokens"], int(items.tokens.lengths.max()))
+        report(totals["rows"])
 
 
 def write_index(to: str, output: str, entries: Sequence[str], task: Task, report: Report) -> Receipt:

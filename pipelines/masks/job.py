@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -60,26 +61,21 @@ def plan(options: Masking) -> Job:
         "global_attention": objective.global_attention,
         "tools": tools,
     }
-    drawn = product(range(options.draws), shards)
-    paths = shard_paths(output, len(shards) * options.draws)
-    payloads = [
-        ({"corpus": shard, "shard": path, "draw": draw}, shard.rows)
-        for (draw, shard), path in zip(drawn, paths, strict=True)
-    ]
-    work = MaskShard(
-        corpus=corpus.folder,
-        objective=options.objective,
-        options=objective_options,
-        tools=tools,
-        scorer=scorer,
-        seed=options.seed,
-        rows_per_batch=rows_per_batch,
-        compression=options.compression,
+    drawn = list(product(range(options.draws), shards))
+    began = replace(options, corpus=corpus.folder, preset=None, options=objective_options, scorer=scorer)
+    stage = make_sharded_stage(
+        "mask",
+        partial(_mask_shard, began, tools, rows_per_batch),
+        "sequences",
+        [shard.rows for _, shard in drawn],
+        corpus=[shard for _, shard in drawn],
+        shard=shard_paths(output, len(drawn)),
+        draw=[draw for draw, _ in drawn],
     )
     return declare_derived_job(
         output,
         corpus,
-        [make_sharded_stage("mask", payloads, work, "sequences")],
+        [stage],
         format="farspan.masks",
         config=config,
         seed=options.seed,
@@ -89,41 +85,31 @@ def plan(options: Masking) -> Job:
     )
 
 
-@dataclass(frozen=True)
-class MaskShard:
+@plugin_errors()
+def _mask_shard(options: Masking, tools: Mapping[str, str], rows_per_batch: int, task: Task, report: Report) -> Receipt:
     """Mask one corpus shard, record batch by record batch; a worker with other ``tools`` is refused."""
-
-    corpus: str
-    objective: str
-    options: Mapping[str, Any]
-    tools: Mapping[str, str]
-    scorer: str | None
-    seed: int
-    rows_per_batch: int
-    compression: str | None
-
-    @plugin_errors()
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        objective = equip_objective(self.corpus, self.objective, None, self.options, self.scorer)
-        tools = dict(getattr(objective, "tools", {}))
-        if tools != self.tools:
-            raise FarspanError(
-                f"objective {self.objective}: this worker has {tools}, the job began with {self.tools}; install the "
-                "same versions everywhere, and if --scorer is a run that still trains, give one of its checkpoints"
-            )
-        key = draw_key(mask_key(self.seed, objective), task.payload["draw"])
-        source: StoredShard = task.payload["corpus"]
-        target = task.payload["shard"]
-        totals = dict.fromkeys(TOTALS, 0)
-        with write_shard(target, mask_schema(objective), self.rows_per_batch, self.compression) as (writer, info):
-            for record_batch in source.batches():
-                batch = SequenceBatch.from_arrow(record_batch)
-                masks = objective.mask(batch, key)
-                if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
-                    raise FarspanError(
-                        f"objective {self.objective} returned masks for other sequences than it was given"
-                    )
-                writer.write(masks.to_arrow())
-                add_mask_totals(totals, masks)
-                report(totals["sequences"])
-        return Receipt(task.name, tuple(info), totals)
+    objective = equip_objective(options.corpus, options.objective, None, options.options, options.scorer)
+    here = dict(getattr(objective, "tools", {}))
+    if here != tools:
+        raise FarspanError(
+            f"objective {options.objective}: this worker has {here}, the job began with {tools}; install the "
+            "same versions everywhere, and if --scorer is a run that still trains, give one of its checkpoints"
+        )
+    key = draw_key(mask_key(options.seed, objective), task.payload["draw"])
+    source: StoredShard = task.payload["corpus"]
+    totals = dict.fromkeys(TOTALS, 0)
+    with write_shard(task.payload["shard"], mask_schema(objective), rows_per_batch, options.compression) as (
+        writer,
+        info,
+    ):
+        for record_batch in source.batches():
+            batch = SequenceBatch.from_arrow(record_batch)
+            masks = objective.mask(batch, key)
+            if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
+                raise FarspanError(
+                    f"objective {options.objective} returned masks for other sequences than it was given"
+                )
+            writer.write(masks.to_arrow())
+            add_mask_totals(totals, masks)
+            report(totals["sequences"])
+    return Receipt(task.name, tuple(info), totals)

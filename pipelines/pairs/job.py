@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
@@ -19,7 +20,7 @@ from pipelines.documents.inputs import Input, read_options
 from pipelines.documents.ranges import RawFiles
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Stage, make_sharded_stage, shard_paths, work_paths
-from pipelines.pairs.merge import GroupPairs, WritePairs
+from pipelines.pairs.merge import group_pairs, write_pairs
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, ReadPairs, index_documents
 
@@ -78,20 +79,17 @@ def _stages(options: Pairs, documents: Parent, output: str, raw: RawFiles) -> li
     index = work_paths(output, "index", len(documents.shards), ".npy")
     unmerged = work_paths(output, "unmerged", len(raw.groups), ".arrow")
     (grouping,) = work_paths(output, "groups", 1, ".npy")
-    to_index = [
-        ({"documents": shard, "index": path}, shard.rows) for shard, path in zip(documents.shards, index, strict=True)
-    ]
-    to_write = [
-        ({"shard": path, "index": number}, 1) for number, path in enumerate(shard_paths(output, len(raw.groups)))
-    ]
     draw = (options.seed, options.validation, options.test) if options.split == "draw" else None
-    size = documents.vocab_size
+    size, shards = documents.vocab_size, documents.shards
     read = ReadPairs(output, documents.folder, raw.reads, options.split, index)
+    group = partial(group_pairs, unmerged, size, draw)
+    write = partial(write_pairs, unmerged, grouping, output, size, options.compression)
+    rows, numbers = [shard.rows for shard in shards], range(len(raw.groups))
     return [
-        make_sharded_stage("index", to_index, index_documents, "documents"),
-        make_sharded_stage("read", raw.payloads(unmerged), read, "KiB"),
-        make_sharded_stage("group", [({"groups": grouping}, 1)], GroupPairs(unmerged, size, draw), "tables"),
+        make_sharded_stage("index", index_documents, "documents", rows, documents=shards, index=index),
+        raw.read_by("read", read, unmerged),
+        make_sharded_stage("group", group, "tables", [1], groups=[grouping]),
         make_sharded_stage(
-            "pairs", to_write, WritePairs(unmerged, grouping, output, size, options.compression), "shards"
+            "pairs", write, "shards", [1] * len(numbers), shard=shard_paths(output, len(numbers)), index=numbers
         ),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -31,78 +30,71 @@ def _rows(paths: Sequence[str], vocab_size: int) -> tuple[pa.Table, np.ndarray]:
     return table, np.cumsum([0, *(sum(map(len, shard)) for shard in shards)])
 
 
-@dataclass(frozen=True)
-class GroupPairs:
+def group_pairs(
+    unmerged: Sequence[str], vocab_size: int, draw: tuple[int, float, float] | None, task: Task, report: Report
+) -> Receipt:
     """Find the rows of the same pair, decide the split of each pair, and count the documents.
 
-    Writes ``(rows, 2)`` int64: the first row of each row's pair, -1 for a rejected row; and the split, as an index into
-    ``SPLITS``.
+    ``draw`` is the seed and the shares of validation and test; None if splits are not drawn. Writes ``(rows, 2)``
+    int64: the first row of each row's pair, -1 for a rejected row; and the split, as an index into ``SPLITS``.
     """
-
-    unmerged: tuple[str, ...]
-    vocab_size: int
-    draw: tuple[int, float, float] | None
-    """Seed and shares of validation and test; None if splits are not drawn."""
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        rows, _ = _rows(self.unmerged, self.vocab_size)
-        first = first_of_equal(id_keys(_KEY, rows.column("pair_id").to_pylist()), _contents(rows))
-        documents = _to_ragged(rows.column("document_rows"))
-        splits = rows.column("split")
-        if self.draw is not None and len(rows):
-            seed, validation, test = self.draw
-            ids = rows.column("document_ids").combine_chunks().flatten().to_pylist()
-            splits = draw_splits(documents, ids, seed, validation, test)
-        numbers = np.array([SPLITS.index(split) for split in splits.to_pylist()], np.int64)
-        write_array(task.payload["groups"], np.column_stack([first, numbers]))
-        kept = np.flatnonzero(first == np.arange(len(first)))
-        used, several = in_several_splits(documents.take(kept), numbers[kept])
-        return Receipt(task.name, totals={"documents": used, "documents_in_several_splits": several})
+    rows, _ = _rows(unmerged, vocab_size)
+    first = first_of_equal(id_keys(_KEY, rows.column("pair_id").to_pylist()), _contents(rows))
+    documents = _to_ragged(rows.column("document_rows"))
+    splits = rows.column("split")
+    if draw is not None and len(rows):
+        seed, validation, test = draw
+        ids = rows.column("document_ids").combine_chunks().flatten().to_pylist()
+        splits = draw_splits(documents, ids, seed, validation, test)
+    numbers = np.array([SPLITS.index(split) for split in splits.to_pylist()], np.int64)
+    write_array(task.payload["groups"], np.column_stack([first, numbers]))
+    kept = np.flatnonzero(first == np.arange(len(first)))
+    used, several = in_several_splits(documents.take(kept), numbers[kept])
+    return Receipt(task.name, totals={"documents": used, "documents_in_several_splits": several})
 
 
-@dataclass(frozen=True)
-class WritePairs:
+def write_pairs(
+    unmerged: Sequence[str],
+    groups: str,
+    output: str,
+    vocab_size: int,
+    compression: str | None,
+    task: Task,
+    report: Report,
+) -> Receipt:
     """Write a final shard: the pairs whose first record is in an unmerged shard, with the answers of all records."""
-
-    unmerged: tuple[str, ...]
-    groups: str
-    output: str
-    vocab_size: int
-    compression: str | None
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        rows, starts = _rows(self.unmerged, self.vocab_size)
-        first, splits = read_array(self.groups).T
-        index = task.payload["index"]
-        members = np.arange(starts[index], starts[index + 1])
-        totals = dict.fromkeys(PAIR_TOTALS, 0)
-        schema = pairs_schema(self.vocab_size)
-        kept = members[first[members] == members]
-        with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, self.compression) as (writer, info):
-            for begin in range(0, len(kept), ROWS_PER_BATCH):
-                batch = merge_answers(rows, first, splits, kept[begin : begin + ROWS_PER_BATCH], schema)
-                add_pair_totals(totals, batch)
-                writer.write(batch)
-                report(begin)
-        counts = {
-            name: _by_source(rows, members[chosen])
-            for name, chosen in (
-                ("written", first[members] == members),
-                ("filtered", (first[members] >= 0) & (first[members] != members)),
-                ("rejected", first[members] < 0),
+    rows, starts = _rows(unmerged, vocab_size)
+    first, splits = read_array(groups).T
+    index = task.payload["index"]
+    members = np.arange(starts[index], starts[index + 1])
+    totals = dict.fromkeys(PAIR_TOTALS, 0)
+    schema = pairs_schema(vocab_size)
+    kept = members[first[members] == members]
+    with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, compression) as (writer, info):
+        for begin in range(0, len(kept), ROWS_PER_BATCH):
+            batch = merge_answers(rows, first, splits, kept[begin : begin + ROWS_PER_BATCH], schema)
+            add_pair_totals(totals, batch)
+            writer.write(batch)
+            report(begin)
+    counts = {
+        name: _by_source(rows, members[chosen])
+        for name, chosen in (
+            ("written", first[members] == members),
+            ("filtered", (first[members] >= 0) & (first[members] != members)),
+            ("rejected", first[members] < 0),
+        )
+    }
+    with RejectsShard.create(output, task.name) as rejects:
+        duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
+        for row in duplicates.to_pylist():
+            detail = (
+                f"an earlier record has the id {row['pair_id']!r}, but another query, split, other options or "
+                "documents; give each question an id of its own"
             )
-        }
-        with RejectsShard.create(self.output, task.name) as rejects:
-            duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
-            for row in duplicates.to_pylist():
-                detail = (
-                    f"an earlier record has the id {row['pair_id']!r}, but another query, split, other options or "
-                    "documents; give each question an id of its own"
-                )
-                rejects.write(row["source"], row["path"], [Reject("", row["record"], "duplicate_id", b"", detail)])
-        sources = {source for numbers in counts.values() for source in numbers}
-        by_source = {source: {name: numbers[source] for name, numbers in counts.items()} for source in sources}
-        return Receipt(task.name, tuple(info), totals, by_source, dict(rejects.reasons))
+            rejects.write(row["source"], row["path"], [Reject("", row["record"], "duplicate_id", b"", detail)])
+    sources = {source for numbers in counts.values() for source in numbers}
+    by_source = {source: {name: numbers[source] for name, numbers in counts.items()} for source in sources}
+    return Receipt(task.name, tuple(info), totals, by_source, dict(rejects.reasons))
 
 
 def merge_answers(

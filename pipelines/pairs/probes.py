@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,9 @@ def _probe_jobs(probing: Probing, options: Pairs) -> Iterator[Job]:
         config["questions_sha256"] = manifest_sha256(others["questions"])
 
     def job(place: str, parent: Parent, work: Any, format: str, rows: int, config: dict[str, Any]) -> Job:
-        payloads = [
-            ({"shard": path, "range": part}, part[3] - part[2])
-            for part, path in zip(ranges, shard_paths(place, len(ranges)), strict=True)
-        ]
-        stage = make_sharded_stage(format.removeprefix("farspan."), payloads, work, "examples")
+        name, sizes = format.removeprefix("farspan."), [stop - first for _, _, first, stop in ranges]
+        paths = shard_paths(place, len(ranges))
+        stage = make_sharded_stage(name, work, "examples", sizes, shard=paths, range=ranges)
         return declare_derived_job(
             place,
             parent,
@@ -93,11 +91,11 @@ def _probe_jobs(probing: Probing, options: Pairs) -> Iterator[Job]:
             others=others,
         )
 
-    texts = WriteTexts(maker, options.compression)
+    texts = partial(_write_texts, maker, options.compression)
     yield job(folder, documents, texts, "farspan.documents", DocumentsShard.ROWS_PER_BATCH, config)
     drawn = {} if options.split == "draw" else {"validation": None, "test": None}
     config = {**config, **record_options(options, without=["task_bytes", "task_files"], **drawn)}
-    pairs = WriteQuestions(maker, options)
+    pairs = partial(_write_questions, maker, options)
     made = Parent.read(folder, "farspan.documents")
     yield job(output, made, pairs, "farspan.pairs", ROWS_PER_BATCH, config)
 
@@ -196,78 +194,66 @@ class Maker:
         return before * self.probing.examples
 
 
-@dataclass(frozen=True)
-class WriteTexts:
-    """Writes a shard of documents: the texts of a range of examples."""
-
-    maker: Maker
-    compression: str | None
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        name, length, first, stop = task.payload["range"]
-        size = self.maker.materials.tokenizer.vocab_size
-        schema, source = documents_schema(size), _source(name)
-        with DocumentsShard.create(task.payload["shard"], size, self.compression) as shard:
-            ids = self.maker.document_ids(name, length, first, stop)
-            texts = []
-            for number in range(first, stop):
-                texts.append(self.maker.text(name, length, number))
-                report(number - first)
-            tokens = Ragged.from_rows([text.tokens for text in texts], token_dtype(size))
-            starts = Ragged.from_rows([text.starts for text in texts], np.int32)
-            columns = [
-                pa.array(ids),
-                pa.array([source] * len(ids)),
-                pa.nulls(len(ids), pa.int64()),
-                pa.array([False] * len(ids)),
-                tokens.to_arrow(schema.field("tokens").type),
-                starts.to_arrow(pa.list_(pa.int32())),
-            ]
-            shard.write(pa.record_batch(columns, schema=schema))
-        counts = {source: {"read": len(ids), **shard.counts[source]}}
-        return Receipt(task.name, shard.info, shard.totals, counts)
-
-
-@dataclass(frozen=True)
-class WriteQuestions:
-    """Writes a shard of pairs: the questions of a range of examples."""
-
-    maker: Maker
-    options: Pairs
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        name, length, first, stop = task.payload["range"]
-        tokenizer = self.maker.materials.tokenizer
-        exact = load_probe(name).placed
-        ids = self.maker.document_ids(name, length, first, stop)
-        rows = np.arange(first, stop) + self.maker.first_row(name, length)
-        examples = [self.maker.example(name, length, number) for number in range(first, stop)]
-        read = [
-            ReadPair(
-                RawPair(
-                    pair_id=one,
-                    documents=(one,),
-                    query=example.query,
-                    targets=example.targets,
-                    references=tuple(example.answers),
-                    split=example.split or "test",
-                    attributes={"probe": name, **example.attributes(length, exact)},
-                ),
-                *("", _source(name), "", ""),
-                [one],
-            )
-            for one, example in zip(ids, examples, strict=True)
+def _write_texts(maker: Maker, compression: str | None, task: Task, report: Report) -> Receipt:
+    """Write a shard of documents: the texts of a range of examples."""
+    name, length, first, stop = task.payload["range"]
+    size = maker.materials.tokenizer.vocab_size
+    schema, source = documents_schema(size), _source(name)
+    with DocumentsShard.create(task.payload["shard"], size, compression) as shard:
+        ids = maker.document_ids(name, length, first, stop)
+        texts = []
+        for number in range(first, stop):
+            texts.append(maker.text(name, length, number))
+            report(number - first)
+        tokens = Ragged.from_rows([text.tokens for text in texts], token_dtype(size))
+        starts = Ragged.from_rows([text.starts for text in texts], np.int32)
+        columns = [
+            pa.array(ids),
+            pa.array([source] * len(ids)),
+            pa.nulls(len(ids), pa.int64()),
+            pa.array([False] * len(ids)),
+            tokens.to_arrow(schema.field("tokens").type),
+            starts.to_arrow(pa.list_(pa.int32())),
         ]
-        found, _ = tokenize_pairs(read, dict(zip(ids, rows.tolist(), strict=True)), self.options.split, tokenizer)
-        schema = pairs_schema(tokenizer.vocab_size)
-        batch = found.select(schema.names)
-        if self.options.split == "draw":
-            shares = (self.options.seed, self.options.validation, self.options.test)
-            splits = draw_splits(Ragged(rows, np.arange(len(rows) + 1)), ids, *shares)
-            batch = batch.set_column(schema.get_field_index("split"), schema.field("split"), splits)
-        totals = dict.fromkeys(PAIR_TOTALS, 0)
-        add_pair_totals(totals, batch)
-        with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, self.options.compression) as (writer, info):
-            writer.write(batch)
-        totals |= {"documents": len(ids), "documents_in_several_splits": 0}
-        return Receipt(task.name, tuple(info), totals, {_source(name): {"read": len(ids), "written": len(ids)}})
+        shard.write(pa.record_batch(columns, schema=schema))
+    counts = {source: {"read": len(ids), **shard.counts[source]}}
+    return Receipt(task.name, shard.info, shard.totals, counts)
+
+
+def _write_questions(maker: Maker, options: Pairs, task: Task, report: Report) -> Receipt:
+    """Write a shard of pairs: the questions of a range of examples."""
+    name, length, first, stop = task.payload["range"]
+    tokenizer = maker.materials.tokenizer
+    exact = load_probe(name).placed
+    ids = maker.document_ids(name, length, first, stop)
+    rows = np.arange(first, stop) + maker.first_row(name, length)
+    examples = [maker.example(name, length, number) for number in range(first, stop)]
+    read = [
+        ReadPair(
+            RawPair(
+                pair_id=one,
+                documents=(one,),
+                query=example.query,
+                targets=example.targets,
+                references=tuple(example.answers),
+                split=example.split or "test",
+                attributes={"probe": name, **example.attributes(length, exact)},
+            ),
+            *("", _source(name), "", ""),
+            [one],
+        )
+        for one, example in zip(ids, examples, strict=True)
+    ]
+    found, _ = tokenize_pairs(read, dict(zip(ids, rows.tolist(), strict=True)), options.split, tokenizer)
+    schema = pairs_schema(tokenizer.vocab_size)
+    batch = found.select(schema.names)
+    if options.split == "draw":
+        shares = (options.seed, options.validation, options.test)
+        splits = draw_splits(Ragged(rows, np.arange(len(rows) + 1)), ids, *shares)
+        batch = batch.set_column(schema.get_field_index("split"), schema.field("split"), splits)
+    totals = dict.fromkeys(PAIR_TOTALS, 0)
+    add_pair_totals(totals, batch)
+    with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, options.compression) as (writer, info):
+        writer.write(batch)
+    totals |= {"documents": len(ids), "documents_in_several_splits": 0}
+    return Receipt(task.name, tuple(info), totals, {_source(name): {"read": len(ids), "written": len(ids)}})

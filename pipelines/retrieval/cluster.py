@@ -8,9 +8,9 @@ files; only a few numbers per document are held in memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -54,57 +54,40 @@ def plan(options: Clustering) -> Job:
     if not documents:
         raise FarspanError(f"{vectors.folder}: holds no vector; embed documents that have tokens in the split")
     clusters = first_level(options, documents)
-    config = {
-        "builder": "cluster",
-        "dimension": vectors.manifest.config["dimension"],
-        "split": vectors.manifest.config["split"],
-        **record_options(options, centroids=clusters, sample=min(options.sample, clusters * _SAMPLE_PER_CENTROID)),
-    }
+    options = replace(options, centroids=clusters, sample=min(options.sample, clusters * _SAMPLE_PER_CENTROID))
+    inherited = {name: vectors.manifest.config[name] for name in ("dimension", "split")}
     return declare_derived_job(
         output,
         vectors,
-        _stages(options, vectors, output, config),
+        _stages(options, vectors, output),
         format="farspan.clusters",
-        config=config,
+        config={"builder": "cluster", **inherited, **record_options(options)},
         seed=options.seed,
         rows_per_batch=vectors.manifest.rows_per_batch,
         work_bytes=vectors.bytes,
     )
 
 
-def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[str, Any]) -> list[Stage]:
-    documents, dimension, clusters = vectors.first_rows[-1], config["dimension"], config["centroids"]
+def _stages(options: Clustering, vectors: Parent, output: str) -> list[Stage]:
+    dimension, clusters = vectors.manifest.config["dimension"], options.centroids
     groups = _groups(vectors.shards, options.task_documents)
     rows = [sum(shard.rows for shard in group) for group in groups]
     samples = work_paths(output, "sample", len(groups), ".npy")
     spills = work_paths(output, "spill", len(groups), ".arrow")
     centroids = os.path.join(output, WORK, CENTROIDS)
     train = Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)
+    key, share = make_key(options.seed, "k-means sample"), options.sample / vectors.first_rows[-1]
+    gather = partial(_gather, options, spills, dimension, vectors.manifest.rows_per_batch)
+    paths = shard_paths(output, clusters)
     return [
         make_sharded_stage(
-            "sample",
-            [({"shards": group, "sample": path}, n) for group, path, n in zip(groups, samples, rows, strict=True)],
-            Sample(make_key(options.seed, "k-means sample"), config["sample"] / documents, dimension),
-            "documents",
+            "sample", partial(_sample, key, share, dimension), "documents", rows, shards=groups, sample=samples
         ),
-        Stage(
-            "train",
-            [train],
-            Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
-            "clusters",
-        ),
+        Stage("train", [train], partial(_train, options, samples), "clusters"),
         make_sharded_stage(
-            "assign",
-            [({"shards": group, "spill": path}, n) for group, path, n in zip(groups, spills, rows, strict=True)],
-            Assign(centroids, options.spherical, dimension, options.threads),
-            "documents",
+            "assign", partial(_assign, options, centroids, dimension), "documents", rows, shards=groups, spill=spills
         ),
-        make_sharded_stage(
-            "gather",
-            [({"cluster": c, "shard": path}, 1) for c, path in enumerate(shard_paths(output, clusters))],
-            Gather(spills, config, vectors.manifest.rows_per_batch, options.seed),
-            "clusters",
-        ),
+        make_sharded_stage("gather", gather, "clusters", [1] * clusters, cluster=range(clusters), shard=paths),
     ]
 
 
@@ -121,23 +104,16 @@ def _groups(shards: Sequence[StoredShard], max_rows: int) -> list[list[StoredSha
     return groups
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Draw a sample of the vectors of some shards, by hashes of their documents' ids."""
-
-    key: bytes
-    share: float  # of the vectors to draw; 1 or more takes all of them
-    dimension: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        chosen, done = [np.empty((0, self.dimension), np.float16)], 0
-        for shard, batch in _record_batches(task.payload["shards"]):
-            done += len(batch)
-            report(done)
-            vectors = require_finite(batch, self.dimension, shard)
-            chosen.append(vectors[select_share(self.key, batch.column("document_id").to_pylist(), self.share)])
-        write_array(task.payload["sample"], np.concatenate(chosen))
-        return Receipt(task.name)
+def _sample(key: bytes, share: float, dimension: int, task: Task, report: Report) -> Receipt:
+    """Draw a share of the vectors of some shards, all of them for 1 or more, by hashes of their documents' ids."""
+    chosen, done = [np.empty((0, dimension), np.float16)], 0
+    for shard, batch in _record_batches(task.payload["shards"]):
+        done += len(batch)
+        report(done)
+        vectors = require_finite(batch, dimension, shard)
+        chosen.append(vectors[select_share(key, batch.column("document_id").to_pylist(), share)])
+    write_array(task.payload["sample"], np.concatenate(chosen))
+    return Receipt(task.name)
 
 
 def _record_batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -147,47 +123,28 @@ def _record_batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.Rec
             yield shard.path, batch
 
 
-@dataclass(frozen=True)
-class Train:
+def _train(options: Clustering, samples: Sequence[str], task: Task, report: Report) -> Receipt:
     """Train the centroids on the samples of all shards."""
-
-    samples: tuple[str, ...]
-    clusters: int
-    spherical: bool
-    iterations: int
-    seed: int
-    threads: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        sample = np.concatenate([read_array(path) for path in self.samples])
-        with threadpool_limits(self.threads):
-            seed = kmeans_seed(self.seed, "k-means")
-            centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
-        write_array(task.payload["centroids"], centroids)
-        # read back, because another attempt may have stored centroids first that differ in the last bits
-        write_bytes(task.payload["published"], npy_bytes(read_array(task.payload["centroids"])))
-        return Receipt(task.name)
+    sample = np.concatenate([read_array(path) for path in samples])
+    with threadpool_limits(options.threads):
+        seed = kmeans_seed(options.seed, "k-means")
+        centroids = train_centroids(sample, options.centroids, options.spherical, options.iterations, seed)
+    write_array(task.payload["centroids"], centroids)
+    # read back, because another attempt may have stored centroids first that differ in the last bits
+    write_bytes(task.payload["published"], npy_bytes(read_array(task.payload["centroids"])))
+    return Receipt(task.name)
 
 
-@dataclass(frozen=True)
-class Assign:
+def _assign(options: Clustering, centroids: str, dimension: int, task: Task, report: Report) -> Receipt:
     """Partition the vectors of some shards: record batch c of the spill file holds those of first-level cluster c."""
-
-    centroids: str
-    spherical: bool
-    dimension: int
-    threads: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        spill, schema = task.payload["spill"], vectors_schema(self.dimension)
-        centroids = read_array(self.centroids)
-        batches = [batch for _, batch in _record_batches(task.payload["shards"])]
-        batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
-        with threadpool_limits(self.threads):
-            labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)
-        parts = partition(labels, len(centroids))
-        write_batches(spill, schema, (batch.take(pa.array(rows)) for rows in parts))
-        return Receipt(task.name)
+    schema, means = vectors_schema(dimension), read_array(centroids)
+    batches = [batch for _, batch in _record_batches(task.payload["shards"])]
+    batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
+    with threadpool_limits(options.threads):
+        labels = assign(vector_rows(batch.column("vector")), means, options.spherical)
+    parts = partition(labels, len(means))
+    write_batches(task.payload["spill"], schema, (batch.take(pa.array(rows)) for rows in parts))
+    return Receipt(task.name)
 
 
 class SpilledVectors:
@@ -229,50 +186,38 @@ class SpilledVectors:
         return out
 
 
-@dataclass(frozen=True)
-class Gather:
+def _gather(
+    options: Clustering, spills: Sequence[str], dimension: int, rows_per_batch: int, task: Task, report: Report
+) -> Receipt:
     """Read one first-level cluster from all spill files, split it if it is too large, and write it part by part."""
-
-    spills: tuple[str, ...]
-    config: Mapping[str, Any]
-    rows_per_batch: int
-    seed: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        cluster, path, config = task.payload["cluster"], task.payload["shard"], self.config
-        vectors = SpilledVectors.read(self.spills, cluster)
-        parts = np.zeros(len(vectors), np.int64)
-        if len(vectors) > config["max_documents"]:
-            with threadpool_limits(config["threads"]):
-                parts = split(
-                    vectors,
-                    config["max_documents"],
-                    config["spherical"],
-                    config["iterations"],
-                    kmeans_seed(self.seed, f"split {cluster}"),
-                )
-        sizes = np.bincount(parts)
-        if len(sizes) > PARTS_OF_CLUSTER:
-            raise FarspanError(
-                f"--max-documents {config['max_documents']}: cuts cluster {cluster} into {len(sizes):,} parts, more "
-                f"than the {PARTS_OF_CLUSTER:,} that can be numbered; give a larger one"
-            )
-        order = np.lexsort((vectors.document_rows, parts))
-        schema, rows = clusters_schema(config["dimension"]), self.rows_per_batch
-        tokens = 0
-        with write_shard(path, schema, rows, config["compression"]) as (writer, info):
-            for first in range(0, len(order), rows):
-                chosen = order[first : first + rows]
-                batch = vectors.take(chosen)
-                ids = pa.array(cluster * PARTS_OF_CLUSTER + parts[chosen])
-                writer.write(batch.add_column(schema.get_field_index("cluster_id"), schema.field("cluster_id"), ids))
-                tokens += int(batch.column("document_tokens").to_numpy().sum())
-        totals = {
-            "documents": len(vectors),
-            "tokens": tokens,
-            "clusters": len(sizes),
-            "split_clusters": int(len(sizes) > 1),
-            "max_documents": int(sizes.max(initial=0)),
-            "max_first_level": len(vectors),
-        }
-        return Receipt(task.name, tuple(info), totals)
+    cluster, most = task.payload["cluster"], options.max_documents
+    vectors = SpilledVectors.read(spills, cluster)
+    parts = np.zeros(len(vectors), np.int64)
+    if len(vectors) > most:
+        seed = kmeans_seed(options.seed, f"split {cluster}")
+        with threadpool_limits(options.threads):
+            parts = split(vectors, most, options.spherical, options.iterations, seed)
+    sizes = np.bincount(parts)
+    if len(sizes) > PARTS_OF_CLUSTER:
+        raise FarspanError(
+            f"--max-documents {most}: cuts cluster {cluster} into {len(sizes):,} parts, more than the "
+            f"{PARTS_OF_CLUSTER:,} that can be numbered; give a larger one"
+        )
+    order = np.lexsort((vectors.document_rows, parts))
+    schema, tokens = clusters_schema(dimension), 0
+    with write_shard(task.payload["shard"], schema, rows_per_batch, options.compression) as (writer, info):
+        for first in range(0, len(order), rows_per_batch):
+            chosen = order[first : first + rows_per_batch]
+            batch = vectors.take(chosen)
+            ids = pa.array(cluster * PARTS_OF_CLUSTER + parts[chosen])
+            writer.write(batch.add_column(schema.get_field_index("cluster_id"), schema.field("cluster_id"), ids))
+            tokens += int(batch.column("document_tokens").to_numpy().sum())
+    totals = {
+        "documents": len(vectors),
+        "tokens": tokens,
+        "clusters": len(sizes),
+        "split_clusters": int(len(sizes) > 1),
+        "max_documents": int(sizes.max(initial=0)),
+        "max_first_level": len(vectors),
+    }
+    return Receipt(task.name, tuple(info), totals)

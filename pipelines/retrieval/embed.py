@@ -7,10 +7,10 @@ model's batches, and so the bytes on one machine, do not depend on the number of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,9 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge.scores import sentence_scores
 from objectives.rouge.words import split_words
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
-from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
+from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
-from pipelines.retrieval.options import Embed, EncoderOptions
+from pipelines.retrieval.options import Embed
 from trainer.scorer.encoder import find_encoder
 
 ROWS_PER_BATCH = 1024
@@ -67,19 +67,11 @@ def plan(options: Embed) -> Job:
             block=batches * documents.manifest.rows_per_batch,
         ),
     }
-    work = EmbedBlock(
-        documents=documents.folder,
-        encoder=encoder,
-        fingerprint=encoder_files.fingerprint,
-        long_documents=options.long_documents,
-        held_out=options.split == "held-out",
-        min_document_tokens=options.min_document_tokens,
-        compression=options.compression,
-    )
+    resolved = replace(options, documents=documents.folder, encoder=encoder)
     job = declare_derived_job(
         output,
         documents,
-        [make_sharded_stage("embed", _payloads(documents, output, batches), work, "documents")],
+        [_stage(documents, output, batches, partial(_embed_block, resolved, encoder_files.fingerprint))],
         format="farspan.vectors",
         config=config,
         seed=0,
@@ -92,129 +84,126 @@ def plan(options: Embed) -> Job:
 def count_vectors(options: Embed) -> int:
     """Count the documents that will get a vector; in a remote store all of the split, without reading shards."""
     documents = Parent.read(options.documents, "farspan.documents")
-    held_out = options.split == "held-out"
     if not files.is_local(documents.folder):
         totals = documents.manifest.totals
         of_held_out = totals["held_out_documents"]
-        return of_held_out if held_out else totals["documents"] - of_held_out
+        return of_held_out if options.split == "held-out" else totals["documents"] - of_held_out
     readers = (map_shard(shard.path)[1] for shard in documents.shards)
     batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
-    return sum(int(np.count_nonzero(_with_vector(batch, held_out, options.min_document_tokens))) for batch in batches)
+    return sum(int(np.count_nonzero(_with_vector(options, batch))) for batch in batches)
 
 
-def _with_vector(batch: pa.RecordBatch, held_out: bool, least: int) -> np.ndarray:
-    """``(rows,)`` bool: documents of the split with at least ``least`` tokens."""
-    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
-    return (booleans(batch.column("held_out")) == held_out) & (lengths >= least)
+def _of_split(options: Embed, batch: pa.RecordBatch) -> np.ndarray:
+    held_out: np.ndarray = booleans(batch.column("held_out")) == (options.split == "held-out")
+    return held_out
 
 
-def _payloads(documents: Parent, output: str, batches: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Each block of ``batches`` record batches of a documents shard, and its number of documents."""
-    rows = batches * documents.manifest.rows_per_batch
+def _with_vector(options: Embed, batch: pa.RecordBatch) -> np.ndarray:
+    """``(rows,)`` bool: documents of the split that are not too short."""
+    return _of_split(options, batch) & (
+        Ragged.from_arrow(batch.column("tokens")).lengths >= options.min_document_tokens
+    )
+
+
+def _stage(documents: Parent, output: str, batches: int, work: Callable[[Task, Report], Receipt]) -> Stage:
+    """Declare a task for each block of ``batches`` record batches of a documents shard."""
+    size = documents.manifest.rows_per_batch
     blocks = [
         (shard, start, first)
         for shard, start in zip(documents.shards, documents.first_rows[:-1], strict=True)
-        for first in range(0, shard.rows, rows)
+        for first in range(0, shard.rows, batches * size)
     ]
-    for (shard, start, first), path in zip(blocks, shard_paths(output, len(blocks)), strict=True):
-        payload = {
-            "documents": shard,
-            "first_batch": first // documents.manifest.rows_per_batch,
-            "batches": batches,
-            "first_row": start + first,
-            "shard": path,
-        }
-        yield payload, min(rows, shard.rows - first)
+    return make_sharded_stage(
+        "embed",
+        work,
+        "documents",
+        [min(batches * size, shard.rows - first) for shard, _, first in blocks],
+        documents=[shard for shard, _, _ in blocks],
+        first_batch=[first // size for _, _, first in blocks],
+        batches=[batches] * len(blocks),
+        first_row=[start + first for _, start, first in blocks],
+        shard=shard_paths(output, len(blocks)),
+    )
 
 
-@dataclass(frozen=True)
-class EmbedBlock:
-    """Embed one block of documents."""
-
-    documents: str
-    encoder: EncoderOptions
-    fingerprint: str
-    long_documents: str
-    held_out: bool
-    min_document_tokens: int
-    compression: str | None
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        encoder = load_encoder(self.encoder)
-        if encoder.files.fingerprint != self.fingerprint:
-            raise FarspanError(
-                f"encoder {encoder.files.folder}: its files are not those that the job was started with; put them "
-                "back, or give --output another folder"
-            )
-        source: StoredShard = task.payload["documents"]
-        target = task.payload["shard"]
-        schema = vectors_schema(encoder.files.dimension)
-        counts: dict[str, dict[str, int]] = {}
-        blocks: list[pa.RecordBatch] = []  # all columns but the vector
-        ids: list[Ragged] = []  # input of the encoder
-        long_documents = 0
-        first_row = task.payload["first_row"]
-        record_batches = source.batches(task.payload["first_batch"])
-        for batch in islice(record_batches, task.payload["batches"]):
-            rows = self._select(batch, counts)
-            for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):
-                block, chunk_ids, longer = self._prepare(batch, chunk, first_row, encoder)
-                blocks.append(block)
-                ids.append(chunk_ids)
-                long_documents += int(longer.sum())
-            first_row += len(batch)
-        written = sum(count["written"] for count in counts.values())
-        left_out = task.units - written
-        with write_shard(target, schema, ROWS_PER_BATCH, self.compression) as (writer, info):
-            if written:
-                table = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
-                vectors = encoder.encode_ids(Ragged.concatenate(ids), lambda done: report(left_out + done))
-                half = _half(vectors, table.column("document_id"), encoder)
-                writer.write(pa.record_batch([*table.columns, vector_column(half)], schema=schema))
-        totals = {
-            "documents": written,
-            "tokens": sum(count["tokens"] for count in counts.values()),
-            "long_documents": long_documents,
-            "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
-        }
-        return Receipt(task.name, tuple(info), totals, counts)
-
-    def _select(self, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
-        """Return the rows of a batch that get a vector, and add the split's documents to ``counts`` by source."""
-        lengths = Ragged.from_arrow(batch.column("tokens")).lengths
-        of_split = booleans(batch.column("held_out")) == self.held_out
-        kept = _with_vector(batch, self.held_out, self.min_document_tokens)
-        sources = np.asarray(batch.column("source").to_pylist(), object)
-        for source in set(sources[of_split]):
-            of_source = sources == source
-            read, written = int((of_split & of_source).sum()), int((kept & of_source).sum())
-            tokens = int(lengths[kept & of_source].sum())
-            count = counts.setdefault(source, dict.fromkeys(("read", "written", "filtered", "tokens"), 0))
-            for name, number in zip(count, (read, written, read - written, tokens), strict=True):
-                count[name] += number
-        return np.flatnonzero(kept)
-
-    def _prepare(
-        self, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
-    ) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
-        """Prepare documents for the encoder: all columns but the vectors, ids, and ``(rows,)`` bool, the shortened."""
-        tokens = Ragged.from_arrow(batch.column("tokens"))
-        sentences = Ragged.from_arrow(batch.column("sentence_starts"))
-        tokenizer = artefact_tokenizer(self.documents)
-        decoded = [tokenizer.decode_with_offsets(tokens[row]) for row in rows]
-        texts = [text for text, _ in decoded]
-        # rows of characters at which sentences begin
-        starts = [characters[sentences[row]] for row, (_, characters) in zip(rows, decoded, strict=True)]
-        ids, longer = condense(
-            texts, Ragged.from_rows(starts, np.int64), encoder.tokenizer, encoder.max_text_tokens, self.long_documents
+def _embed_block(options: Embed, fingerprint: str, task: Task, report: Report) -> Receipt:
+    """Embed one block of documents by the encoder whose files have a fingerprint."""
+    encoder = load_encoder(options.encoder)
+    if encoder.files.fingerprint != fingerprint:
+        raise FarspanError(
+            f"encoder {encoder.files.folder}: its files are not those that the job was started with; put them "
+            "back, or give --output another folder"
         )
-        columns = {
-            "document_id": batch.column("document_id").take(pa.array(rows)),
-            "document_row": pa.array(first_row + rows, pa.int64()),
-            "document_tokens": pa.array(tokens.lengths[rows].astype(np.int32)),
-            "shingles": sketch(ngram_hashes(texts)).to_arrow(pa.list_(pa.uint32())),
-        }
-        return pa.RecordBatch.from_pydict(columns), ids, longer
+    source: StoredShard = task.payload["documents"]
+    target = task.payload["shard"]
+    schema = vectors_schema(encoder.files.dimension)
+    counts: dict[str, dict[str, int]] = {}
+    blocks: list[pa.RecordBatch] = []  # all columns but the vector
+    ids: list[Ragged] = []  # input of the encoder
+    long_documents = 0
+    first_row = task.payload["first_row"]
+    record_batches = source.batches(task.payload["first_batch"])
+    for batch in islice(record_batches, task.payload["batches"]):
+        rows = _select(options, batch, counts)
+        for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):
+            block, chunk_ids, longer = _prepare(options, batch, chunk, first_row, encoder)
+            blocks.append(block)
+            ids.append(chunk_ids)
+            long_documents += int(longer.sum())
+        first_row += len(batch)
+    written = sum(count["written"] for count in counts.values())
+    left_out = task.units - written
+    with write_shard(target, schema, ROWS_PER_BATCH, options.compression) as (writer, info):
+        if written:
+            table = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
+            vectors = encoder.encode_ids(Ragged.concatenate(ids), lambda done: report(left_out + done))
+            half = _half(vectors, table.column("document_id"), encoder)
+            writer.write(pa.record_batch([*table.columns, vector_column(half)], schema=schema))
+    totals = {
+        "documents": written,
+        "tokens": sum(count["tokens"] for count in counts.values()),
+        "long_documents": long_documents,
+        "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
+    }
+    return Receipt(task.name, tuple(info), totals, counts)
+
+
+def _select(options: Embed, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
+    """Return the rows of a batch that get a vector, and add the split's documents to ``counts`` by source."""
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    of_split, kept = _of_split(options, batch), _with_vector(options, batch)
+    sources = np.asarray(batch.column("source").to_pylist(), object)
+    for source in set(sources[of_split]):
+        of_source = sources == source
+        read, written = int((of_split & of_source).sum()), int((kept & of_source).sum())
+        tokens = int(lengths[kept & of_source].sum())
+        count = counts.setdefault(source, dict.fromkeys(("read", "written", "filtered", "tokens"), 0))
+        for name, number in zip(count, (read, written, read - written, tokens), strict=True):
+            count[name] += number
+    return np.flatnonzero(kept)
+
+
+def _prepare(
+    options: Embed, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
+) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
+    """Prepare documents for the encoder: all columns but the vectors, ids, and ``(rows,)`` bool, the shortened."""
+    tokens = Ragged.from_arrow(batch.column("tokens"))
+    sentences = Ragged.from_arrow(batch.column("sentence_starts"))
+    tokenizer = artefact_tokenizer(options.documents)
+    decoded = [tokenizer.decode_with_offsets(tokens[row]) for row in rows]
+    texts = [text for text, _ in decoded]
+    # rows of characters at which sentences begin
+    starts = [characters[sentences[row]] for row, (_, characters) in zip(rows, decoded, strict=True)]
+    ids, longer = condense(
+        texts, Ragged.from_rows(starts, np.int64), encoder.tokenizer, encoder.max_text_tokens, options.long_documents
+    )
+    columns = {
+        "document_id": batch.column("document_id").take(pa.array(rows)),
+        "document_row": pa.array(first_row + rows, pa.int64()),
+        "document_tokens": pa.array(tokens.lengths[rows].astype(np.int32)),
+        "shingles": sketch(ngram_hashes(texts)).to_arrow(pa.list_(pa.uint32())),
+    }
+    return pa.RecordBatch.from_pydict(columns), ids, longer
 
 
 def _chunks(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

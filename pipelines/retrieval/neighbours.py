@@ -10,8 +10,8 @@ search found (``sampled_found``). The first loss is due to cluster borders, the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,6 @@ from corpora.keyed import make_key, select_share
 from corpora.options import record_options
 from corpora.retrieval.best_rows import Neighbours
 from corpora.retrieval.knn import list_count, memory_needed, nearest, search
-from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows, norms, refuse_not_finite
 from corpora.schemas.vectors import clusters_schema, neighbours_schema
 from corpora.storage.manifest import Receipt
@@ -56,30 +55,17 @@ def plan(options: NeighbourSearch) -> Job:
 
 
 def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Stage]:
-    sources, dimension = clusters.shards, clusters.manifest.config["dimension"]
-    queries, exact = (work_paths(output, name, len(sources)) for name in ("queries", "exact"))
-    depth = min(_DEPTH, options.search.k)
-    search_shard = SearchShard(
-        search=options.search,
-        threads=options.threads,
-        compression=options.compression,
-        rows_per_batch=clusters.manifest.rows_per_batch,
-        dimension=dimension,
-        key=make_key(options.search.seed, "recall"),
-        share=_SAMPLE / clusters.manifest.totals["documents"],
-    )
-    to_search = [
-        ({"clusters": source, "shard": path, "queries": sampled}, source.rows)
-        for source, path, sampled in zip(sources, shard_paths(output, len(sources)), queries, strict=True)
-    ]
-    to_sample = [
-        ({"index": index, "clusters": source, "exact": exact[index]}, source.rows)
-        for index, source in enumerate(sources)
-    ]
+    shards, manifest = clusters.shards, clusters.manifest
+    dimension, rows = manifest.config["dimension"], [shard.rows for shard in shards]
+    queries, exact = (work_paths(output, name, len(shards)) for name in ("queries", "exact"))
+    depth, share = min(_DEPTH, options.search.k), _SAMPLE / manifest.totals["documents"]
+    search_work = partial(_search_shard, options, dimension, manifest.rows_per_batch, share)
+    sample = partial(_sample_shard, queries, dimension, depth, options.threads)
+    paths, numbers = shard_paths(output, len(shards)), range(len(shards))
     return [
-        make_sharded_stage("search", to_search, search_shard, "documents"),
-        make_sharded_stage("sample", to_sample, SampleShard(queries, dimension, depth, options.threads), "documents"),
-        Stage("recall", [Task("recall", {}, 1)], Recall(queries, exact, depth), "tasks"),
+        make_sharded_stage("search", search_work, "documents", rows, clusters=shards, shard=paths, queries=queries),
+        make_sharded_stage("sample", sample, "documents", rows, index=numbers, clusters=shards, exact=exact),
+        Stage("recall", [Task("recall", {}, 1)], partial(count_recall, queries, exact, depth), "tasks"),
     ]
 
 
@@ -98,59 +84,52 @@ def _size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
-@dataclass(frozen=True)
-class SearchShard:
-    """Search the clusters of one shard, and write the queries of its sampled documents."""
+def _search_shard(
+    options: NeighbourSearch, dimension: int, rows_per_batch: int, share: float, task: Task, report: Report
+) -> Receipt:
+    """Search the clusters of one shard, and write the queries of its sampled ``share`` of documents."""
+    k = options.search.k
+    shard = ClusterShard.read(task.payload["clusters"], dimension)
+    totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
+    totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
+    key = make_key(options.search.seed, "recall")
+    sampled = select_share(key, shard.column("document_id").to_pylist(), share)
+    queries = []
+    with (
+        threadpool_limits(options.threads),
+        write_shard(task.payload["shard"], neighbours_schema(), rows_per_batch, options.compression) as (writer, info),
+    ):
+        for first, last in shard.clusters:
+            lengths = shard.norms(first, last)
+            result = search(shard.vectors[first:last], options.search, _part_of(report, first, last))
+            _write(writer, shard, result, first, last, lengths)
+            totals["neighbours"] += int(result.counts.sum())
+            totals["documents_searched_exactly"] += (last - first) * (list_count(options.search, last - first) == 1)
+            rows = np.flatnonzero(sampled[first:last])
+            queries.append(_describe_queries(shard, result, first, rows, k))
+            report(last)
+    write_array(task.payload["queries"], np.concatenate([no_queries(dimension, k), *queries]))
+    return Receipt(task.name, tuple(info), totals)
 
-    search: Search
-    threads: int
-    compression: str | None
-    rows_per_batch: int
-    dimension: int
-    key: bytes  # of the sample's draw
-    share: float  # of the documents to draw
 
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        path, k = task.payload["shard"], self.search.k
-        shard = ClusterShard.read(task.payload["clusters"], self.dimension)
-        totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
-        totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
-        sampled = select_share(self.key, shard.column("document_id").to_pylist(), self.share)
-        queries = []
-        with (
-            threadpool_limits(self.threads),
-            write_shard(path, neighbours_schema(), self.rows_per_batch, self.compression) as (writer, info),
-        ):
-            for first, last in shard.clusters:
-                lengths = shard.norms(first, last)
-                result = search(shard.vectors[first:last], self.search, _part_of(report, first, last))
-                self._write(writer, shard, result, first, last, lengths)
-                totals["neighbours"] += int(result.counts.sum())
-                totals["documents_searched_exactly"] += (last - first) * (list_count(self.search, last - first) == 1)
-                rows = np.flatnonzero(sampled[first:last])
-                queries.append(_describe_queries(shard, result, first, rows, k))
-                report(last)
-        write_array(task.payload["queries"], np.concatenate([no_queries(self.dimension, k), *queries]))
-        return Receipt(task.name, tuple(info), totals)
-
-    def _write(
-        self, writer: ShardWriter, shard: ClusterShard, result: Neighbours, first: int, last: int, lengths: np.ndarray
-    ) -> None:
-        schema = neighbours_schema()
-        sketches = shard.sketches(first, last)
-        for start in range(0, last - first, _BLOCK):
-            end = min(start + _BLOCK, last - first)
-            rows, products = result.ragged(start, end)
-            owners = np.repeat(np.arange(start, end), rows.lengths)
-            shares = jaccard(sketches, owners, rows.values)
-            columns = [
-                *(shard.column(name).slice(first + start, end - start) for name in schema.names[:4]),
-                pa.array(lengths[start:end]),
-                Ragged(rows.values + np.int32(first), rows.offsets).to_arrow(pa.list_(pa.int32())),
-                Ragged(products.values.astype(np.float16), rows.offsets).to_arrow(pa.list_(pa.float16())),
-                Ragged(shares.astype(np.float16), rows.offsets).to_arrow(pa.list_(pa.float16())),
-            ]
-            writer.write(pa.record_batch(columns, schema=schema))
+def _write(
+    writer: ShardWriter, shard: ClusterShard, result: Neighbours, first: int, last: int, lengths: np.ndarray
+) -> None:
+    schema = neighbours_schema()
+    sketches = shard.sketches(first, last)
+    for start in range(0, last - first, _BLOCK):
+        end = min(start + _BLOCK, last - first)
+        rows, products = result.ragged(start, end)
+        owners = np.repeat(np.arange(start, end), rows.lengths)
+        shares = jaccard(sketches, owners, rows.values)
+        columns = [
+            *(shard.column(name).slice(first + start, end - start) for name in schema.names[:4]),
+            pa.array(lengths[start:end]),
+            Ragged(rows.values + np.int32(first), rows.offsets).to_arrow(pa.list_(pa.int32())),
+            Ragged(products.values.astype(np.float16), rows.offsets).to_arrow(pa.list_(pa.float16())),
+            Ragged(shares.astype(np.float16), rows.offsets).to_arrow(pa.list_(pa.float16())),
+        ]
+        writer.write(pa.record_batch(columns, schema=schema))
 
 
 def _part_of(report: Report, first: int, last: int) -> Callable[[float], None]:
@@ -184,57 +163,44 @@ def _describe_queries(shard: ClusterShard, result: Neighbours, first: int, rows:
     return queries
 
 
-@dataclass(frozen=True)
-class SampleShard:
+def _sample_shard(
+    queries: Sequence[str], dimension: int, depth: int, threads: int, task: Task, report: Report
+) -> Receipt:
     """Find the nearest documents in one shard for every sampled document."""
-
-    queries: tuple[str, ...]
-    dimension: int
-    depth: int
-    threads: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        shard = ClusterShard.read(task.payload["clusters"], self.dimension)
-        sampled = [read_array(path) for path in self.queries]
-        queries = np.concatenate(sampled)
-        homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
-        excluded = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
-        with threadpool_limits(self.threads):
-            nearest_rows = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, excluded)
-        missing = np.arange(self.depth) >= nearest_rows.counts[:, None]
-        exact = np.empty(nearest_rows.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
-        exact["product"] = np.where(missing, -np.inf, nearest_rows.products)
-        exact["row"] = np.where(missing, -1, nearest_rows.rows)
-        exact["cluster"] = shard.cluster_ids[exact["row"]] if len(shard) else -1
-        write_array(task.payload["exact"], exact)
-        return Receipt(task.name)
+    shard = ClusterShard.read(task.payload["clusters"], dimension)
+    sampled = [read_array(path) for path in queries]
+    asked = np.concatenate(sampled)
+    homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
+    excluded = np.where(homes == task.payload["index"], asked["row"], -1).astype(np.int32)
+    with threadpool_limits(threads):
+        nearest_rows = nearest(shard.vectors, VectorRows.from_array(asked["vector"]), depth, excluded)
+    missing = np.arange(depth) >= nearest_rows.counts[:, None]
+    exact = np.empty(nearest_rows.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
+    exact["product"] = np.where(missing, -np.inf, nearest_rows.products)
+    exact["row"] = np.where(missing, -1, nearest_rows.rows)
+    exact["cluster"] = shard.cluster_ids[exact["row"]] if len(shard) else -1
+    write_array(task.payload["exact"], exact)
+    return Receipt(task.name)
 
 
-@dataclass(frozen=True)
-class Recall:
+def count_recall(queries: Sequence[str], exact: Sequence[str], depth: int, task: Task, report: Report) -> Receipt:
     """Count the true neighbours of the sampled documents, in total, in their clusters and found."""
-
-    queries: tuple[str, ...]
-    exact: tuple[str, ...]
-    depth: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        queries = np.concatenate([read_array(path) for path in self.queries])
-        # (queries, shards * depth), by shard
-        exact = np.concatenate([read_array(path) for path in self.exact], axis=1)
-        order = np.argsort(-exact["product"], axis=1, kind="stable")[:, : self.depth]
-        best = np.take_along_axis(exact, order, axis=1)
-        real = best["row"] >= 0
-        inside = real & (best["cluster"] == queries["cluster"][:, None])
-        # (queries, depth, k) -> (queries, depth)
-        listed = (best["row"][:, :, None] == queries["neighbours"][:, None, :]).any(axis=2)
-        totals = {
-            "sampled_documents": len(queries),
-            "sampled_neighbours": int(real.sum()),
-            "sampled_in_cluster": int(inside.sum()),
-            "sampled_found": int((inside & listed).sum()),
-        }
-        return Receipt(task.name, totals=totals)
+    sampled = np.concatenate([read_array(path) for path in queries])
+    # (queries, shards * depth), by shard
+    nearest_rows = np.concatenate([read_array(path) for path in exact], axis=1)
+    order = np.argsort(-nearest_rows["product"], axis=1, kind="stable")[:, :depth]
+    best = np.take_along_axis(nearest_rows, order, axis=1)
+    real = best["row"] >= 0
+    inside = real & (best["cluster"] == sampled["cluster"][:, None])
+    # (queries, depth, k) -> (queries, depth)
+    listed = (best["row"][:, :, None] == sampled["neighbours"][:, None, :]).any(axis=2)
+    totals = {
+        "sampled_documents": len(sampled),
+        "sampled_neighbours": int(real.sum()),
+        "sampled_in_cluster": int(inside.sum()),
+        "sampled_found": int((inside & listed).sum()),
+    }
+    return Receipt(task.name, totals=totals)
 
 
 _LARGEST = float(np.finfo(np.float16).max)

@@ -75,14 +75,13 @@ def corpus_job(
     """
     output = absolute(options.output)
     spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
-    payloads = [
-        ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
-    ]
     pack = PackBucket(spills, arrange, packing, documents.vocab_size, options.compression)
+    paths, sizes = shard_paths(output, shards), [tokens // shards] * shards
+    packing_stage = make_sharded_stage("pack", pack, "tokens", sizes, bucket=range(shards), shard=paths)
     return declare_derived_job(
         output,
         documents,
-        [*before, *spilling, make_sharded_stage("pack", payloads, pack, "tokens")],
+        [*before, *spilling, packing_stage],
         format="farspan.corpus",
         config={**config, "document_use": asdict(use)},
         seed=options.seed,

@@ -78,10 +78,8 @@ def placing_stage(
     """Declare the stage whose tasks each place the documents of one shard of neighbours; also name their files."""
     shards = neighbours.shards
     placements = work_paths(output, name, len(shards), ".arrow")
-    payloads = [
-        ({"shard": shard, "placements": path}, shard.rows) for shard, path in zip(shards, placements, strict=True)
-    ]
-    return make_sharded_stage(name, payloads, work, "documents"), placements
+    rows = [shard.rows for shard in shards]
+    return make_sharded_stage(name, work, "documents", rows, shard=shards, placements=placements), placements
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.keyed import id_keys
 from corpora.packing.assemble import cut_sentences
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import NO_CLUSTER
@@ -84,47 +85,40 @@ def spill_stages(
     """Declare the stages that partition documents into buckets; also name the files from which a bucket is read."""
     shards, vocab_size = documents.shards, documents.vocab_size
     spills = work_paths(output, "spill", len(shards), ".arrow")
-    payloads = [
-        ({"index": index, "shard": shard, "spill": spills[index]}, shard.rows) for index, shard in enumerate(shards)
-    ]
-    spilling = make_sharded_stage("spill", payloads, Spill(place, buckets, vocab_size), "documents")
+    rows = [shard.rows for shard in shards]
+    work = partial(_spill, place, buckets, vocab_size)
+    spilling = make_sharded_stage(
+        "spill", work, "documents", rows, index=range(len(shards)), shard=shards, spill=spills
+    )
     if len(spills) <= fan_in:
         return [spilling], spills
     groups = [spills[first : first + fan_in] for first in range(0, len(spills), fan_in)]
     merged = work_paths(output, "merge", len(groups), ".arrow")
-    to_merge = [({"spills": group, "merged": path}, len(group)) for group, path in zip(groups, merged, strict=True)]
     merge = partial(merge_spills, buckets, vocab_size)
-    return [spilling, make_sharded_stage("merge", to_merge, merge, "files")], merged
+    merging = make_sharded_stage("merge", merge, "files", list(map(len, groups)), spills=groups, merged=merged)
+    return [spilling, merging], merged
 
 
-@dataclass(frozen=True)
-class Spill:
+def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: Report) -> Receipt:
     """Partition the documents of one shard: record batch b of the spill file holds the pieces of bucket b."""
-
-    place: Placement
-    buckets: int
-    vocab_size: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        shard: StoredShard = task.payload["shard"]
-        spill = task.payload["spill"]
-        schema = documents_schema(self.vocab_size)
-        batch = _whole([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
-        pieces = self.place(task.payload["index"], batch)
-        write_batches(
-            spill,
-            spill_schema(self.vocab_size),
-            (_cut(batch, pieces, chosen, self.vocab_size) for chosen in partition(pieces.buckets, self.buckets)),
-        )
-        sources = np.asarray(batch.column("source").to_pylist(), object)
-        counts = {
-            source: {
-                "read": int((pieces.read & (sources == source)).sum()),
-                "filtered": int((pieces.read & ~pieces.kept & (sources == source)).sum()),
-            }
-            for source in set(sources[pieces.read])
+    shard: StoredShard = task.payload["shard"]
+    schema = documents_schema(vocab_size)
+    batch = _whole([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
+    pieces = place(task.payload["index"], batch)
+    write_batches(
+        task.payload["spill"],
+        spill_schema(vocab_size),
+        (_cut(batch, pieces, chosen, vocab_size) for chosen in partition(pieces.buckets, buckets)),
+    )
+    sources = np.asarray(batch.column("source").to_pylist(), object)
+    counts = {
+        source: {
+            "read": int((pieces.read & (sources == source)).sum()),
+            "filtered": int((pieces.read & ~pieces.kept & (sources == source)).sum()),
         }
-        return Receipt(task.name, counts=counts)
+        for source in set(sources[pieces.read])
+    }
+    return Receipt(task.name, counts=counts)
 
 
 def _whole(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -206,6 +200,13 @@ def first_of_key(keys: np.ndarray) -> np.ndarray:
 def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
     """Bucket of each ``(n,)`` uint64 key, by equal ranges of its leading 32 bits; ``(n,)`` int64."""
     return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+
+
+def place_by_id(key: bytes, buckets: int, batch: pa.RecordBatch, read: np.ndarray, kept: np.ndarray) -> Pieces:
+    """Place the ``kept`` documents of a batch, whole, by the keyed hashes of their ids."""
+    rows = np.flatnonzero(kept)
+    keys = id_keys(key, batch.column("document_id").take(pa.array(rows)).to_pylist())
+    return Pieces(rows, bucket_of(keys[:, 0], buckets), keys, np.zeros(len(rows), np.int32), read, kept)
 
 
 def refuse_repeated(bucket: Bucket) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.readers import Range, ReadOptions
 from corpora.readers.selection import read_records
+from corpora.storage.manifest import Receipt
 from pipelines.documents.inputs import Input, leave_out_output
 from pipelines.documents.ranges import CutFile, RawFiles, group_ranges
 from tests.artefacts import all_rows
@@ -169,11 +170,11 @@ def test_groups_are_all_ranges_in_order_and_as_large_as_they_may_be(cut, target,
 def test_a_task_carries_its_pieces_as_plain_values():
     cut = cut_of([[5000, 7000]])
     raw = RawFiles((), {}, cut, list(group_ranges(cut, 20_000, 9)))
-    ((payload, kib),) = raw.payloads(["shard"])
-    ranges = payload["ranges"]
+    (task,) = raw.read_by("read", lambda task, report: Receipt(task.name), ["shard"]).tasks
+    ranges = task.payload["ranges"]
     assert json.loads(json.dumps(ranges)) == [list(piece) for piece in ranges]
     assert [Range(**values) for _, _, values in ranges] == [piece for _, _, piece in raw.groups[0]]
-    assert (payload["shard"], kib) == ("shard", 12_000 >> 10)
+    assert (task.payload["shard"], task.units) == ("shard", 12_000 >> 10)
 
 
 @pytest.mark.parametrize("target", [1, 40, 1 << 20])

@@ -25,7 +25,7 @@ from pipelines.engine.job import Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
-from pipelines.retrieval.neighbours import Recall, no_queries
+from pipelines.retrieval.neighbours import count_recall, no_queries
 from pipelines.retrieval.options import Clustering, NeighbourSearch
 from pipelines.shuffle.intermediate import write_array
 from tests.artefacts import edit_sealed
@@ -231,7 +231,7 @@ def test_true_neighbours_are_counted_in_their_clusters_and_among_the_found(tmp_p
         tuple(str(tmp_path / f"{kind}-{number}") for number in range(many))
         for kind, many in (("queries", len(sizes)), ("exact", shards))
     )
-    totals = Recall(query_files, exact_files, depth)(Task("recall", {}, 1), lambda done: None).totals
+    totals = count_recall(query_files, exact_files, depth, Task("recall", {}, 1), lambda done: None).totals
     expected = {"sampled_documents": count, "sampled_neighbours": 0, "sampled_in_cluster": 0, "sampled_found": 0}
     for place, query in enumerate(np.concatenate(parts)):
         every = [one for exact in found for one in exact[place] if one["row"] >= 0]
