@@ -39,7 +39,7 @@ SITE = """\
 import importlib.util, os, sys, time
 class Patch:  # each task is listed where it begins, and takes longer
     def find_spec(self, name, path=None, target=None):
-        if name == "pipelines.documents.tokenize" and "FARSPAN_KILLS" in os.environ:
+        if name == "pipelines.documents.job" and "FARSPAN_KILLS" in os.environ:
             sys.meta_path.remove(self)
             spec = importlib.util.find_spec(name)
             execute = spec.loader.exec_module
@@ -225,7 +225,7 @@ def preload(folder: Path) -> None:
     sys.path.insert(0, str(folder / "site"))  # which a driver hands on to its workers
     os.environ |= {MARK: "", "FARSPAN_PAUSE": "0"}
     exec(SITE, {})
-    for name in ("pipelines.documents.tokenize", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.engine"):
+    for name in ("pipelines.documents.job", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.engine"):
         import_module(name)
     del os.environ[MARK]
 

@@ -22,7 +22,7 @@ import transformers
 from attention_models import CASES, LAYERS, SIDES, WIDTH, Batch, Case, make_batch, resident, run
 from report import arguments, machine, publish
 
-from pipelines.figures.style import check_figure, count_axis, grid, label_lines, save, use_style
+from pipelines.figures import check_figure, count_axis, grid, label_lines, save, use_style
 
 SHORTER = 1024
 """Most positions of the run that loads all code."""

@@ -16,7 +16,7 @@ from corpora.packing.best_fit import best_fit_parts
 from corpora.packing.concatenate import greedy_parts
 from corpora.packing.options import Packing, PackingPolicy
 from corpora.packing.windows import Windows
-from pipelines.figures.style import grid, save, thousands, use_style
+from pipelines.figures import grid, save, thousands, use_style
 from pipelines.shuffle.corpus_shard import SHARD_TOKENS
 
 POLICIES: tuple[PackingPolicy, ...] = ("concatenate", "whole-documents", "best-fit")

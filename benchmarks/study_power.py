@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipelines.study.interval import difference
+from pipelines.study.table import difference
 
 SEEDS = (3, 5, 8, 12, 20)
 DIFFERENCES = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)

@@ -31,9 +31,9 @@ from corpora.storage.manifest_file import list_files, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.protocol import load_objective
+from pipelines.pages.options import View
 from pipelines.view.app import build_app
 from pipelines.view.command import open_workspace
-from pipelines.view.options import View
 from pipelines.view.workspace import Workspace
 
 PARTS = 3  # documents of a row

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pipelines.figures.style import grid, save, use_style
+from pipelines.figures import grid, save, use_style
 from trainer.model.layers.pooled import Pooling
 from trainer.model.pattern import Pattern
 from trainer.model.patterns.bigbird import BigBird

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
-from pipelines.study.interval import quantile
+from pipelines.study.table import quantile
 from trainer.conversion.convert import convert
 from trainer.conversion.model_folder import Model
 from trainer.model.build import build_model, make_model

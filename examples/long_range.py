@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
-from pipelines.figures.style import grid, save, thousands, use_style
+from pipelines.figures import grid, save, thousands, use_style
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig

@@ -1,4 +1,4 @@
-"""The ``farspan`` command: parses arguments, runs a command, and reports user errors in one line."""
+"""The ``farspan`` command: parse arguments, run a command and the jobs that it returns, report errors in one line."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from corpora.address_space import check_address_space
-from corpora.errors import FarspanError, is_reporter, one_line, out_of_memory
+from corpora.errors import FarspanError, is_reporter, mark_raised_alike, nearest, one_line, out_of_memory
 from corpora.options import add_flags
 from corpora.printing import printable
-from corpora.reporting import Reporting, note, reporting, suggest, tell_error
+from corpora.reporting import Reporting, Silence, note, reporting, result, suggest, tell_error
 from corpora.settings import make
 from pipelines.commands import WELCOME, build_parser
-from pipelines.commands.command import Command
+from pipelines.commands.command import Command, Parser, load
+from pipelines.engine.options import Engine, use_store_flags
 from pipelines.environment import leave_pandas_out
-from pipelines.execute import run
-from pipelines.interrupts import Terminated
+from pipelines.interrupts import Terminated, raise_on_interrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _flush()
             raise
     with reporting(make(Reporting, vars(flags))):
-        _run(flags.chosen, vars(flags), rest)
+        _run_and_report(flags.chosen, vars(flags), rest)
 
 
 def _message_options(words: Sequence[str]) -> Reporting:
@@ -54,7 +57,7 @@ def _message_options(words: Sequence[str]) -> Reporting:
     return Reporting()
 
 
-def _run(command: Command, flags: Mapping[str, Any], rest: Sequence[str]) -> None:
+def _run_and_report(command: Command, flags: Mapping[str, Any], rest: Sequence[str]) -> None:
     """Run a command and end the process with the status of its error, if any."""
     try:
         check_address_space()
@@ -111,6 +114,127 @@ def _has_peers() -> bool:
     """Return True in a process of ``torchrun`` that has joined the others."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+if TYPE_CHECKING:
+    from pipelines.engine.job import Job
+
+
+def run(
+    command: Command, values: Mapping[str, Any], rest: Sequence[str] = (), spell: Callable[[str], str] = "--{}".format
+) -> list[Any]:
+    """Run a command and return its options, decoded from flags as argparse stores them, or from Python keywords.
+
+    ``rest`` are Beam's flags; ``spell`` makes the name of an option in messages from that of its flag.
+    """
+    with reporting(make(Reporting, values, spell)):
+        with mark_raised_alike():
+            options = command.decode(values, spell)  # invalid ones are reported before Beam is imported
+            engine = make(Engine, values, spell, beam_flags=tuple(rest)) if command.job else None
+            _check(command, rest, engine)
+        with Silence(partial(note, f"{command.name}: loads libraries")):
+            function = load(command.run)
+        raise_on_interrupt()
+        if engine is None:
+            function(*options)
+        elif engine.estimate:
+            _estimate(function, options, engine)
+        elif engine.engine == "cooperative":
+            _start(function, options, engine)
+        else:
+            from pipelines.engine.claims import lock_folder  # imports file systems, which --help does not need
+
+            with lock_folder(options[-1].output, engine.lease):  # before the job is planned, which may take minutes
+                _start(function, options, engine)
+    return options
+
+
+def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None:
+    """Refuse flags that the command does not declare, and set up stores by those of Beam."""
+    others = rest if command.flags == "none" else use_store_flags(rest)
+    if engine is None or engine.engine == "cooperative":
+        refuse_rest(command, others)
+    else:
+        from pipelines.engine.beam.flags import check_flags
+
+        check_flags(others, _flags(command) if others else (), engine.runner)
+
+
+def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
+    """Plan and run the jobs of a command, and print the summary of what each has made."""
+    from corpora.printing import compare_estimate
+    from pipelines.cards.summary import summary
+    from pipelines.engine.artefacts import absolute
+    from pipelines.engine.folder import is_begun
+    from pipelines.engine.run import run_job
+
+    folder = options[-1].output
+    for job in _jobs(plan, options):
+        fresh, begun = not is_begun(job.output), time.monotonic()
+        manifest = run_job(job, engine)
+        if fresh and (comparison := compare_estimate(job.output, time.monotonic() - begun)):
+            note(f"{job.output}: {comparison}")
+        output = job.output.replace(absolute(folder), folder.rstrip("/"), 1)
+        result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
+
+
+def _jobs(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any]) -> Iterator[Job]:
+    """Plan the jobs of a command, each once the one before it has run."""
+    from pipelines.engine.job import Job
+
+    saying = partial(note, f"{options[-1].output}: plans the job")
+    with Silence(saying):
+        planned = plan(*options)
+    jobs = iter((planned,)) if isinstance(planned, Job) else planned
+    while True:
+        with Silence(saying):
+            job = next(jobs, None)
+        if job is None:
+            return
+        yield job
+
+
+def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
+    """Print the estimate of a command's job; of several, that of the first, from whose output the others follow."""
+    from corpora.printing import keep_estimate
+    from pipelines.engine.artefacts import absolute
+    from pipelines.engine.estimate import SECONDS, estimate, temporary_output
+    from pipelines.engine.job import Job
+
+    output = options[-1].output
+    note(f"{output}: plans the job, then does about {SECONDS:.0f} s of its work in a temporary folder")
+    with temporary_output(output) as folder:
+        planned = plan(*options[:-1], replace(options[-1], output=folder))
+        job = planned if isinstance(planned, Job) else next(planned)
+        stages = ", ".join(
+            f"{stage.name} {sum(task.units for task in stage.tasks):,} {stage.unit}" for stage in job.stages
+        )
+        note(f"{output}: {stages}")
+        made = estimate(job, engine)
+        name = job.output.replace(folder, output.rstrip("/"), 1)
+    keep_estimate(absolute(name), vars(made))
+    result(f"{name}: {made.describe()}", output=name, estimate=vars(made))
+    if not isinstance(planned, Job):
+        note(
+            f"{output}: later jobs of this command are planned on the output of {name}; estimate again once it is done"
+        )
+
+
+def refuse_rest(command: Command, rest: Sequence[str]) -> None:
+    """Refuse unknown arguments of a command without Beam, with the nearest flag."""
+    if rest:
+        flags, format = _flags(command), rest[0].rpartition(".")[2]
+        hint = nearest(rest[0].partition("=")[0], flags)
+        if "--csv" in flags and format in ("json", "csv"):
+            hint = f"; --{format} takes no file: farspan {command.name} ... --{format} > {rest[0]}"
+        raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {command.name} --help")
+
+
+def _flags(command: Command) -> list[str]:
+    """Return all flags that a command declares, to suggest from."""
+    parser = Parser(command=command)
+    parser.declare()
+    return parser.flags()
 
 
 if __name__ == "__main__":

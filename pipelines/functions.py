@@ -19,10 +19,10 @@ from corpora.options import Option, explain, explanation, keyword, options_of
 from corpora.reporting import Reporting
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
+from pipelines.cli import run
 from pipelines.commands.command import Command
 from pipelines.commands.table import COMMANDS
 from pipelines.engine.options import Engine
-from pipelines.execute import run
 
 Text = str | os.PathLike[str]
 _COMMAND_LINE = ("estimate",)  # flags that print and stop

@@ -1,4 +1,4 @@
-"""Options shared by several jobs, each with its type, flag and help, and those of ``farspan push`` and ``generate``."""
+"""Options shared by several jobs, each with its type, flag and help, and those of single commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from corpora.options import NO_FLAG, UNRECORDED, Flag
+from corpora.reporting import TableFormat
 from trainer.options import Device, Precision
 
 SplitName = Literal["train", "held-out"]
@@ -111,3 +112,77 @@ class Generating:
     device: Annotated[Device, UNRECORDED] = "auto"
     threads: Annotated[int, Flag(metavar="N", least=1)] = 1
     compression: Compression = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs(TableFormat):
+    """Options of ``farspan runs``.
+
+    Attributes:
+        folder: folder with runs of ``farspan train``, at any depth, or a run.
+
+    Examples:
+        farspan runs runs
+    """
+
+    folder: Annotated[str, Flag(positional=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Options of ``farspan plot``.
+
+    Draws loss, held-out loss, learning rate, gradient norm and speed of runs, and marks their restarts. For each update
+    whose loss is far above that of the updates before, it prints the command that shows the rows of that update. A
+    folder with nothing but TensorBoard's event files can be drawn, too.
+
+    Attributes:
+        run: runs of ``farspan train``.
+        figure: file to draw.
+        metric: metric to draw; repeat it for several (default: all).
+        over: horizontal axis: updates, or source tokens seen.
+        smooth: number of updates that the smoothed line averages.
+
+    Examples:
+        farspan plot runs/a runs/b --over tokens --figure curves.svg
+        farspan plot runs/a --metric loss --metric held_out_loss
+    """
+
+    run: Annotated[tuple[str, ...], Flag(positional=True)]
+    figure: Annotated[str, Flag(metavar="FILE.svg")] = "curves.svg"
+    metric: tuple[str, ...] = ()
+    over: Literal["steps", "tokens"] = "steps"
+    smooth: Annotated[int, Flag(least=1)] = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Options of ``farspan study``.
+
+    A study file lists commands as stages, the axes along which their options vary, seeds, and the metrics to compare;
+    docs/study.md describes it. Each stage is made once for all arms that share it, in OUTPUT/stages. The same command
+    resumes a stopped study, and several processes of it, on any machines that share OUTPUT, divide the work.
+
+    Attributes:
+        file: the study, a TOML file.
+        output: folder of the study.
+        dry_run: print the stages, what exists and what would run, and stop.
+        only: work only on stages whose ARM/STAGE matches, and on what they need; `*` matches anything; repeatable.
+        jobs: processes on this machine.
+        update: accept a changed file; stages that it does not change are kept.
+        figure: draw the differences, a panel for each metric.
+
+    Examples:
+        farspan study study.toml --output study --dry-run
+        farspan study study.toml --output study --jobs 2 --figure study.svg
+        farspan study study.toml --output study --only 'linked/*'
+        srun --ntasks=16 farspan study study.toml --output study
+    """
+
+    file: Annotated[str, Flag(positional=True, metavar="STUDY.toml")]
+    output: Annotated[str, Flag(metavar="DIR", help="folder to create; an unfinished study in it is resumed")]
+    dry_run: bool = False
+    only: Annotated[tuple[str, ...], Flag(metavar="ARM/STAGE")] = ()
+    jobs: Annotated[int, Flag(metavar="N", least=1)] = 1
+    update: bool = False
+    figure: Annotated[str | None, Flag(metavar="FILE.svg")] = None

@@ -122,7 +122,7 @@ COMMANDS = (
         "view",
         "Look at artefacts in a browser: rows, several mask sets side by side, predictions and references.",
         ".view.command:command",
-        "View",
+        ".pages.options:View",
         flags="s3",
     ),
     _command("stats", "Print sizes, padding and lengths of artefacts.", ".inspect.stats:command", "Stats", flags="s3"),
@@ -155,12 +155,12 @@ COMMANDS = (
         "Training",
         declare=lambda parser: parser.add_argument("--options", nargs="?", metavar="KEY", action=ExplainKeys),
     ),
-    _command("runs", "List training runs: step, losses, speed, state.", ".runs.logs:command", "Runs"),
+    _command("runs", "List training runs: step, losses, speed, state.", ".runs.logs:command", ".options:Runs"),
     _command(
         "plot",
         "Draw the curves of training runs, and name the updates at which a loss rose.",
         ".runs.plot:command",
-        "Plot",
+        ".options:Plot",
     ),
     _command(
         "tasks",
@@ -188,7 +188,7 @@ COMMANDS = (
         "study",
         "Run a grid of commands from one file, and compare its arms with intervals over seeds and examples.",
         ".study.run:command",
-        "Study",
+        ".options:Study",
     ),
     _command(
         "push", "Publish an artefact or an exported model on the Hugging Face hub.", ".push:command", ".options:Push"

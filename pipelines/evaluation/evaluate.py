@@ -22,7 +22,7 @@ from objectives.metrics.protocol import Metric
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.report import draw, print_table
 from pipelines.evaluation.systems import Questions, System, check_outputs, compute_copied, read_systems, word_counts
-from pipelines.figures.style import check_figure
+from pipelines.figures import check_figure
 
 Scores = Mapping[str, np.ndarray]
 Measured = dict[str, dict[str, float]]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from corpora.printing import format_count, printable
 from objectives.metrics.metrics import COPIED_NGRAM
-from pipelines.figures.style import grid, label_lines, line_above, save, thousands, use_style
+from pipelines.figures import grid, label_lines, line_above, save, thousands, use_style
 
 _CHARACTERS = 12.5  # of a line that describes a metric's flavour, per inch of the figure
 _APART = 0.14  # minimum distance of two labels of groups, as a share of the axis

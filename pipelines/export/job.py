@@ -26,9 +26,8 @@ from objectives.api.plugins import plugin_errors
 from objectives.api.special_tokens import BEGIN, END, PAD
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, work_paths
-from pipelines.export.format import Format, Part
+from pipelines.export.format import Format, Frame, Items, Part
 from pipelines.export.formats import FORMATS
-from pipelines.export.items import Frame, Items
 from pipelines.export.options import Export
 from pipelines.export.sources import CorpusItems, DocumentItems, MaskItems, Shards, open_masks
 

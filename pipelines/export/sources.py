@@ -19,7 +19,7 @@ from objectives.api.examples import Examples
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch
 from objectives.rendering.stream import StreamLayout
-from pipelines.export.items import Frame, Items, Parts, check_fit
+from pipelines.export.format import Frame, Items, Parts, check_fit
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from pipelines.figures.style import count_axis, grid, line_above, save, short_names, thousands, use_style
+from pipelines.figures import count_axis, grid, line_above, save, short_names, thousands, use_style
 from pipelines.inspect.distributions import PLACES, Distribution
 
 _FEW = 20  # fewer values than these are drawn one by one

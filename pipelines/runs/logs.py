@@ -20,7 +20,7 @@ from corpora.errors import FarspanError, from_extra
 from corpora.printing import printable
 from corpora.reporting import print_table
 from pipelines.engine.progress import short
-from pipelines.runs.options import Runs
+from pipelines.options import Runs
 from trainer.checkpoint.run_files import METRICS, STARTS, SUMMARY, parse_lines, read_lines
 
 HELD_OUT = "held_out_loss"

@@ -10,9 +10,9 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.reporting import result
-from pipelines.figures.style import check_figure, grid, label_lines, save, short_names, thousands, use_style
+from pipelines.figures import check_figure, grid, label_lines, save, short_names, thousands, use_style
+from pipelines.options import Plot
 from pipelines.runs.logs import Logs, average, read_logs
-from pipelines.runs.options import Plot
 
 PANELS = {
     "loss": "loss",

@@ -12,7 +12,7 @@ from typing import Any
 from corpora.printing import format_count
 from corpora.storage.files import write_bytes
 from pipelines.engine.job import WORK
-from pipelines.figures.style import grid, save, use_style
+from pipelines.figures import grid, save, use_style
 
 STAGES, TABLE = "stages", "table.json"
 """Name of the folder of artefacts and runs, and of the tables as JSON, in the folder of a study."""

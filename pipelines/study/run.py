@@ -24,9 +24,9 @@ from pipelines.engine.options import Engine
 from pipelines.engine.participant import SharedStage
 from pipelines.engine.progress import ProgressBars
 from pipelines.engine.tasks import message_bytes
-from pipelines.figures.style import check_figure
+from pipelines.figures import check_figure
 from pipelines.interrupts import Interrupts
-from pipelines.study.options import Study
+from pipelines.options import Study
 from pipelines.study.plan import Plan, read_plan
 from pipelines.study.report import FILES, STAGES, draw, format_text, write_tables
 from pipelines.study.steps import Step, start_child

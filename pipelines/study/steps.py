@@ -135,7 +135,7 @@ class Step:
 
     def run(self, stages: str) -> None:
         """Make or resume the artefact or run in its folder; KeyboardInterrupt if a signal stopped a training."""
-        from pipelines.execute import run
+        from pipelines.cli import run
         from trainer.checkpoint.run_files import SUMMARY
         from trainer.scorer.inference import pin_threads
 

@@ -17,9 +17,9 @@ from corpora.reporting import result
 from corpora.settings import make
 from corpora.storage.files import write_bytes
 from corpora.storage.sharded_rows import ShardedRows
+from pipelines.pages.options import View
 from pipelines.pages.page import PageOptions, Subject
 from pipelines.pages.subjects import open_subjects
-from pipelines.view.options import View
 from pipelines.view.workspace import Workspace, spans_folders
 
 _SAVED = 10  # rows, unless --count is given

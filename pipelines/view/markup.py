@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from corpora.errors import from_extra
 from corpora.printing import format_count, printable
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.figures.style import thousands
+from pipelines.figures import thousands
 from pipelines.pages.catalog import VIEWED
 from pipelines.pages.page import Block, Column, Reason
 from pipelines.pages.piece import BRACKETS, KINDS, Piece, shorten, token_pieces

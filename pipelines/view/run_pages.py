@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.figures.style import thousands
+from pipelines.figures import thousands
 from pipelines.pages.piece import COMPARED, compare
 from pipelines.runs.logs import Logs, run_facts
 from pipelines.runs.plot import PANELS, curves, smooth_curve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.study.options import Study
+from pipelines.options import Study
 from pipelines.study.run import command
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.toml"))

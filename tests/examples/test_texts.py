@@ -12,7 +12,7 @@ import pytest
 
 from examples import wikipedia_text
 from examples.wikipedia_text import articles, described_pages, lead_sections, write_json_lines
-from pipelines.study.options import Study
+from pipelines.options import Study
 from pipelines.study.plan import read_plan
 from pipelines.study.run import command
 from tests.artefacts import small_tokenizer

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.figures.style import check_figure, count_axis, grid, label_lines, save, spread, thousands, use_style
+from pipelines.figures import check_figure, count_axis, grid, label_lines, save, spread, thousands, use_style
 
 
 @pytest.mark.parametrize(

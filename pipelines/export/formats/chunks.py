@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pipelines.export.format import Entry, Format, Part
-from pipelines.export.items import Items, split
+from pipelines.export.format import Entry, Format, Items, Part, split
 
 _SHARD_BYTES = 1 << 26  # of MDS
 _CHUNK_BYTES = 64_000_000  # of litData

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from corpora.errors import FarspanError
-from pipelines.export.format import Entry, Format, Part
-from pipelines.export.items import Items
+from pipelines.export.format import Entry, Format, Items, Part
 
 _MAGIC = b"MMIDIDX\0\0"
 _CODES = {"int32": 4, "uint16": 8}

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED
-from pipelines.export.format import Entry, Format, Part
+from pipelines.export.format import Entry, Format, Items, Part
 from pipelines.export.formats.flat import document_starts
-from pipelines.export.items import Items
 
 
 def _write(part: Part, batches: Iterable[Items], columns: Callable[[Items], pa.Table], suffix: str) -> Sequence[Entry]:

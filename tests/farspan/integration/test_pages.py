@@ -14,9 +14,8 @@ import pytest
 from corpora.readers.tasks import DATA_SETS
 from objectives.api.special_tokens import SpecialTokens
 from objectives.metrics.flavours import FLAVOURS, SCROLLS, list_metrics
-from pipelines.cli import main
+from pipelines.cli import main, run
 from pipelines.commands import build_parser
-from pipelines.execute import run
 from tests.artefacts import all_rows, make_documents, make_pairs, make_predictions, small_tokenizer
 from tests.trainer.conversion.models import tiny_model
 from trainer.conversion.model_folder import write_model_folder

@@ -16,8 +16,8 @@ from pipelines.evaluation.options import Evaluate, Evaluation, Submission
 from pipelines.inspect.options import Check, Choice, Show, Stats, Verify
 from pipelines.masks.options import Masking
 from pipelines.options import Generating
+from pipelines.pages.options import View
 from pipelines.pairs.options import Pairs
-from pipelines.view.options import View
 from tests.pipelines.typed import typed
 
 

@@ -26,12 +26,12 @@ ENGINES = Path(os.environ.get("FARSPAN_ENGINES", ROOT.parent / "shared" / "engin
 FILES = 6
 SLOWLY = """
 import os, sys, time
-from pipelines.documents import tokenize
-do = tokenize.TokenizeRanges.__call__
+from pipelines.documents import job
+do = job.TokenizeRanges.__call__
 def slowly(self, task, report):
     time.sleep({pause} * (not os.path.exists(self.output + ".hurry")))
     return do(self, task, report)
-tokenize.TokenizeRanges.__call__ = slowly
+job.TokenizeRanges.__call__ = slowly
 from pipelines.cli import main; main()
 """
 

@@ -13,8 +13,8 @@ from corpora.storage import files
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.export.format import Frame, Parts, check_fit
 from pipelines.export.formats import FORMATS
-from pipelines.export.items import Frame, Parts, check_fit
 from pipelines.export.job import plan
 from pipelines.export.options import Export
 from pipelines.inspect.verify import verify

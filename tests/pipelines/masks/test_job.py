@@ -23,11 +23,11 @@ from objectives.api.verify import verify_masks
 from pipelines.cards.summary import summary
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
+from pipelines.inspect.distributions import places_of_masks
 from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.show import show
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
-from pipelines.masks.places import places_of_masks
 from tests.artefacts import digests, edit_sealed, make_corpus
 from tests.third_party import install_farspan_lead
 from tests.trainer.masked_folders import make_folders

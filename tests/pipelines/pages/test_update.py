@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 from corpora.errors import FarspanError
 from objectives.api.examples import Examples
 from pipelines.pages.filters import Filter, matches
+from pipelines.pages.options import View
 from pipelines.pages.page import PageOptions
 from pipelines.pages.update import SeenRow, Update, find_update, read_update
 from pipelines.view.app import build_app
 from pipelines.view.command import open_artefacts
-from pipelines.view.options import View
 from pipelines.view.workspace import Workspace
 from tests.artefacts import make_corpus
 from tests.pipelines.pages.invented import make_run

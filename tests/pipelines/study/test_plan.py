@@ -7,11 +7,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from objectives.metrics.metrics import load_metric
-from pipelines.study.interval import difference, quantile
-from pipelines.study.options import Study
+from pipelines.options import Study
 from pipelines.study.plan import read_plan
 from pipelines.study.run import begin, command
-from pipelines.study.table import pseudo_values
+from pipelines.study.table import difference, pseudo_values, quantile
 from tests.pipelines.study.tiny_study import STUDY, write_study
 
 

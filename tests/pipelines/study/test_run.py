@@ -18,9 +18,9 @@ from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.claims import Claims
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.interrupts import Interrupts
+from pipelines.options import Study
 from pipelines.study import run
 from pipelines.study import table as table_module
-from pipelines.study.options import Study
 from pipelines.study.report import FILES, draw, format_text, write_tables
 from pipelines.study.steps import Step
 from tests.killing import FORKS

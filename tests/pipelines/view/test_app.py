@@ -20,11 +20,11 @@ from corpora.storage.sharded_rows import ShardedRows
 from pipelines.pages import filters
 from pipelines.pages.document_rows import DocumentRows
 from pipelines.pages.filters import Filter, Match, search
+from pipelines.pages.options import View
 from pipelines.pages.page import Measure, PageOptions
 from pipelines.pages.pair_rows import PairRows, System
 from pipelines.pages.table import Table
 from pipelines.view.app import build_app
-from pipelines.view.options import View
 from pipelines.view.workspace import Workspace, spans_folders
 from tests.pipelines.pages.invented import make_run
 from tests.pipelines.test_runs import make_run as make_losses

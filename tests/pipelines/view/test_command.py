@@ -18,9 +18,9 @@ from corpora.errors import FarspanError
 from corpora.storage import sharded_rows
 from corpora.storage.manifest_file import ORIGINS_NAME
 from pipelines import functions
+from pipelines.pages.options import View
 from pipelines.pages.page import PageOptions, RowPage
 from pipelines.view.command import command, open_artefacts
-from pipelines.view.options import View
 from pipelines.view.workspace import Workspace
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload

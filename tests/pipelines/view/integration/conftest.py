@@ -42,7 +42,7 @@ def served(options) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def address(folders) -> Iterator[str]:
     """Where the pages of artefacts are served."""
-    from pipelines.view.options import View
+    from pipelines.pages.options import View
 
     left_out = ("documents", "pairs")
     with served(View(artefact=tuple(folder for name, folder in folders.items() if name not in left_out))) as address:
@@ -83,7 +83,7 @@ def runs(folders) -> Path:
 @pytest.fixture(scope="session")
 def whole_folder(folders, runs) -> Iterator[str]:
     """Where the folder of all artefacts and runs is served."""
-    from pipelines.view.options import View
+    from pipelines.pages.options import View
 
     with served(View(artefact=(str(runs.parent),))) as address:
         yield address

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipelines.pages.options import View
 from pipelines.pages.update import read_update
 from pipelines.view.command import command
-from pipelines.view.options import View
 from tests.pipelines.pages.invented import make_run
 from tests.pipelines.view.integration.chromium import (
     MARKS,

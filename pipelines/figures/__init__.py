@@ -1,1 +1,0 @@
-"""Style of all figures, and the functions that several of them share."""
