@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.reporting import note
@@ -103,20 +102,11 @@ def next_generation(generation: int, owner: Owner | None, dead: bool) -> int | N
     return generation + 1 if dead or owner.failure else None
 
 
-def group_by_size(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Groups of tasks that differ by less than a half, the largest tasks first; each in the order of names.
-
-    A process goes through a group from a random place, and from another one whenever it meets a claim. In an order
-    common to all, what a process has claimed lies together, so that few jumps and few claims of others lie on the way.
-    """
-    ordered = sorted(tasks, key=lambda task: (-_size_class(task), task.name))
-    return [[*group] for _, group in groupby(ordered, _size_class)]
-
-
 def shuffle(tasks: Iterable[Task], process: str) -> list[Task]:
-    """Return tasks from large to small, those of similar size in an order that differs by process."""
-    sample = random.Random(process).sample
-    return [task for group in group_by_size(tasks) for task in sample(group, len(group))]
+    """Return tasks from large to small, those that differ by less than a half in an order of each process."""
+    ordered = sorted(tasks, key=lambda task: task.name)
+    random.Random(process).shuffle(ordered)
+    return sorted(ordered, key=_size_class, reverse=True)
 
 
 def _size_class(task: Task) -> int:

@@ -25,7 +25,6 @@ from corpora.storage import files
 from pipelines.engine.folder import begin
 from pipelines.engine.job import Job, Stage
 from pipelines.engine.options import Engine
-from pipelines.engine.tasks import perform
 
 SECONDS = 10.0
 """Seconds of work that an estimate rests on, or more until a stage has a rate without its start."""
@@ -170,7 +169,7 @@ def _measure(job: Job, stage: Stage, share: float, seconds: float, last: bool, c
 
     with suppress(_Enough):
         for task in random.Random(0).sample(stage.tasks, len(stage.tasks)):  # the first few lie all over the data
-            perform(replace(task, payload=_existing(task.payload, job.output)), work, job.output, report, looked=True)
+            work(replace(task, payload=_existing(task.payload, job.output)), report)
             units, ended = units + task.units, ended + 1
             marks.append((clock() - begun, units))
             if ended == 1:

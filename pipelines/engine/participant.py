@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from corpora.errors import FarspanError
@@ -25,7 +23,6 @@ from pipelines.engine.claims import (
     Claims,
     Owner,
     create_folder,
-    group_by_size,
     listing_cost,
     next_generation,
     pause_after,
@@ -100,39 +97,47 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
     """Do tasks until the manifest is written, by this process or another."""
     own: list[str] = []
     try:
-        with ProgressBars(job.stages) as bars:
-            for stage in job.stages:
-                bars.restore(stage, done)
-            for number, stage in enumerate(job.stages):
-                run = RunTask(stage.name, stage.work, job.output, bars.report, looked=True)
+        with stop_others(member):
+            with ProgressBars(job.stages) as bars:
+                for stage in job.stages:
+                    bars.restore(stage, done)
+                for number, stage in enumerate(job.stages):
+                    run = RunTask(stage.name, stage.work, job.output, bars.report, looked=True)
+                    SharedStage(
+                        job.output,
+                        os.path.join(claims_folder(job.output), str(number)),
+                        [task for task in stage.tasks if task.name not in done],
+                        member,
+                        interrupts,
+                        lambda task, run=run: own.append(run(task)),  # type: ignore[misc]
+                        lambda task, stage=stage: bars.report(stage.name, task.name, task.units),  # type: ignore[misc]
+                    ).finish()
+            if not _finished(job.output):
                 SharedStage(
                     job.output,
-                    os.path.join(claims_folder(job.output), str(number)),
-                    [task for task in stage.tasks if task.name not in done],
+                    claims_folder(job.output),
+                    [Task("manifest", {}, 1)],
                     member,
                     interrupts,
-                    lambda task, run=run: own.append(run(task)),  # type: ignore[misc]
-                    lambda task, stage=stage: bars.report(stage.name, task.name, task.units),  # type: ignore[misc]
+                    lambda task: fold_receipts(job.output, job.error_budget),
+                    receipt=lambda task: os.path.join(job.output, manifest_name(job.head.format)),
                 ).finish()
-        if not _finished(job.output):
-            SharedStage(
-                job.output,
-                claims_folder(job.output),
-                [Task("manifest", {}, 1)],
-                member,
-                interrupts,
-                lambda task: fold_receipts(job.output, job.error_budget),
-                receipt=lambda task: os.path.join(job.output, manifest_name(job.head.format)),
-            ).finish()
+    finally:
+        if not own:
+            note(f"{job.output}: other processes did all tasks")
+
+
+@contextmanager
+def stop_others(member: Member) -> Iterator[None]:
+    """Stop the other processes, too, by an error of this one, unless the folder is gone."""
+    try:
+        yield
     except FolderGone:
         raise
     except FarspanError as error:
         if member.failure() is None:
-            member.fail(message_bytes(str(error)))  # the others stop as well
+            member.fail(message_bytes(str(error)))
         raise
-    finally:
-        if not own:
-            note(f"{job.output}: other processes did all tasks")
 
 
 class SharedStage:
@@ -182,24 +187,19 @@ class SharedStage:
             time.sleep(pause_after(time.monotonic() - begun, least))
 
     def _do_unclaimed(self) -> None:
-        """Do tasks as long as there are unclaimed ones."""
-        jump = random.Random(self._member.identity.name).randrange
+        """Do tasks as long as there are unclaimed ones; claims are listed again when that costs less than to try."""
         cost = listing_cost(len(self._missing), local=files.is_local(self._work))
         taken, wasted = self._claims.generations(), 0
-        for group in group_by_size(task for task in self._missing.values() if self._ready(task)):
-            free = deque(task for task in group if task.name not in taken)
-            free.rotate(jump(len(group)))
-            while free:
-                task = free.popleft()
-                self.require_sound()
-                if self._claims.create(task.name):
-                    self._do(task, 1)
-                    continue
-                wasted += 1
-                if wasted >= cost:
-                    taken, wasted = self._claims.generations(), 0
-                    free = deque(task for task in free if task.name not in taken)
-                free.rotate(jump(len(group)))
+        for task in [*self._missing.values()]:
+            if task.name in taken or not self._ready(task):
+                continue
+            self.require_sound()
+            if self._claims.create(task.name):
+                self._do(task, 1)
+                continue
+            wasted += 1
+            if wasted >= cost:
+                taken, wasted = self._claims.generations(), 0
 
     def require_sound(self) -> None:
         """Check that the job is still active."""

@@ -45,24 +45,20 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
         with ProgressBars(job.stages) as bars:
             for stage in job.stages:
                 bars.restore(stage, done)
-            _launch(job, engine, done, bars, engine.worker_count(widest, job.work_bytes, job.workers))
+            workers = engine.worker_count(widest, job.work_bytes, job.workers)
+            if engine.needs_beam():
+                from pipelines.engine.beam.pipeline import run_on_beam
+
+                run_on_beam(job, engine, done, bars)
+            elif workers > 1:
+                from pipelines.engine.local import run_on_workers
+
+                run_on_workers(job, done, bars.report, workers, engine)
+            else:
+                for stage in job.stages:
+                    run = RunTask(stage.name, stage.work, job.output, bars.report)
+                    for task in stage.tasks:
+                        if task.name not in done:
+                            run(task)
     require_begun(job.output)
     return finalize(job.output, job.error_budget)
-
-
-def _launch(job: Job, engine: Engine, done: set[str], bars: ProgressBars, workers: int) -> None:
-    """Do the tasks that are not done."""
-    if engine.needs_beam():
-        from pipelines.engine.beam.pipeline import run_on_beam
-
-        run_on_beam(job, engine, done, bars)
-    elif workers > 1:
-        from pipelines.engine.local import run_on_workers
-
-        run_on_workers(job, done, bars.report, workers, engine)
-    else:
-        for stage in job.stages:
-            run = RunTask(stage.name, stage.work, job.output, bars.report)
-            for task in stage.tasks:
-                if task.name not in done:
-                    run(task)

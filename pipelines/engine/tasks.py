@@ -6,7 +6,6 @@ import os
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -101,7 +100,9 @@ def perform(
             attempt.require_open()
         with files.guard_creation(attempt.require_open, attempt.give_way):
             receipt = work(task, report)
-        with attempt.publishing_receipt():
+        # The receipt of an attempt that was taken for dead describes a file that no longer exists, and is replaced.
+        checks = [partial(require_begun, output)] if attempt.replaced else [attempt.require_open, attempt.give_way]
+        with files.guard_creation(*checks):
             write_bytes(attempt.receipt, receipt.to_json())
         return receipt
     except _DoneElsewhere:
@@ -135,12 +136,6 @@ class _Attempt:
                 return
             time.sleep(_LOOK)
         raise _DoneElsewhere
-
-    def publishing_receipt(self) -> AbstractContextManager[None]:
-        """The receipt of an attempt that was taken for dead describes a file that no longer exists, and is replaced."""
-        if self.replaced:
-            return files.guard_creation(partial(require_begun, self.output))
-        return files.guard_creation(self.require_open, self.give_way)
 
 
 def note_retry(error: TaskFailed) -> None:

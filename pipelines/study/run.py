@@ -21,9 +21,8 @@ from pipelines.engine.folder import FolderGone, check_output, describe_changes
 from pipelines.engine.job import WORK, Stage, Task, claims_folder
 from pipelines.engine.members import LAUNCHER, Identity, Member
 from pipelines.engine.options import Engine
-from pipelines.engine.participant import SharedStage
+from pipelines.engine.participant import SharedStage, stop_others
 from pipelines.engine.progress import ProgressBars
-from pipelines.engine.tasks import message_bytes
 from pipelines.figures import check_figure
 from pipelines.interrupts import Interrupts
 from pipelines.options import Study
@@ -122,7 +121,7 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
             bars.report(steps[name].stage, name, 1)
 
     try:
-        with member, ProgressBars(rows) as bars:
+        with member, stop_others(member), ProgressBars(rows) as bars:
             done = find_done(steps, output)
             for row in rows:
                 bars.restore(row, done)
@@ -138,10 +137,6 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
             ).finish()
     except FolderGone:
         raise FarspanError(f"{output}: was deleted while the study ran; run the same command again") from None
-    except FarspanError as error:
-        if member.failure() is None:
-            member.fail(message_bytes(str(error)))  # the others stop as well
-        raise
     finally:
         member.disappear()
 
