@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, Signature, get_annotations
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -28,35 +28,18 @@ Text = str | os.PathLike[str]
 _COMMAND_LINE = ("estimate",)  # flags that print and stop
 
 
-def _manifest(options: Any) -> Manifest:
-    """Read the manifest of the artefact that a command made."""
-    return read_manifest(options.output)
-
-
-def _folder(options: Any) -> Path:
-    return Path(options.output)
-
-
-def _figure(options: Any) -> Path:
-    return Path(options.figure)
-
-
-def _nothing(options: Any) -> None:
-    """Return nothing, for a command that prints."""
-
-
-_RESULTS: Mapping[str, Callable[[Any], Any]] = {
-    "tokenizer train": _folder,
-    "check-objective": _nothing,
-    "show": _nothing,
-    "finalize": _manifest,
-    "convert": _folder,
-    "plot": _figure,
-    "generate": _manifest,
+_RESULTS: Mapping[str, type | None] = {
+    "tokenizer train": Path,
+    "check-objective": None,
+    "show": None,
+    "finalize": Manifest,
+    "convert": Path,
+    "plot": Path,
+    "generate": Manifest,
 }
-"""Command -> function that makes the result of its Python function from the options; that of a job is its manifest."""
+"""Command -> type of what its Python function returns: the manifest or the path of what it made; jobs: a manifest."""
 FUNCTIONS = {
-    re.sub(r"\W", "_", command.name): (command, _RESULTS.get(command.name, _manifest))
+    re.sub(r"\W", "_", command.name): (command, _RESULTS.get(command.name, Manifest))
     for command in COMMANDS
     if command.job or command.name in _RESULTS
 }
@@ -69,13 +52,12 @@ def __getattr__(name: str) -> Callable[..., Any]:
     return function
 
 
-def _build(name: str, command: Command, result: Callable[[Any], Any]) -> Callable[..., Any]:
+def _build(name: str, command: Command, returned: type | None) -> Callable[..., Any]:
     """Build the function ``name`` of a command."""
     options = list_options(command)
     parameters = sorted(map(_parameter, options.values()), key=lambda one: (one.kind, one.default is not one.empty))
     if command.job:
         parameters.append(Parameter("beam_flags", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[str]))
-    returned = get_annotations(result, eval_str=True)["return"]
     signature = Signature(parameters, return_annotation=returned)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -85,7 +67,10 @@ def _build(name: str, command: Command, result: Callable[[Any], Any]) -> Callabl
                 raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{hint}")
         values = signature.bind(*arguments, **keywords).arguments
         beam_flags = values.pop("beam_flags", ())
-        return result(run(command, values, beam_flags, keyword)[-1])
+        last = run(command, values, beam_flags, keyword)[-1]
+        if returned is None:
+            return None
+        return read_manifest(last.output) if returned is Manifest else Path(getattr(last, "figure", "") or last.output)
 
     call.__name__ = call.__qualname__ = name
     call.__module__ = "farspan"

@@ -7,7 +7,6 @@ the same command resumes a stopped push. The manifest comes last, because a fold
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +64,11 @@ class Local(NamedTuple):
         """True if the repository has the same bytes under this name."""
         if there is None or there.size != self.bytes:
             return False
-        return there.lfs.sha256 == self.sha256 if there.lfs else there.blob_id == _blob_id(self.path)
+        if there.lfs:
+            return there.lfs.sha256 == self.sha256
+        from huggingface_hub.utils.sha import git_hash
+
+        return there.blob_id == git_hash(files.read_bytes(self.path))
 
 
 class Pushed(NamedTuple):
@@ -181,12 +184,6 @@ def _local(folder: str, name: str) -> Local:
     with files.open(path) as file:
         info = file_info(file)
     return Local(path, name, info.bytes, info.sha256)
-
-
-def _blob_id(path: str) -> str:
-    """Compute git's blob id of a file's contents."""
-    data = files.read_bytes(path)
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _remote_files(api: HfApi, to: Target) -> dict[str, RepoFile]:

@@ -169,10 +169,11 @@ def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path):
     assert folders == {*PACKAGES, "bin"}
     in_tree = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     recipes = {path.relative_to(ROOT) for path in (ROOT / "trainer" / "recipes").glob("*/*.toml")}
+    snippets = {Path("pipelines/cards/loading.toml")}
     typed = {Path(package) / "py.typed" for package in PACKAGES} | {Path("farspan/__init__.pyi")}
     suffixes = (".py", ".pyi", ".toml", ".typed")
     in_wheel = {path.relative_to(installed) for path in installed.rglob("*") if path.suffix in suffixes}
-    assert in_wheel == in_tree | recipes | typed
+    assert in_wheel == in_tree | recipes | snippets | typed
 
 
 def test_the_wheels_metadata(installed: Path):

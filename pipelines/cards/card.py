@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import manifest_name
 from objectives.api.masks import MASK_COLUMNS
 
+_LOADING = Path(__file__).with_name("loading.toml")
 _CARD = Path(__file__).with_name("card.md")  # a part that an artefact may lack ends in an empty line
 _UNKNOWN = "unknown"  # licence or language
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
@@ -196,63 +198,12 @@ def _plain(text: str) -> str:
     return re.sub(r"([|`<>\\])", r"\\\1", printable(text).replace("\n", " "))
 
 
-_LINES: Mapping[str, str] = {
-    "megatron": """\
-import glob
-from megatron.core.datasets.indexed_dataset import IndexedDataset
-
-prefixes = sorted(path[:-4] for path in glob.glob("FOLDER/*.bin"))  # --data-path takes them, too
-data = [IndexedDataset(prefix) for prefix in prefixes]""",
-    "fairseq": """\
-import glob
-from fairseq.data.indexed_dataset import MMapIndexedDataset
-
-data = [MMapIndexedDataset(path[:-4]) for path in sorted(glob.glob("FOLDER/*.bin"))]""",
-    "mds": """\
-from streaming import StreamingDataset
-
-rows = StreamingDataset(local="FOLDER", shuffle=False, batch_size=1)""",
-    "llm-foundry": """\
-from llmfoundry.data.text_data import StreamingTextDataset
-
-rows = StreamingTextDataset(tokenizer=TOKENIZER, max_seq_len={length}, local="FOLDER", batch_size=1)""",
-    "olmo": """\
-import glob
-import os
-import numpy as np
-from olmo_core.data import NumpyFSLDataset
-
-paths = sorted(glob.glob("FOLDER/*.npy"))
-rows = NumpyFSLDataset(
-    *paths, sequence_length={length}, dtype=np.{dtype}, vocab_size={vocab_size},
-    eos_token_id={eos}, pad_token_id={pad}, generate_doc_lengths=True,
-    label_mask_paths=[os.path.join("FOLDER/label_masks", os.path.basename(path)) for path in paths],
-)""",
-    "datatrove": """\
-from datatrove.utils.dataset import DatatroveFolderDataset
-
-rows = DatatroveFolderDataset("FOLDER", seq_len={length}, token_size={width}, return_positions=True)""",
-    "litdata": """\
-from litdata import StreamingDataset
-from litdata.streaming.item_loader import TokensLoader
-
-rows = StreamingDataset("FOLDER", item_loader=TokensLoader(block_size={length} + 1), shuffle=False)""",
-    "parquet": """\
-from datasets import load_dataset
-
-rows = load_dataset("FOLDER", split="train")""",
-    "megatron-bridge": """\
-from megatron.bridge.data.datasets.packed_parquet import GPTSFTPackedParquetDataset
-
-rows = GPTSFTPackedParquetDataset("FOLDER/part-*.idx.parquet", tokenizer=TOKENIZER)""",
-}
-
-
 def load_export(manifest: Manifest) -> str:
     """Return the lines for the format of an export, with its own ids and lengths."""
     config = manifest.config
     special = (config["eos_id"], config["pad_id"], *manifest.special_tokens.values())
-    return _LINES[config["to"]].format(
+    lines: str = tomllib.loads(_LOADING.read_text("utf-8"))[config["to"]]
+    return lines.format(
         length=config["length"] or "LENGTH",
         dtype=config["dtype"],
         width={"uint8": 1, "uint16": 2}.get(config["dtype"], 4),

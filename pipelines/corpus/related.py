@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,9 @@ def plan(options: RelatedCorpus) -> Job:
     split = _split(options, documents, neighbours)
     tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
-    config = {"builder": "related", **_record(options, output, neighbours, rows=rows, split=split, shards=shards)}
+    entry, unused = (parent_entry(output, neighbours.folder), ()) if neighbours else (None, _BOUNDS)
+    decided = {"rows": rows, "split": split, "shards": shards, "neighbours": entry}
+    config = {"builder": "related", **record_options(options, without=unused, **decided)}
     starts, held_out = documents.first_rows, split == "held-out"
     before: list[Stage] = []
     place: Placement = partial(_place_clusters, make_key(options.seed, "clusters"), shards, held_out, starts)
@@ -111,13 +112,6 @@ def _count_clustered(documents: Manifest, split: str) -> int:
     """Number of the split's documents that are in a cluster."""
     held_out = documents.totals.get("held_out_clustered_documents", 0)
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
-
-
-def _record(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
-    """The options as the manifest records them; without neighbours, the bounds on them are left out."""
-    if neighbours is None:
-        return record_options(options, without=_BOUNDS, neighbours=None, **decided)
-    return record_options(options, neighbours=parent_entry(output, neighbours.folder), **decided)
 
 
 def _place_clusters(
