@@ -163,7 +163,7 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
     """Plan and run the jobs of a command, and print the summary of what each has made."""
     from corpora.printing import compare_estimate
-    from pipelines.cards.summary import summary
+    from pipelines.cards.card import summary
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.folder import is_begun
     from pipelines.engine.run import run_job

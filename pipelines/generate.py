@@ -28,7 +28,7 @@ from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
 from objectives.tasks.protocol import split_groups
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
 from pipelines.engine.options import Engine

@@ -23,7 +23,7 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.strict_json import seal, unseal
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.folder import finalize

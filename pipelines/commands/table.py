@@ -102,7 +102,7 @@ COMMANDS = (
         "export",
         "Write documents, a corpus or a mask set as files of other trainers.",
         ".export.job:plan",
-        "Export",
+        ".options:Export",
         next="farspan verify {output}",
     ),
     _command(

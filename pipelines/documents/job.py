@@ -30,6 +30,8 @@ from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, save_tokenizer
 from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, work_paths
 
+_MOST_TEXTS = 4096  # maximum number of texts that are tokenised at once
+
 
 def plan_raw(raw: RawText, options: Documents) -> Job:
     """Plan the job for the files that ``raw`` names."""
@@ -99,9 +101,6 @@ def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options of reading that affect the bytes of documents, for the manifest; those added later only if given."""
     unset = [name for name in ("subset", "title_field") if not getattr(read, name)]
     return record_options(read, without=["pairs", *unset])
-
-
-_MOST_TEXTS = 4096  # maximum number of texts that are tokenised at once
 
 
 @dataclass(frozen=True)

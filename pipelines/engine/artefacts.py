@@ -154,9 +154,11 @@ def declare_derived_job(
 
     ``others``: role -> folder of the artefacts beside the parent that it is made from.
     """
+    # licence and languages of the text, as far as `farspan documents` was told
+    terms = {name: parent.manifest.config[name] for name in ("license", "language") if name in parent.manifest.config}
     head = Manifest(
         format=format,
-        config={**config, **_terms(parent.manifest)},
+        config={**config, **terms},
         seed=seed,
         rows_per_batch=rows_per_batch,
         tokenizer=parent.manifest.tokenizer,
@@ -168,8 +170,3 @@ def declare_derived_job(
     folders = {"parent": parent.folder, **(others or {})}
     origins = {role: relative_path(output, folder) for role, folder in folders.items()}
     return Job(output, head, stages, tokenizer, work_bytes, origins=origins)
-
-
-def _terms(parent: Manifest) -> dict[str, Any]:
-    """Licence and languages of the text, as far as ``farspan documents`` was told."""
-    return {name: parent.config[name] for name in ("license", "language") if name in parent.config}

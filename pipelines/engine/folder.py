@@ -21,7 +21,7 @@ from corpora.storage.manifest_file import NAMES, list_files, manifest_path, read
 from corpora.storage.shards import read_shard
 from corpora.storage.stores.local_disk import is_temporary
 from corpora.storage.strict_json import Natural, StructureError, decode, seal, unseal
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.cards.write import write_card
 from pipelines.engine.claims import lock_folder
 from pipelines.engine.job import WORK, Job, remove_empty_folders, shows_presence

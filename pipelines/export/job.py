@@ -28,8 +28,8 @@ from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.export.format import Format, Frame, Items, Part
 from pipelines.export.formats import FORMATS
-from pipelines.export.options import Export
 from pipelines.export.sources import CorpusItems, DocumentItems, MaskItems, Shards, open_masks
+from pipelines.options import Export
 
 Source: TypeAlias = DocumentItems | CorpusItems | MaskItems
 

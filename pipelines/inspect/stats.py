@@ -16,7 +16,7 @@ from corpora.reporting import note, print_table, result
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS
 from corpora.storage.manifest_file import read_manifest
-from pipelines.cards.summary import padding_share, shares
+from pipelines.cards.card import padding_share, shares
 from pipelines.figures import check_figure
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
 from pipelines.inspect.histograms import draw

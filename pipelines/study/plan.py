@@ -72,10 +72,7 @@ def read_plan(path: str) -> Plan:
     known: dict[str, Step] = {}
     for arm in arms:
         for seed in study.seed_list:
-            steps: dict[str, Step] = {}
-            for stage in needed:
-                _Resolver(path, arm, seed, study.threads, steps, known).resolve(stage)
-            cells[arm.name, seed] = steps
+            cells[arm.name, seed] = _resolve(path, study, arm, seed, needed, known)
     if unused := study.stages.keys() - {stage for cell in cells.values() for stage in cell}:
         raise FarspanError(
             f"{path}: stage {sorted(unused)[0]!r} serves no metric of [compare]; remove it, or compare it"
@@ -87,25 +84,22 @@ def read_plan(path: str) -> Plan:
     return plan
 
 
-@dataclass(frozen=True)
-class _Resolver:
-    """Makes the steps of an arm and a seed: ``steps`` by stage, those of equal content the same in ``known``."""
+def _resolve(
+    path: str, study: StudyFile, arm: Arm, seed: int, needed: Sequence[str], known: dict[str, Step]
+) -> dict[str, Step]:
+    """Make the steps of an arm and a seed, by stage: those of stages that metrics need, and what they need.
 
-    path: str
-    arm: Arm
-    seed: int
-    threads: int
-    steps: dict[str, Step]
-    known: dict[str, Step]
+    Steps of equal content are the same one in ``known``.
+    """
+    steps: dict[str, Step] = {}
 
-    def resolve(self, stage: str, above: tuple[str, ...] = ()) -> Step:
-        """Make the step of a stage, and those that it needs."""
-        where, stages = f"{self.path}: [stages.{stage}]", self.arm.stages
+    def resolve(stage: str, above: tuple[str, ...] = ()) -> Step:
+        where, stages = f"{path}: [stages.{stage}]", arm.stages
         if stage in above:
             circle = " -> ".join((*above[above.index(stage) :], stage))
-            raise FarspanError(f"{self.path}: stages refer to each other in a circle: {circle}")
-        if stage in self.steps:
-            return self.steps[stage]
+            raise FarspanError(f"{path}: stages refer to each other in a circle: {circle}")
+        if stage in steps:
+            return steps[stage]
         values = dict(stages[stage])
         command = find_command(values.pop("command", None), where)
         processes = values.pop("processes", 1)
@@ -114,11 +108,14 @@ class _Resolver:
             if name != "seed" and name not in stages:
                 raise FarspanError(f"{where} refers to {{{name}}}, which is no stage{nearest(name, stages)}")
             if name != "seed":
-                parents[name] = self.resolve(name, (*above, stage))
-        step = Step(stage, command, values, parents, self.seed, processes, self.threads, where)
+                parents[name] = resolve(name, (*above, stage))
+        step = Step(stage, command, values, parents, seed, processes, study.threads, where)
         step.check()
-        self.steps[stage] = self.known.setdefault(step.id, step)
-        return self.steps[stage]
+        return steps.setdefault(stage, known.setdefault(step.id, step))
+
+    for stage in needed:
+        resolve(stage)
+    return steps
 
 
 def _check_metrics(study: StudyFile, path: str) -> None:

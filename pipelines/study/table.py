@@ -21,6 +21,9 @@ from pipelines.study.steps import Step
 
 _DIGITS = 4
 _BINS = 4  # of an attribute with many numbers
+FEW = 5
+"""Number of seeds from which variances are told apart."""
+_LARGEST = 200  # degrees of freedom; more change the interval by less than a hundredth
 
 
 class Scores(NamedTuple):
@@ -148,11 +151,6 @@ def pseudo_values(metric: Metric, scores: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(cells - cells.mean() + whole)
 
 
-FEW = 5
-"""Number of seeds from which variances are told apart."""
-_LARGEST = 200  # degrees of freedom; more change the interval by less than a hundredth
-
-
 class Interval(NamedTuple):
     """A difference with its 95 % interval; ``low`` and ``high`` are None for a single seed."""
 
@@ -173,6 +171,11 @@ def difference(arm: np.ndarray, baseline: np.ndarray, paired: Sequence[str] = ("
 
     Both are ``(S, N)`` float64, scores by seed and example; N is 1 for values without examples. ``paired`` has ``seed``
     if row s of both has the same seed, ``example`` if column n of both is the same example.
+
+    The sample of a seed and of an example is drawn from all seeds and all examples. The variance of their mean is
+    estimated from the mean squares of seeds, examples and rest (a random-effects model with two crossed factors), and
+    Student's t has Satterthwaite's degrees of freedom. Below ``FEW`` seeds that is too narrow at times: there the
+    interval adds up the variances of the means over seeds and over examples, with S - 1 degrees.
     """
     value = float(arm.mean() - baseline.mean())
     if min(len(arm), len(baseline)) < 2:

@@ -21,9 +21,9 @@ from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.export.job import plan
-from pipelines.export.options import Export
 from pipelines.masks.job import plan as plan_masks
 from pipelines.masks.options import Masking
+from pipelines.options import Export
 from tests.artefacts import all_rows, make_corpus, make_documents
 from tests.environments import environment
 

@@ -23,8 +23,7 @@ from corpora.storage.manifest import ShardInfo
 from corpora.storage.manifest_file import CARD, list_files, manifest_sha256, read_manifest
 from corpora.verify.artefact import verify
 from objectives.api.masks import MIXTURE_SCHEMA
-from pipelines.cards.card import FORMATS, card, size_category
-from pipelines.cards.summary import shares, summary
+from pipelines.cards.card import FORMATS, card, shares, size_category, summary
 from pipelines.cards.write import find_ancestors, find_example, row_example, write_card
 from pipelines.cli import main
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, small_tokenizer

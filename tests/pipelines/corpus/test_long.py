@@ -11,7 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.options import Engine

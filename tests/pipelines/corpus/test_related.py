@@ -11,7 +11,7 @@ from corpora.readers import ReadOptions
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.verify.artefact import verify
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.corpus.options import RelatedCorpus
 from pipelines.corpus.related import plan
 from pipelines.documents.inputs import Input

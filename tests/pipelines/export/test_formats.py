@@ -10,7 +10,7 @@ import pytest
 import farspan
 from objectives.api.mask_set import MaskSet
 from pipelines.export.formats import FORMATS
-from pipelines.export.options import FormatName
+from pipelines.options import FormatName
 from tests.artefacts import all_rows, make_corpus
 
 EOS = 2

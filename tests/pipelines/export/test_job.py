@@ -16,8 +16,8 @@ from pipelines.engine.run import run_job
 from pipelines.export.format import Frame, Parts, check_fit
 from pipelines.export.formats import FORMATS
 from pipelines.export.job import plan
-from pipelines.export.options import Export
 from pipelines.inspect.verify import verify
+from pipelines.options import Export
 from tests.artefacts import edit_sealed, make_corpus, make_documents, make_pairs
 
 

@@ -14,7 +14,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet, open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
-from pipelines.cards.summary import padding_share
+from pipelines.cards.card import padding_share
 from pipelines.inspect import histograms
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
 from pipelines.inspect.histograms import describe, draw

@@ -22,9 +22,9 @@ from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.export import job as export
-from pipelines.export.options import Export
 from pipelines.masks import job as masks
 from pipelines.masks.options import Masking
+from pipelines.options import Export
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import Clustering, Embed, EncoderOptions, NeighbourSearch
 from tests.artefacts import make_corpus, make_documents

@@ -20,7 +20,7 @@ from corpora.storage.shards import shard_name
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import draw_key, load_objective, mask_key
 from objectives.api.verify import verify_masks
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.inspect.distributions import places_of_masks

@@ -18,7 +18,7 @@ from corpora.readers.raw_tasks import text_key
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
-from pipelines.cards.summary import summary
+from pipelines.cards.card import summary
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
