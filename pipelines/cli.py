@@ -26,6 +26,9 @@ from pipelines.engine.options import Engine, use_store_flags
 from pipelines.environment import leave_pandas_out
 from pipelines.interrupts import Terminated, raise_on_interrupt
 
+if TYPE_CHECKING:
+    from pipelines.engine.job import Job
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; after a user error, print one line and exit with status 1."""
@@ -114,10 +117,6 @@ def _has_peers() -> bool:
     """Return True in a process of ``torchrun`` that has joined the others."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
-
-
-if TYPE_CHECKING:
-    from pipelines.engine.job import Job
 
 
 def run(
