@@ -55,6 +55,14 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_fsync() -> Iterator[None]:
+    """No file waits for the disk: who kills a process cuts no power, and tests of the order of writes see their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """``memory://``, an object store in this process, empty at the start of each test."""
