@@ -164,7 +164,7 @@ def test_old_code_does_not_pile_up(load, tmp_path):
     loaded(load())
     loaded(load(), np.int32)
     count = len(files(tmp_path))
-    for factor in range(4, 8):
+    for factor in (4, 5):
         for dtype in (np.int64, np.int32):
             assert loaded(load(("FACTOR = 3", f"\nFACTOR = {factor}")), dtype) == (factor**2, False)
     assert len(files(tmp_path)) == count

@@ -220,7 +220,7 @@ def test_ids_are_hugging_faces(both, text):
     assert starts[0].tolist() == np.cumsum([0, *(tokenizer._byte_lengths[ids[0]])])[:-1].tolist()
 
 
-@pytest.mark.parametrize("unit", ["a", " ", "\n", ".", "世", "ab", "a ", "é", "x9", "🙂"])
+@pytest.mark.parametrize("unit", ["a", " ", "世", "a ", "🙂"])
 def test_long_runs(both, unit):
     """Equal ids, and time that grows as the text does: a quadratic engine would need minutes."""
     tokenizer, reference = both
@@ -302,7 +302,6 @@ def test_a_new_cache_gives_the_same_ids(monkeypatch):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 def test_any_merges_give_hugging_faces_ids(data):
     """Merges drawn at random, sound or not: the library merges pairs as Hugging Face does."""
     tokens, merges = list("abc"), []

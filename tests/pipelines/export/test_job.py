@@ -39,13 +39,18 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+FORMAT_OF = {"documents": "megatron", "corpus": "mds"}
+
+
 @pytest.mark.parametrize("to", FORMATS)
-@pytest.mark.parametrize("artefact", ["documents", "corpus"])
+@pytest.mark.parametrize("artefact", FORMAT_OF)
 def test_an_export_is_sound_and_its_bytes_do_not_depend_on_the_workers(folders, tmp_path, to, artefact):
     manifest = export(folders / artefact, to, tmp_path / "one")
-    export(folders / artefact, to, tmp_path / "two", Engine(workers=2))
-    export(folders / artefact, to, tmp_path / "three", Engine(engine="cooperative"))
-    assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "three")
+    export(folders / artefact, to, tmp_path / "two", Engine(engine="cooperative"))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    if to == FORMAT_OF[artefact]:  # starting a worker takes a second; no format knows of workers
+        export(folders / artefact, to, tmp_path / "three", Engine(workers=2))
+        assert contents(tmp_path / "one") == contents(tmp_path / "three")
     assert verify(tmp_path / "one") == []
     assert read_manifest(str(tmp_path / "one")) == manifest
     assert not (tmp_path / "one" / "manifest.json").exists()

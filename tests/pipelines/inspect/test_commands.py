@@ -148,7 +148,6 @@ def test_what_differs_between_processes_is_found(run, corpus, installed):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("follows_the_length", "its mask is drawn by its length, not by key and sequence id"),
         ("hides_an_option", "options lacks spans: other values of it would be lost in worker processes and manifests"),
         ("exits", "the other process ended with: farspan: plug-in exits of broken-objectives failed: SystemExit: 0"),
     ],

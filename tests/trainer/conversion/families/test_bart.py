@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def _sees(pattern, query, key):
 
 
 @pytest.mark.parametrize("pattern", [Full(), Block(8), Overlap(8), BlockGlobal(8, 3)], ids=lambda p: p.pattern)
-@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("lengths", LENGTHS[::2] + LENGTHS[-1:], ids=str)
 def test_logits_and_gradients_are_those_of_bart_under_the_dense_mask(pattern, lengths):
     theirs = tiny_bart(max_position_embeddings=40)
     full = ours(bart, theirs)
@@ -219,9 +220,12 @@ def tiny_bigbird(**options):
     return disturbed(BigBirdPegasusForConditionalGeneration(BigBirdPegasusConfig(**sizes)))
 
 
-@pytest.mark.parametrize("length", [1, 7, 36, 37, 40, 41, 44, 61, 64, 79, 80])
 @pytest.mark.parametrize(
-    "options", [{}, {"use_bias": True}, {"num_random_blocks": 1}, {"scale_embedding": False}], ids=str
+    ("options", "length"),
+    [
+        *product([{}], [1, 7, 36, 37, 40, 41, 44, 61, 64, 79, 80]),
+        *product([{"use_bias": True}, {"num_random_blocks": 1}, {"scale_embedding": False}], [36, 61, 80]),
+    ],
 )
 def test_bigbird_pegasus_has_the_same_logits_and_gradients(options, length):
     """At most 36 positions have full attention; then blocks are whole, or the last one is shorter."""
@@ -277,9 +281,26 @@ def model_of(pattern, pooling=Pooling(2, 6, 4, 3)):  # noqa: B008 - frozen
                    tokenizer=tokenizer_files())  # fmt: skip
 
 
-@pytest.mark.parametrize("model", [model_of(Block(8)), model_of(Overlap(8), None)], ids=["pooled", "overlap"])
-def test_transformers_alone_computes_generates_and_trains_the_same_model(model, tmp_path):
-    write_hugging_face(model, tmp_path / "out")
+def test_transformers_alone_computes_generates_and_trains_the_same_model(tmp_path):
+    models = {tmp_path / "pooled": model_of(Block(8)), tmp_path / "overlap": model_of(Overlap(8), None)}
+    for folder, model in models.items():
+        write_results(model, folder)
+    script = Path(__file__).with_name("bart_ls_alone.py")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    command = [sys.executable, "-I", script, *models]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    for folder, model in ((folder / name, model) for folder, model in models.items() for name in ("out", "saved")):
+        (folder / "modeling_bart_ls.py").write_text("raise SystemExit")  # reading runs no file, which may be anything
+        again = read_hugging_face(folder)
+        assert again.config == model.config
+        assert all(torch.equal(again.state[name], tensor) for name, tensor in model.state.items())
+
+
+def write_results(model, folder: Path) -> None:
+    """The exported model, and what ours makes of the rows."""
+    write_hugging_face(model, folder / "out")
     results, ours = {}, loaded(model)
     for name, lengths in ROWS.items():
         (ids, real), (target, _) = text(lengths, high=23), text([5] * len(lengths), seed=1, high=23)
@@ -287,18 +308,7 @@ def test_transformers_alone_computes_generates_and_trains_the_same_model(model, 
             logits = ours.logits(ours.decode(target, ours.encode(ids, None if real.all() else real)))
         parts = {"ids": ids, "mask": real.long(), "target": target, "logits": logits}
         results |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
-    save_file(results, tmp_path / "results")
-    script = Path(__file__).with_name("bart_ls_alone.py")
-    command = [sys.executable, "-I", script, tmp_path / "out", tmp_path / "results", tmp_path / "saved"]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path / "modules")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-    for folder in ("out", "saved"):  # read without running the file, which may be anything
-        (tmp_path / folder / "modeling_bart_ls.py").write_text("raise SystemExit")
-        again = read_hugging_face(tmp_path / folder)
-        assert again.config == model.config
-        assert all(torch.equal(again.state[name], tensor) for name, tensor in model.state.items())
+    save_file(results, folder / "results")
 
 
 def test_the_card_names_the_file_and_advises_a_revision(tmp_path):
