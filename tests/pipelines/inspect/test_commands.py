@@ -20,7 +20,9 @@ from trainer.run.sources import open_source
 
 def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
     corpus = make_corpus(str(tmp_path / "corpus"))
-    status, out, err = run("mask", "span", "--preset", "t5", "--corpus", corpus, "--output", tmp_path / "masks")
+    status, out, err = run(
+        "mask", "span", "--preset", "t5", "--corpus", corpus, "--output", tmp_path / "masks", "--quiet"
+    )
     assert (status, err) == (0, "")
     assert "sequences" in out
     _, out, _ = run("verify", corpus, tmp_path / "masks")
