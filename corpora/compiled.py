@@ -88,7 +88,7 @@ def note_compilation() -> None:
     """Note, once in a process, that it compiles kernels, during which it is silent."""
     if not Kernel.noted:
         Kernel.noted = True
-        note("compiles loops, as at the first use on a machine; this may take two minutes")
+        note("compiles loops for the first use of this command; this may take two minutes")
 
 
 class Intrinsic(Kernel):

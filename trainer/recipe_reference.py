@@ -55,6 +55,7 @@ def _facts(name: str, system: str, published: str) -> dict[str, Any]:
 _PLAIN = {int: "integer", float: "number", str: "text", bool: "true or false"}
 _UNITS = {
     "steps": "updates",
+    "attention.every": "layers",
     "every": "updates",
     "epochs": "passes over the data",
     "batch_size": "rows",
@@ -67,7 +68,7 @@ _UNITS = {
     "seconds": "seconds",
     "tflops": "10^12 operations/s",
 }
-"""Last words of a key's name -> unit of its number."""
+"""End of a key's name -> unit of its number; the first that fits."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class _Walk:
                 yield from self._walk_section(inner, path + "[]" * (get_origin(hint) is tuple), explained, chosen)
             elif field.name != tag and flag is not NO_FLAG:
                 default = default_of(field)
-                unit = next((_UNITS[end] for end in _UNITS if field.name.endswith(end)), "")
+                unit = next((_UNITS[end] for end in _UNITS if path.endswith(end)), "")
                 spelled = "" if default is MISSING else option_text(default)
                 values = self._values(path, section, tag and (tag, getattr(kind, tag)))
                 numeric = {int, float} & set(_parts(hint))

@@ -29,8 +29,8 @@ class Selection(RowLayout):
     """Artefacts and updates to show, and what to lay beside their rows.
 
     Attributes:
-        artefact: folders of corpora, mask sets, documents, pairs or predictions; or a run of `farspan train`, with
-            --step.
+        artefact: folders of corpora, mask sets, documents, pairs or predictions, or with several of them; or runs of
+            `farspan train`, for their curves or, with --step, the rows of an update.
         masks: mask sets to lay beside their corpus; those among the artefacts count, too.
         objective: an objective, or one of the presets, whose masks are drawn and laid beside each corpus; repeatable.
         seed: seed of drawn masks.

@@ -87,7 +87,7 @@ def _cuts(source: PairedSource, data: DataConfig, section: str, rows: int | None
         place = _task_options(data, section)
         yield (
             f"{source.described}: {cuts}; {place}.source_length, target_length and query_length limit them, "
-            "`farspan stats` shows what each length would cut"
+            "`farspan stats` has the distribution of lengths"
         )
 
 

@@ -73,9 +73,10 @@ def _open(config: SourceConfig, data: DataConfig, verify: bool, section: str, ca
     if config.masks == "":
         raise FarspanError("masks is ''; name the folder of a mask set, or leave it out")
     if config.masks is None and config.objective is None:
+        example = "" if data.mixture else f" (--set {section}.masks=FOLDER)"
         raise FarspanError(
-            "neither masks nor objective is set; set one of them: a mask set to read, or an objective to draw masks on "
-            "the fly"
+            f"neither masks nor objective is set; set one of them: a mask set to read{example}, or an objective to "
+            "draw masks on the fly"
         )
     if config.masks is None and config.masks_options:
         raise FarspanError(

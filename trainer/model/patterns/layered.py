@@ -23,8 +23,8 @@ class Layered(Pattern):
 
     Attributes:
         left, right: reach of the windows, as in ``span``.
-        every: number of layers that one full layer is among.
-        full: 0-based place of the full layer among them; -1 is the last.
+        every: one layer in this many has full attention.
+        full: 0-based number of that layer among them; -1 is the last.
         causal: attend to no later position in any layer, as in a decoder; ``right`` must be 0.
     """
 
