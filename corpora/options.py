@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -42,10 +43,20 @@ NO_FLAG = Flag()  # annotates a field that only programs set
 UNRECORDED = object()  # annotates a field that does not affect the artefact, or that its manifest names elsewhere
 
 
-def list_fields(kind: type) -> dict[str, tuple[Any, Flag]]:
+def list_fields(kind: type) -> Mapping[str, tuple[Any, Flag]]:
     """Return the type of each field of a dataclass, stripped of ``Annotated``, and its ``Flag``."""
-    hints = get_type_hints(kind, include_extras=True)
+    return _read_fields(kind)
+
+
+@cache
+def _read_fields(kind: Any) -> Mapping[str, tuple[Any, Flag]]:
+    hints = _read_hints(kind)
     return {field.name: _unwrap(hints[field.name]) for field in fields(kind)}
+
+
+@cache
+def _read_hints(kind: Any) -> Mapping[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _unwrap(hint: Any) -> tuple[Any, Flag]:
@@ -120,7 +131,8 @@ def record_options(options: Any, /, without: Sequence[str] = (), **decided: Any)
     The fields of nested dataclasses are listed among the others; fields annotated with ``UNRECORDED`` are left out.
     """
     record: dict[str, Any] = {}
-    hints = get_type_hints(type(options), include_extras=True)
+    kind: type = type(options)
+    hints = _read_hints(kind)
     for name in (field.name for field in fields(options)):
         if name not in without and UNRECORDED not in get_args(hints[name]):
             value = decided.get(name, getattr(options, name))
@@ -152,8 +164,13 @@ def examples(kind: type) -> str:
     return inspect.cleandoc("\n" + text)
 
 
-def meanings(kind: type) -> dict[str, str]:
+def meanings(kind: type) -> Mapping[str, str]:
     """Return each field's entry under ``Attributes:`` in the docstrings of a dataclass and its base classes."""
+    return _read_meanings(kind)
+
+
+@cache
+def _read_meanings(kind: Any) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for ancestor in reversed(kind.__mro__):
         entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
