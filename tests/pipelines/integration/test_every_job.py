@@ -4,103 +4,29 @@ import importlib
 import os
 import pkgutil
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pipelines
 from corpora.errors import FarspanError
-from corpora.packing.options import Packing
 from corpora.storage.manifest_file import NAME
 from corpora.storage.shards import map_shard
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus
-from pipelines.corpus.options import LinkedCorpus, LongCorpus, RandomCorpus, RelatedCorpus
-from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
 from pipelines.export import job as export
 from pipelines.masks import job as masks
-from pipelines.masks.options import Masking
-from pipelines.options import Export
 from pipelines.retrieval import cluster, embed, neighbours
-from pipelines.retrieval.options import Clustering, Embed, EncoderOptions, NeighbourSearch
+from pipelines.retrieval.options import Clustering
 from tests.artefacts import make_corpus, make_documents
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours
 from tests.pipelines.engine.jobs import contents
+from tests.pipelines.integration.job_table import JOBS, planned
 from tests.tiny_encoder import make_encoder
 from tests.vectors import make_vectors
-
-PACKING = Packing(sequence_length=128)
-RECIPE = """documents = "documents"
-sequence_length = 128
-tokens = 2000
-{windows}
-[sources.made]
-weight = 1.0
-"""
-
-
-def _long(at: str, output: str, windows: str = "") -> Job:
-    recipe = Path(at) / "recipe.toml"
-    recipe.write_text(RECIPE.format(windows=windows).replace('"documents"', f'"{at}/documents"'))
-    return long.plan(LongCorpus(recipe=str(recipe), output=output))
-
-
-def _linked(at: str, output: str) -> Job:
-    documents, neighbours = f"{at}/documents", f"{at}/neighbours"
-    return linked.plan(LinkedCorpus(documents=documents, neighbours=neighbours, output=output, packing=PACKING))
-
-
-def _related(at: str, output: str, **parents: Any) -> Job:
-    return related.plan(RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING, **parents))
-
-
-# job -> how it is planned from the folders in a place, and the folder whose shard is damaged
-JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
-    "random_corpus": (
-        lambda at, output: random_corpus.plan(
-            RandomCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
-        ),
-        "documents",
-    ),
-    "long_documents": (_long, "documents"),
-    "long_documents with overlap": (lambda at, output: _long(at, output, "stride = 64"), "documents"),
-    "linked from documents": (_linked, "documents"),
-    "linked from neighbours": (_linked, "neighbours"),
-    "cluster_corpus from documents": (_related, "documents"),
-    "cluster_corpus from neighbours": (
-        lambda at, output: _related(at, output, neighbours=f"{at}/neighbours"),
-        "neighbours",
-    ),
-    "mask": (
-        lambda at, output: masks.plan(Masking(corpus=f"{at}/corpus", output=output, objective="span", draws=2)),
-        "corpus",
-    ),
-    "export": (
-        lambda at, output: export.plan(Export(artefact=f"{at}/corpus", to="olmo", output=output, eos_id=1, pad_id=0)),
-        "corpus",
-    ),
-    "embed": (
-        lambda at, output: embed.plan(
-            Embed(
-                documents=f"{at}/documents",
-                output=output,
-                encoder=EncoderOptions(name=f"{at}/encoder", precision="float32"),
-                block=16,
-            )
-        ),
-        "documents",
-    ),
-    "cluster": (lambda at, output: cluster.plan(Clustering(vectors=f"{at}/vectors", output=output)), "vectors"),
-    "neighbours": (
-        lambda at, output: neighbours.plan(NeighbourSearch(clusters=f"{at}/clusters", output=output)),
-        "clusters",
-    ),
-}
 
 
 def flip(path: str) -> None:
@@ -144,11 +70,6 @@ def test_no_job_is_forgotten():
     assert len({name.split()[0] for name in JOBS}) == len(tested)
 
 
-def planned(job: str, at: str, output: str) -> Job:
-    """The job, for a process of its own."""
-    return JOBS[job][0](at, output)
-
-
 @pytest.mark.parametrize(
     "job", [pytest.param(job, marks=[] if job == "linked from neighbours" else pytest.mark.slow) for job in JOBS]
 )
@@ -156,7 +77,7 @@ def test_a_job_killed_in_each_stage_is_finished_by_two_workers_with_the_same_byt
     whole, killed = str(tmp_path / "whole"), str(tmp_path / "killed")
     run_job(planned(job, sound, whole), Engine(workers=1))
     for stage in planned(job, sound, killed).stages:
-        run_killed(__name__, "planned", stage.name, job, sound, killed)
+        run_killed(planned.__module__, "planned", stage.name, job, sound, killed)
         assert not os.path.exists(f"{killed}/{NAME}")
     run_job(planned(job, sound, killed), Engine(workers=2))
     assert contents(killed) == contents(whole)
