@@ -50,8 +50,9 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     ("call", "number"),
     [
-        *[("cuts", signal.SIGSEGV), ("fields", signal.SIGABRT)],
-        *[("blocks", number) for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)],
+        pytest.param(call, number, marks=() if call == "blocks" or number == usual else pytest.mark.slow)
+        for call, usual in (("cuts", signal.SIGSEGV), ("fields", signal.SIGABRT), ("blocks", None))
+        for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
     ],
 )
 def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, path, call, number):

@@ -220,7 +220,13 @@ def test_ids_are_hugging_faces(both, text):
     assert starts[0].tolist() == np.cumsum([0, *(tokenizer._byte_lengths[ids[0]])])[:-1].tolist()
 
 
-@pytest.mark.parametrize("unit", ["a", " ", "世", "a ", "🙂"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *["a", " ", "世", "a ", "🙂"],
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("\n", ".", "ab", "é", "x9")),
+    ],
+)
 def test_long_runs(both, unit):
     """Equal ids, and time that grows as the text does: a quadratic engine would need minutes."""
     tokenizer, reference = both

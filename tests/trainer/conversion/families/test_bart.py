@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,13 @@ def _sees(pattern, query, key):
 
 
 @pytest.mark.parametrize("pattern", [Full(), Block(8), Overlap(8), BlockGlobal(8, 3)], ids=lambda p: p.pattern)
-@pytest.mark.parametrize("lengths", LENGTHS[::2] + LENGTHS[-1:], ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param(one, id=str(one), marks=pytest.mark.slow if number % 2 and one is not LENGTHS[-1] else ())
+        for number, one in enumerate(LENGTHS)
+    ],
+)
 def test_logits_and_gradients_are_those_of_bart_under_the_dense_mask(pattern, lengths):
     theirs = tiny_bart(max_position_embeddings=40)
     full = ours(bart, theirs)
@@ -223,8 +228,9 @@ def tiny_bigbird(**options):
 @pytest.mark.parametrize(
     ("options", "length"),
     [
-        *product([{}], [1, 7, 36, 37, 40, 41, 44, 61, 64, 79, 80]),
-        *product([{"use_bias": True}, {"num_random_blocks": 1}, {"scale_embedding": False}], [36, 61, 80]),
+        pytest.param(options, length, marks=pytest.mark.slow if options and length not in (36, 61, 80) else ())
+        for options in ({}, {"use_bias": True}, {"num_random_blocks": 1}, {"scale_embedding": False})
+        for length in (1, 7, 36, 37, 40, 41, 44, 61, 64, 79, 80)
     ],
 )
 def test_bigbird_pegasus_has_the_same_logits_and_gradients(options, length):
