@@ -17,17 +17,8 @@ import grpc
 from corpora.errors import FarspanError
 from corpora.reporting import note, tell_error
 from corpora.storage.files import is_local
-from pipelines.engine.beam.apache import (
-    EngineStopped,
-    Flink,
-    JobServer,
-    PipelineOptions,
-    address_of,
-    beam,
-    own_job_servers,
-    serve_on_loopback,
-    without_interactive_labels,
-)
+from pipelines.engine.beam.apache import PipelineOptions, beam, serve_on_loopback, without_interactive_labels
+from pipelines.engine.beam.servers import EngineStopped, Flink, JobServer, address_of, own_job_servers
 from pipelines.engine.job import REPEAT, Task
 from pipelines.engine.options import EMBEDDED, Engine
 from pipelines.interrupts import Interrupts

@@ -16,18 +16,9 @@ from rich.text import Text
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.engine.beam import engine as engine_module
-from pipelines.engine.beam.apache import (
-    Flink,
-    JobServer,
-    LoopbackGrpc,
-    _popen,
-    address_of,
-    beam,
-    own_job_servers,
-    serve_on_loopback,
-    without_interactive_labels,
-)
+from pipelines.engine.beam.apache import LoopbackGrpc, beam, serve_on_loopback, without_interactive_labels
 from pipelines.engine.beam.pipeline import Watch
+from pipelines.engine.beam.servers import Flink, JobServer, _popen, address_of, own_job_servers
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
