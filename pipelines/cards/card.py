@@ -229,7 +229,7 @@ def summary(manifest: Manifest) -> str:
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
     totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
-    totals += _filtered(manifest)
+    totals += _describe_left_out(manifest)
     if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
         totals += "; warning: NO row has a target token, and training refuses such masks; choose options that hide some"
     if draws := _equal_draws(manifest):
@@ -249,8 +249,8 @@ def _totals(manifest: Manifest) -> str:
     return ", ".join(sums) + (f"; at most {' and '.join(maxima)} in a {each}" if maxima else "")
 
 
-def _filtered(manifest: Manifest) -> str:
-    """Number of good records that have no row of their own, and the reason."""
+def _describe_left_out(manifest: Manifest) -> str:
+    """Describe the good records that have no row of their own: their number, and the reason."""
     filtered, read = (sum(count[name] for count in manifest.counts.values()) for name in ("filtered", "read"))
     if not filtered:
         return ""

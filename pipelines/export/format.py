@@ -1,4 +1,4 @@
-"""What an exported file holds (``Items``), its layout from parts of documents, and file formats (``Format``)."""
+"""Contents of an exported file (``Items``), their layout from parts of documents, and file formats (``Format``)."""
 
 from __future__ import annotations
 

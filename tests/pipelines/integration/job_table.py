@@ -1,4 +1,4 @@
-"""How each job that reads an artefact is planned: imported by processes that die, so without libraries of models."""
+"""The plan of each job that reads an artefact, without libraries of models, for processes that are killed."""
 
 from collections.abc import Callable
 from pathlib import Path

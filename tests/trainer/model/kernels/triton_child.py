@@ -2,7 +2,8 @@
 
 ``python -m tests.trainer.model.kernels.triton_child compile`` compiles the forward and the backward kernel in bfloat16
 for sm_90. With ``interpret`` and ``TRITON_INTERPRET=1``, Triton's interpreter runs them on the CPU in float16, because
-its bfloat16 is wrong, and result and gradients are compared with those of ``attend``. Both print JSON, a line per case.
+its bfloat16 is wrong, and result and gradients are compared with those of ``attend``. Both print JSON, a line per case;
+further words select the cases that have them in their names.
 
 PyTorch's compiler asks a GPU for nothing but its properties. Here they are stated. Autograd traces on the CPU, because
 its engine needs a device for others; the graphs of both passes are then moved to a fake CUDA device and compiled.
