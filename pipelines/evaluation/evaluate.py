@@ -69,7 +69,7 @@ def evaluate(
         split: split of the pairs; needed for JSON files.
         by: attributes of the pairs; the pairs with each value of one are also scored separately, and those with each
             pair of values of the first two.
-        bins: number of groups by source length, and by an attribute with many different numbers.
+        bins: number of groups by the length of the documents, and by an attribute with many different numbers.
         resamples: number of resamples of the bootstrap.
         seed: seed of the bootstrap.
 
@@ -110,8 +110,8 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
     for metric in metrics:
         choices = questions.options if metric.needs_options else None
         scored.append((metric, [metric.scores(one.texts, questions.references, choices) for one in systems]))
-    lengths = questions.source_lengths
-    groups = {"source tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
+    lengths = questions.document_lengths
+    groups = {"document tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
     by = list(dict.fromkeys(options.by))
     for name in by:
         groups[name] = group_rows(questions.attributes(name), options.bins)
@@ -141,7 +141,7 @@ def group_rows(values: Sequence[str], bins: int) -> list[tuple[str, np.ndarray]]
 
 
 def length_bins(lengths: np.ndarray, bins: int) -> list[np.ndarray]:
-    """Divide rows by their ``(n,)`` source lengths into at most ``bins`` groups of nearly equal size, none empty.
+    """Divide rows by their ``(n,)`` lengths into at most ``bins`` groups of nearly equal size, none empty.
 
     They are ordered from short to long; equal lengths stay together.
     """
@@ -232,6 +232,6 @@ def _group(
     return {
         "name": name,
         "examples": len(rows),
-        "median_source_tokens": int(np.median(lengths[rows])),
+        "median_document_tokens": int(np.median(lengths[rows])),
         "scores": [{key: values[key] for key in primary} for values, _ in numbers],
     }

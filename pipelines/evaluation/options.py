@@ -48,7 +48,7 @@ class Evaluate:
         predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}.
         evaluation: metrics, pairs, groups and bootstrap.
         json: write the table as JSON.
-        figure: draw the intervals, and the scores by source length; with two --by a heat map of both.
+        figure: draw the intervals, and the scores by the length of the documents; with two --by a heat map of both.
 
     Examples:
         farspan evaluate predictions --metrics scrolls:qasper

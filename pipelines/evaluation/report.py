@@ -65,8 +65,11 @@ def _rich(table: Mapping[str, Any]) -> Table:
     shown.add_row("reference words", *(f"{system['reference_words']:,.1f}" for system in systems))
     shown.add_row("empty predictions", *(f"{system['empty']:,}" for system in systems))
     key = f"copied_{COPIED_NGRAM}grams"
-    title = f"{COPIED_NGRAM}-grams found in the source"
-    shown.add_row(title, *("" if system[key] is None else f"{system[key]:.1%}" for system in systems))
+    short = all(system["predicted_words"] < COPIED_NGRAM for system in systems)  # most are a single n-gram
+    title = "predictions" if short else f"{COPIED_NGRAM}-grams"
+    shown.add_row(
+        f"{title} found in the documents", *("" if system[key] is None else f"{system[key]:.1%}" for system in systems)
+    )
     for kind, groups in table["groups"].items():
         for key in groups[0]["scores"][0]:
             shown.add_section()
@@ -95,12 +98,12 @@ def _crossed(table: Mapping[str, Any]) -> Iterator[Table]:
 
 def _crossed_groups(table: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Each of the two attributes that are crossed, with the names of its groups."""
-    attributes = [*table["groups"]][1:3]  # after the groups by source length
+    attributes = [*table["groups"]][1:3]  # after the groups by length
     return [(name, [group["name"] for group in table["groups"][name]]) for name in attributes]
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
-    """Draw, for each metric's primary key, the systems' intervals and their scores by source length.
+    """Draw, for each metric's primary key, the systems' intervals and their scores by the length of the documents.
 
     A table with crossed attributes is drawn as a heat map for each system and key.
     """
@@ -166,8 +169,8 @@ def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
 
 def _lengths(axis: Any, table: Mapping[str, Any], key: str) -> None:
     """Draw a line for each system over the median lengths of the bins, with its name at the end."""
-    bins = table["groups"]["source tokens"]
-    lengths = np.array([group["median_source_tokens"] for group in bins], np.float64)
+    bins = table["groups"]["document tokens"]
+    lengths = np.array([group["median_document_tokens"] for group in bins], np.float64)
     names, ends = short_names(table), []
     log = lengths.max() > 4 * max(lengths.min(), 1)
     spread = np.ptp(np.log(np.maximum(lengths, 1)) if log else lengths)
@@ -183,8 +186,8 @@ def _lengths(axis: Any, table: Mapping[str, Any], key: str) -> None:
         axis.set_xscale("log")
     axis.set_xticks(lengths, _apart(np.log(np.maximum(lengths, 1)) if log else lengths, lengths))
     axis.set_xticks([], minor=True)
-    axis.set_title(f"{key} over source length", pad=15)
-    line_above(axis, "tokens of the source, median of each group", "0.3")
+    axis.set_title(f"{key} by length", pad=15)
+    line_above(axis, "tokens of the documents, median of each group", "0.3")
     label_lines(axis, ends)
 
 

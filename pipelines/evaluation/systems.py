@@ -100,7 +100,7 @@ class Questions:
         return [tuple(rows) for rows in self.table.column("document_rows").to_pylist()]
 
     @cached_property
-    def source_lengths(self) -> np.ndarray:
+    def document_lengths(self) -> np.ndarray:
         """Number of tokens of each pair's documents together, ``(n,)`` int64."""
         parts = [Ragged.from_arrow(batch.column("tokens")).lengths for batch in self.pairs.documents.batches()]
         lengths = np.concatenate([np.empty(0, np.int64), *parts])

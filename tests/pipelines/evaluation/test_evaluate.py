@@ -58,13 +58,13 @@ def test_equal_calls_give_equal_tables(made, table):
 
 
 def test_groups_have_all_pairs(made, table):
-    bins, hard = table["groups"]["source tokens"], table["groups"]["hard"]
+    bins, hard = table["groups"]["document tokens"], table["groups"]["hard"]
     for groups in (bins, hard):
         assert sum(group["examples"] for group in groups) == 40
         assert [[*own] for group in groups for own in group["scores"]] == [["rouge/average"]] * 2 * len(groups)
     assert max(group["examples"] for group in bins) - min(group["examples"] for group in bins) <= 4
     assert [group["name"] for group in hard] == ["false", "none", "true"]
-    medians = [group["median_source_tokens"] for group in bins]
+    medians = [group["median_document_tokens"] for group in bins]
     assert medians == sorted(medians)
     whole = table["systems"][1]["scores"]["rouge/average"]["value"]
     average = sum(group["examples"] * group["scores"][1]["rouge/average"]["value"] for group in bins) / 40
@@ -187,7 +187,7 @@ def test_what_is_printed(made, capsys, monkeypatch):
     assert made.good not in printed
     assert "100.00 [100.00, 100.00]" in rows["exact_match"]
     assert f"{table['systems'][1]['differences']['exact_match']['value']:+.2f} [" in printed
-    assert {"f1 by source tokens", "exact_match by hard", "true (20 pairs)", "none (10 pairs)"} <= set(rows)
+    assert {"f1 by document tokens", "exact_match by hard", "true (20 pairs)", "none (10 pairs)"} <= set(rows)
     for metric in table["metrics"].values():
         assert metric["flavour"] in printed
 
@@ -265,9 +265,9 @@ def test_a_figure_says_what_it_shows(made, tmp_path):
     assert picture.count('id="axes_') == 2
     for text in (
         "f1: token F1",
-        "tokens of the source, median of each group",
+        "tokens of the documents, median of each group",
         "validation, 40 pairs",
-        "f1 over source",
+        "f1 by length",
     ):
         assert text in picture
     assert picture.count(">good</text>") == picture.count(">poor</text>") == 2  # at the axis and at the line

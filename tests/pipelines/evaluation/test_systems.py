@@ -162,7 +162,7 @@ def questions(tmp_path_factory) -> Questions:
 
 
 def test_lengths_are_those_of_all_documents(questions):
-    assert questions.source_lengths.tolist() == [sum(map(len, own)) for own in tokens_of(questions)]
+    assert questions.document_lengths.tolist() == [sum(map(len, own)) for own in tokens_of(questions)]
 
 
 def test_copies_are_looked_for_in_all_documents(questions):
