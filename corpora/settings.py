@@ -156,11 +156,12 @@ def _require_choice(value: Any, choices: Sequence[Any], file: str, name: str) ->
 
 
 def _in_range(flag: Flag, value: Any, file: str, name: str) -> Any:
-    """Return a value if it is no number outside the range of its option."""
-    if not isinstance(value, int | float) or flag.least <= value <= flag.most:
-        return value
-    cure = f"of at least {flag.least}" if flag.most == math.inf else f"from {flag.least} to {flag.most}"
-    raise FarspanError(f"{_at(file, name)} {value}: give a number {cure}")
+    """Return a value if neither it nor one in its list is a number outside the range of its option."""
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, int | float) and not flag.least <= number <= flag.most:
+            cure = f"of at least {flag.least}" if flag.most == math.inf else f"from {flag.least} to {flag.most}"
+            raise FarspanError(f"{_at(file, name)} {number}: give a number {cure}")
+    return value
 
 
 def _at(file: str, name: str) -> str:

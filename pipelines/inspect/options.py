@@ -75,12 +75,19 @@ class Stats(TableFormat):
         figure: draw the distributions of lengths, sizes and relatedness.
         sample: number of sequences read for redundancy and similarity.
         vectors: folder made by `farspan embed`, for the similarity of documents inside sequences.
+        lengths: for pairs: source lengths in tokens, separated by commas; the pairs that each would cut are counted
+            (default: 4096,16384).
+
+    Examples:
+        farspan stats documents corpus masks
+        farspan stats pairs --lengths 128,1024
     """
 
     artefact: Annotated[tuple[str, ...], Flag(positional=True)]
     figure: Annotated[str | None, Flag(metavar="FILE.png")] = None
     sample: Annotated[int, Flag(least=1)] = 256
     vectors: Annotated[str | None, Flag(metavar="DIR")] = None
+    lengths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True, least=1)] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

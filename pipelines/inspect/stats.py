@@ -25,9 +25,10 @@ from pipelines.pages.subjects import is_run
 
 _ANCESTRY = ["documents", "vectors", "clusters", "neighbours", "corpus", "masks", "pairs", "predictions", "export"]
 """Formats, each after those that it is made from: the order of the columns."""
+_LENGTHS = (4096, 16384)
 
 
-def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
+def statistics(folder: str, columns: Sequence[Distribution], lengths: Sequence[int] = ()) -> dict[str, Any]:
     """Compute the numbers of an artefact: totals, shares, and quantiles of its distributions."""
     manifest = read_manifest(folder)
     totals = manifest.totals
@@ -36,7 +37,7 @@ def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
         numbers["padding_share"] = padding_share(manifest)
         numbers["documents_per_sequence"] = totals["parts"] / max(totals["sequences"], 1)
     if manifest.format == "farspan.pairs":
-        numbers |= cuts(PairSet(folder))
+        numbers |= cuts(PairSet(folder), lengths or _LENGTHS)
     numbers |= shares(manifest)
     numbers["bytes"] = manifest.bytes
     for one in columns:
@@ -53,7 +54,7 @@ def _summary(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(values.mean()), **quantiles, "max": float(values.max())}
 
 
-def cuts(pairs: PairSet, lengths: Sequence[int] = (4096, 16384)) -> dict[str, dict[str, float]]:
+def cuts(pairs: PairSet, lengths: Sequence[int]) -> dict[str, dict[str, float]]:
     """Count the pairs that a source of each length would cut, and the share of their documents' tokens left out.
 
     A source is the query followed by the documents; special tokens are not counted, and a document counts for each of
@@ -68,19 +69,23 @@ def cuts(pairs: PairSet, lengths: Sequence[int] = (4096, 16384)) -> dict[str, di
     return numbers
 
 
-def stats(folder: str | os.PathLike[str], sample: int = 256, vectors: str | None = None) -> dict[str, Any]:
+def stats(
+    folder: str | os.PathLike[str], sample: int = 256, vectors: str | None = None, lengths: Sequence[int] = ()
+) -> dict[str, Any]:
     """Compute the numbers of an artefact: totals, shares, and quantiles of lengths and relatedness.
 
     Args:
         sample: number of sequences read for redundancy and similarity.
         vectors: folder made by ``farspan embed``, for the similarity of documents inside sequences.
+        lengths: for pairs: source lengths in tokens; the pairs that each would cut are counted (default: 4,096 and
+            16,384).
 
     Raises:
         FarspanError: the folder has no finished artefact, or is a run.
     """
     place = os.fspath(folder)
     _check_no_run(place)
-    return statistics(place, list(distributions(place, sample, vectors)))
+    return statistics(place, list(distributions(place, sample, vectors)), lengths)
 
 
 def command(options: Stats) -> None:
@@ -90,7 +95,7 @@ def command(options: Stats) -> None:
     for folder in options.artefact:
         _check_no_run(folder)
     computed = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
-    numbers = [statistics(folder, columns) for folder, columns in computed.items()]
+    numbers = [statistics(folder, columns, options.lengths) for folder, columns in computed.items()]
     numbers.sort(key=lambda one: _ANCESTRY.index(one["format"].removeprefix("farspan.")))
     if not options.print_rows("statistics", f"statistics of {', '.join(options.artefact)}", numbers):
         print_stats(numbers)

@@ -75,8 +75,8 @@ class Probing:
     """
 
     probe: Annotated[tuple[str, ...], Flag(metavar="NAME")] = ()
-    lengths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True)] = ()
-    depths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True)] = ()
+    lengths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True, least=64, most=1 << 24)] = ()
+    depths: Annotated[tuple[int, ...], Flag(metavar="N,N", separated=True, least=0, most=100)] = ()
     examples: Annotated[int, Flag(least=1)] = 100
     questions: Annotated[str | None, Flag(metavar="DIR"), UNRECORDED] = None
 
@@ -88,10 +88,6 @@ class Probing:
                 load_probe(name)
         if self.probe and not self.lengths:
             raise FarspanError("--probe: needs --lengths, the positions of the sources, e.g. --lengths 4096,8192")
-        for flag, values, least, most in (("lengths", self.lengths, 64, 1 << 24), ("depths", self.depths, 0, 100)):
-            for value in values:
-                if not least <= value <= most:
-                    raise FarspanError(f"--{flag} {value}: give numbers from {least} to {most:,}")
         lists: dict[str, tuple[Any, ...]] = {"probe": self.probe, "lengths": self.lengths, "depths": self.depths}
         for flag, several in lists.items():
             if len(set(several)) < len(several):

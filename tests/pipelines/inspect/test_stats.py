@@ -92,6 +92,7 @@ def test_pairs_tell_what_a_length_would_cut(tmp_path):
     assert numbers["length_of_a_pair's_documents_of_train"]["p50"] == np.median(train)
     assert numbers["references_of_a_pair"]["p95"] == 2
     assert numbers["cut_at_16384"]["pairs"] == 0
+    assert stats(pairs.folder, lengths=[100])["cut_at_100"]["pairs"] == sum(map(bool, beyond))
 
 
 def test_a_run_has_commands_of_its_own(tmp_path, run):
