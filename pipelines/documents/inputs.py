@@ -17,6 +17,7 @@ from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.selection import check_fields, formats_by_suffix, holds_records, state_of
 from corpora.readers.streams import compression
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.local_disk import FoundFiles, files_below, files_matching
@@ -68,6 +69,9 @@ class Input:
                 f"--input {text}: matches no file; give a file, a folder or a quoted glob, "
                 "as NAME=PATTERN to name the source and as ./PATTERN if a file's name contains '='"
             )
+        if hidden := sorted(set(matches.paths) - set(visible)):
+            count = format_count(len(hidden), "hidden file")
+            note(f"--input {text}: {count}, such as {hidden[0]}, left out: a name begins with '.' or '_'")
         repeated = sum(not _hidden(path[len(root) :]) for path in matches.repeated)
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
         item = cls(utf8(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)

@@ -65,12 +65,13 @@ def test_what_publishers_put_beside_the_records_is_left_out_of_a_folder(tmp_path
     assert len(Input.parse(str(pg19)).paths) == 4  # a folder of plain text has all of it
 
 
-def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path):
+def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path, capsys):
     folder = tmp_path / "x=y [1]"
     (folder / ".cache").mkdir(parents=True)
     for name in ("ä é.jsonl", ".cache/a.metadata", "_SUCCESS"):
         (folder / name).write_text('{"text": "One."}\n')
     assert [os.path.basename(path) for path in Input.parse(str(folder)).paths] == ["ä é.jsonl"]
+    assert "2 hidden files, such as" in capsys.readouterr().err
     assert Input.parse(f"{folder}/ä é.jsonl").source == "ä é"
     assert [os.path.basename(path) for path in Input.parse(f"{folder}/_SUCCESS").paths] == ["_SUCCESS"]  # it is named
     (folder / "ä é.jsonl").unlink()
