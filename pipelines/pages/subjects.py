@@ -102,7 +102,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
     from pipelines.pages.lookups import Links, find_titles
 
     corpora = {manifest_sha256(folder): _read_ranges(Corpus(folder)) for folder in folders["farspan.corpus"]}
-    maskers: dict[str, list[Masker]] = {digest: [] for digest in corpora}
+    named, maskers = set(corpora), {digest: list[Masker]() for digest in corpora}
     for folder in folders["farspan.masks"]:
         masks = _read_ranges(MaskSet(folder, selection.options))
         parent = (masks.manifest.parent or {}).get("manifest_sha256", "")
@@ -115,6 +115,8 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
     layout = StreamLayout() if selection.layout == "stream" else None
     choice = (selection.preset, selection.options, selection.scorer, selection.seed)
     for digest, corpus in corpora.items():
+        alone = digest not in named and len(maskers[digest]) == 1
+        name = names.new(maskers[digest][0].name if alone else corpus.folder)
         maskers[digest] += [Masker.from_objective(corpus, name, *choice) for name in selection.objective]
         links = None
         if selection.links and corpus.manifest.config.get("neighbours"):
@@ -124,7 +126,7 @@ def _open_corpora(selection: Selection, folders: Mapping[str, Sequence[str]], na
                 f"--neighbours {selection.neighbours}: {corpus.folder} was not linked; leave the flag out"
             )
         titles = find_titles(corpus, documents)
-        yield CorpusRows(names.new(corpus.folder), corpus, maskers[digest], links, titles, layout)
+        yield CorpusRows(name, corpus, maskers[digest], links, titles, layout)
 
 
 def _open_documents(folders: Iterable[str], names: Names) -> Iterator[Subject]:
