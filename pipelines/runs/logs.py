@@ -102,6 +102,8 @@ def read_logs(folder: str | os.PathLike[str]) -> Logs:
     records = list(records_in(place / METRICS))
     if not records and any(place.glob(_EVENTS)):
         records = _read_events(place)
+    if not records and (place / STARTS).is_file():
+        raise FarspanError(f"{place}: the run has logged no update yet")
     if not records:
         raise FarspanError(f"{place}: no {METRICS}, and no event files of TensorBoard; give a run of `farspan train`")
     return Logs(place, tuple(sorted(records, key=lambda line: int(line["step"]))), tuple(read_lines(place / STARTS)))

@@ -171,12 +171,9 @@ def _restore(
         return None
     trainer.step, steps = step, trainer.unit.steps
     if checkpoints.selection.ends_run(evaluations.patience):
-        display.say(
-            f"the run in {directory} ended early after step {step}: nothing is left to do; a larger "
-            "evaluation.patience continues it"
-        )
+        display.say(f"the run in {directory} ended early after step {step}; a larger evaluation.patience continues it")
     elif step >= steps:
-        display.say(f"all {steps} steps of the run in {directory} are done: nothing is left to do")
+        display.say(f"all {steps} steps of the run in {directory} are done already")
     else:
         display.say(f"continuing after step {step}")
     return step

@@ -193,7 +193,7 @@ def test_patience_ends_the_run_as_finished(tmp_path):
     assert kept(recipe) == [4, 10]
     outcome, said = run(recipe)
     assert (outcome.step, outcome.finished) == (10, True)
-    assert "ended early after step 10: nothing is left to do; a larger evaluation.patience continues it" in said
+    assert "ended early after step 10; a larger evaluation.patience continues it" in said
     patient = replace(recipe, evaluation=replace(recipe.evaluation, patience=4))
     assert run(patient)[0].step == 14
     assert kept(recipe) == [12, 14]
