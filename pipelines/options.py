@@ -141,7 +141,7 @@ class Plot:
         figure: file to draw.
         metric: metric to draw; repeat it for several (default: all).
         over: horizontal axis: updates, or source tokens seen.
-        smooth: number of updates that the smoothed line averages.
+        smooth: number of updates that the smoothed line averages, at most a twentieth of the run.
 
     Examples:
         farspan plot runs/a runs/b --over tokens --figure curves.svg

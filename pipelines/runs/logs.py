@@ -55,8 +55,9 @@ class Logs:
 
     @property
     def restarts(self) -> list[int]:
-        """Updates after which the run was started again."""
-        return [int(start["step"]) for start in self.starts[1:] if start.get("step", 0) > 0]
+        """Updates after which the run was started again and went on."""
+        last = int(self.records[-1]["step"]) if self.records else 0
+        return [int(start["step"]) for start in self.starts[1:] if 0 < start.get("step", 0) < last]
 
     @cached_property
     def spikes(self) -> list[int]:

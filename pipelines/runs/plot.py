@@ -103,8 +103,12 @@ def curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
 
 
 def smooth_curve(values: np.ndarray, key: str, width: int) -> np.ndarray:
-    """Average ``width`` values of a metric, gradient norms by their median; ``values`` themselves if they are few."""
-    if key in ("learning_rate", "held_out_loss") or len(values) <= 2 * width or width < 2:
+    """Average ``width`` values of a metric, at most a twentieth of them; gradient norms by their median.
+
+    Returns ``values`` themselves if there are too few, or if the metric is never smoothed.
+    """
+    width = min(width, len(values) // 20)  # a wider average shows the beginning of a short run far from its values
+    if key in ("learning_rate", "held_out_loss") or width < 2:
         return values
     return average(values, width, outliers=key == "grad_norm")
 

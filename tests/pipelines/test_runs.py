@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import farspan
 from pipelines.pages.catalog import find_entries
 from pipelines.runs.logs import Follower, average, find_spikes, read_logs, runs
+from pipelines.runs.plot import smooth_curve
 from pipelines.view.run_pages import draw_panels
 from trainer.run.logs import MetricsLog
 
@@ -117,6 +118,13 @@ def test_tensorboard_alone_is_read(tmp_path):
     logs = read_logs(tmp_path)
     np.testing.assert_allclose(logs.curve("loss")[1], losses(30), rtol=1e-6)
     assert logs.tokens_at(np.array([30])).tolist() == [3000]
+
+
+def test_a_short_run_is_smoothed_little_and_a_finished_one_not_started_again(tmp_path):
+    logs = read_logs(make_run(tmp_path / "run", steps=60, restarts=[30, 60]))
+    assert logs.restarts == [30]
+    steep = np.exp(-np.arange(60) / 5)
+    assert np.abs(smooth_curve(steep, "loss", 25) - steep).max() < 0.2  # 0.6 for an average of 25
 
 
 @pytest.mark.parametrize(
