@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.reporting import note
@@ -106,11 +107,7 @@ def shuffle(tasks: Iterable[Task], process: str) -> list[Task]:
     """Return tasks from large to small, those that differ by less than a half in an order of each process."""
     ordered = sorted(tasks, key=lambda task: task.name)
     random.Random(process).shuffle(ordered)
-    return sorted(ordered, key=_size_class, reverse=True)
-
-
-def _size_class(task: Task) -> int:
-    return round(2 * math.log2(task.units)) if task.units > 0 else -1
+    return sorted(ordered, key=lambda task: round(2 * math.log2(task.units)) if task.units > 0 else -1, reverse=True)
 
 
 def listing_cost(files: int, *, local: bool) -> int:
@@ -153,25 +150,20 @@ def create_folder(folder: str) -> Iterator[None]:
     """Create ``folder``; remove it in the end if it was made here and is empty, as are folders made above it."""
     if folder.startswith("file://"):  # nothing can be locked through it
         raise FarspanError(f"--output {folder}: give the path, {folder.removeprefix('file://')}")
-    missing = list(_missing(os.path.realpath(folder))) if files.is_local(folder) else []
+    missing: list[Path] = []  # the lowest first
     try:
         if files.is_local(folder):
-            os.makedirs(folder, exist_ok=True)
+            path = Path(os.path.realpath(folder))
+            missing = [one for one in (path, *path.parents) if not os.path.lexists(one)]
+            path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FarspanError(f"--output {folder}: cannot be used as a folder ({error.strerror}); give another") from error
     try:
         yield
     finally:
         with suppress(OSError):  # not empty
-            for path in missing:
-                os.rmdir(path)
-
-
-def _missing(folder: str) -> Iterator[str]:
-    """Yield ``folder`` and the folders above it that do not exist, the lowest first."""
-    while not os.path.lexists(folder):
-        yield folder
-        folder = os.path.dirname(folder)
+            for one in missing:
+                one.rmdir()
 
 
 def refuse_drivers(member: Member, folder: str) -> None:
@@ -216,7 +208,7 @@ def _claimed(folder: str, lease: float) -> Iterator[tuple[str, bytes]]:
         if generation:
             with suppress(FarspanError, OSError):  # finished, or deleted
                 claims.give_back(_LOCK, generation)
-        member.disappear()
+        member.__exit__()
 
 
 def _claim(member: Member, claims: Claims, folder: str) -> int | None:

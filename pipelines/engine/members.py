@@ -107,33 +107,28 @@ class Member:
         self._output, self._clock = output, clock
         self._beats, self._stop = 0, threading.Event()
         self._seen: dict[str, tuple[bytes | None, float, bool]] = {}  # name -> sign, time of its change, if it changed
-        self._failure: str | None = None
+        self.failure: str | None = None  # message of the process that failed, known with the next beat
         self._thread = threading.Thread(target=self._keep_beating, name="farspan-sign-of-life", daemon=True)
 
     def __enter__(self) -> Member:
-        files.write_bytes(self._path(self.identity.name), b"%020d" % 0)
         if files.is_local(self._output):
             os.makedirs(claims_folder(self._output), exist_ok=True)
+        files.write_bytes(self._path(self.identity.name), b"%020d" % 0)
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Delete every trace of this process."""
         self._stop.set()
         self._thread.join()
+        with suppress(FarspanError, OSError):
+            files.delete([self._path(self.identity.name)])
+        remove_empty_folders(self._output)
 
     def require_exclusive(self) -> None:
         """Check that the store creates a file once; stores with S3's protocol may pass over the condition."""
         if files.create_new(self._path(self.identity.name), b"0"):
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
-
-    def disappear(self) -> None:
-        """Delete every trace of this process."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        with suppress(FarspanError, OSError):
-            files.delete([self._path(self.identity.name)])
-        remove_empty_folders(self._output)
 
     def dead(self, name: str) -> bool:
         """Look at a process, and return True if it was killed, or has been silent for its lease."""
@@ -166,14 +161,10 @@ class Member:
         with suppress(FileNotFoundError):
             files.create_new(self._failure_path, message)
 
-    def failure(self) -> str | None:
-        """Message of the process that failed; other processes learn of it with their next beat."""
-        return self._failure
-
     def look_for_failure(self) -> None:
         with suppress(FileNotFoundError):
             if files.exists(self._failure_path):
-                self._failure = files.read_bytes(self._failure_path).decode(errors="replace")
+                self.failure = files.read_bytes(self._failure_path).decode(errors="replace")
 
     def beat(self) -> None:
         """Give a sign of life, unless it was deleted."""

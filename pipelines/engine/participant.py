@@ -46,7 +46,7 @@ LEAST_PAUSE = {True: 0.05, False: 0.5}
 def run_stages(job: Job, engine: Engine) -> Manifest:
     """Take part in a job until it is finished, and return the manifest."""
     with Interrupts(engine.grace) as interrupts, create_folder(job.output):
-        if not _finished(job.output):
+        if not manifest_path(job.output):
             try:
                 _take_part(job, engine, interrupts)
             except TaskFailed:
@@ -60,17 +60,13 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
         return read_manifest(job.output)
 
 
-def _finished(output: str) -> bool:
-    return manifest_path(output) is not None
-
-
 def _becomes_finished(output: str, lease: float) -> bool:
     """True if the manifest is there, or comes to be seen within a lease: network file systems cache that it was not.
 
     What is written with it has to be there.
     """
     last = time.monotonic() + lease
-    while not _finished(output):
+    while not manifest_path(output):
         if time.monotonic() >= last or {*NAMES, CARD}.isdisjoint(files.names(output)):
             return False
         time.sleep(min(1.0, lease / 10))
@@ -79,18 +75,15 @@ def _becomes_finished(output: str, lease: float) -> bool:
 
 def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
     """Work on a job together with other processes until it is finished."""
-    member = Member(job.output, Identity.own(LAUNCHER, engine.lease))
     try:
-        with member:
+        with Member(job.output, Identity.own(LAUNCHER, engine.lease)) as member:
             member.require_exclusive()
             refuse_drivers(member, job.output)
             done = begin(job)
-            if done is not None and not _finished(job.output):
+            if done is not None and not manifest_path(job.output):
                 _do_all(job, member, interrupts, done)
     except Unsupported as error:
         raise FarspanError(f"{error}; use --workers there") from error
-    finally:
-        member.disappear()
 
 
 def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) -> None:
@@ -112,7 +105,7 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
                         lambda task, run=run: own.append(run(task)),  # type: ignore[misc]
                         lambda task, stage=stage: bars.report(stage.name, task.name, task.units),  # type: ignore[misc]
                     ).finish()
-            if not _finished(job.output):
+            if not manifest_path(job.output):
                 SharedStage(
                     job.output,
                     claims_folder(job.output),
@@ -135,7 +128,7 @@ def stop_others(member: Member) -> Iterator[None]:
     except FolderGone:
         raise
     except FarspanError as error:
-        if member.failure() is None:
+        if member.failure is None:
             member.fail(message_bytes(str(error)))
         raise
 
@@ -203,8 +196,8 @@ class SharedStage:
 
     def require_sound(self) -> None:
         """Check that the job is still active."""
-        if failure := self._member.failure():
-            raise FarspanError(failure)
+        if self._member.failure:
+            raise FarspanError(self._member.failure)
         if self._member.gone:
             raise FolderGone(f"{self._output}: was finished or deleted meanwhile; run the same command again")
 

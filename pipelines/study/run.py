@@ -102,7 +102,6 @@ def start_others(options: Study) -> Iterator[None]:
 def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) -> None:
     """Do steps until all are done, by this process or others; each begins once its parents are done."""
     stages = os.path.join(output, STAGES)
-    member = Member(output, Identity.own(LAUNCHER, _ENGINE.lease))
     tasks: dict[str, list[Task]] = {}
     for step in steps.values():
         tasks.setdefault(step.stage, []).append(_task(step))
@@ -121,7 +120,8 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
             bars.report(steps[name].stage, name, 1)
 
     try:
-        with member, stop_others(member), ProgressBars(rows) as bars:
+        identity = Identity.own(LAUNCHER, _ENGINE.lease)
+        with Member(output, identity) as member, stop_others(member), ProgressBars(rows) as bars:
             done = find_done(steps, output)
             for row in rows:
                 bars.restore(row, done)
@@ -137,8 +137,6 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
             ).finish()
     except FolderGone:
         raise FarspanError(f"{output}: was deleted while the study ran; run the same command again") from None
-    finally:
-        member.disappear()
 
 
 def report_warnings(steps: Mapping[str, Step], output: str) -> None:

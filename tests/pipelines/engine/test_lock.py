@@ -163,7 +163,7 @@ def test_a_listing_from_before_another_process_took_over_gives_no_lock(shared_fo
     with pytest.raises(FarspanError, match="another farspan job works here"), lock_folder(shared_folder):
         pass
     assert Claims(claims_folder(shared_folder), "").generations() == {"lock": 2}
-    successor.disappear()
+    successor.__exit__()
 
 
 def test_nothing_is_written_into_a_finished_artefact(tmp_path):

@@ -79,7 +79,7 @@ def test_clocks_of_machines_and_of_files_decide_nothing(member, clock, folder, b
 def test_one_that_disappeared_is_dead_after_a_lease(member, clock, folder):
     a, c = member("a"), member("c")
     assert not a.dead(c.identity.name)
-    c.disappear()
+    c.__exit__()
     assert not a.dead(c.identity.name), "its file may only be invisible here for a while"
     clock.now += LEASE
     assert a.dead(c.identity.name)
@@ -98,9 +98,9 @@ def test_the_first_failure_is_that_of_all(member):
     a, b, c = member("a"), member("b"), member("c")
     b.fail(b"task 7: the disk is full")
     c.fail(b"task 8: the same")
-    assert a.failure() is None
+    assert a.failure is None
     a.look_for_failure()
-    assert a.failure() == "task 7: the disk is full"
+    assert a.failure == "task 7: the disk is full"
 
 
 def test_a_beat_and_a_look_cost_the_same_beside_any_number_of_processes(member, monkeypatch):
