@@ -14,10 +14,11 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest
-from corpora.storage.manifest_file import NAME, file_info, find_parent, manifest_sha256, read_manifest, relative_path
+from corpora.storage.manifest_file import file_info, manifest_sha256, read_manifest, relative_path
 from corpora.storage.shards import StoredShard, list_shards
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
+from pipelines.cards.write import find_ancestors
 from pipelines.engine.job import Job, Stage
 
 
@@ -114,26 +115,14 @@ class Parent:
 def read_neighbours(folder: str, documents: Parent) -> Parent:
     """Read neighbours that were found among the given documents."""
     neighbours = Parent.read(folder, "farspan.neighbours")
-    if _documents_of(neighbours.folder) not in (None, manifest_sha256(documents.folder)):
+    lineage = find_ancestors(neighbours.folder, neighbours.manifest)
+    made_from = next((sha256 for sha256, one in lineage if one and one.format == "farspan.documents"), None)
+    if made_from not in (None, manifest_sha256(documents.folder)):
         raise FarspanError(
             f"{neighbours.folder}: its neighbours are those of other documents than {documents.folder}; "
             "give --documents the artefact that the vectors were made from"
         )
     return neighbours
-
-
-def _documents_of(folder: str) -> str | None:
-    """Return the sha256 of the manifest of an artefact's documents; None if one between is missing or changed."""
-    while files.exists(os.path.join(folder, NAME)):
-        parent, above = read_manifest(folder).parent, find_parent(folder)
-        if parent is None or above is None or not files.exists(os.path.join(above, NAME)):
-            return None
-        if manifest_sha256(above) != parent["manifest_sha256"]:
-            return None
-        if read_manifest(above).format == "farspan.documents":
-            return parent["manifest_sha256"]
-        folder = above
-    return None
 
 
 def declare_derived_job(
