@@ -32,7 +32,6 @@ _ANEW = "delete the folder and run the job's command again"
 
 def check_output(output: str) -> None:
     """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not."""
-
     if is_begun(output) or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
         return
     if not is_begun(output):  # and not started by another process meanwhile
@@ -64,7 +63,8 @@ def begin(job: Job) -> set[str] | None:
         for name, version in job.versions.items():
             if started.versions.get(name) != version:
                 raise FarspanError(f"{name}: was written to or replaced since the job began; {RESTORE}")
-        files.delete(_list_files(work, ".failed"))  # but no temporary file: another may still write it
+        # but no temporary file: another may still write it
+        files.delete([path for path in files.walk(work) if path.endswith(".failed")])
     else:
         check_output(job.output)
     start = {"head": job.head.to_values(), "tasks": tasks}
@@ -72,8 +72,8 @@ def begin(job: Job) -> set[str] | None:
     write_bytes(opened, seal({**start, **rest}))
     job.tokenizer(os.path.join(job.output, "tokenizer"))
 
-    done = {os.path.basename(path).removesuffix(".json") for path in _list_files(work, ".json")}
-    done.discard("job")  # the description itself
+    names = [os.path.basename(path) for path in files.walk(work)]
+    done = {name.removesuffix(".json") for name in names if name.endswith(".json") and name != "job.json"}
     left = sum(name not in done for name in tasks)
     if 0 < left < len(tasks):
         note(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done")
@@ -122,11 +122,6 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, A
 def _short(value: Any) -> Any:
     text = json.dumps(value)
     return value if len(text) <= 80 else text[:77] + "..."
-
-
-def _list_files(folder: str, suffix: str) -> list[str]:
-    """List the files below a folder whose paths end in ``suffix``."""
-    return [path for path in files.walk(folder) if path.endswith(suffix)]
 
 
 def command(options: Finalize) -> None:

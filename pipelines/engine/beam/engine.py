@@ -196,9 +196,8 @@ class BeamEngine:
             return EngineStopped(f"--job_endpoint {endpoint}: no job service answers there")
         if isinstance(error, grpc.RpcError) and hasattr(error, "details"):
             return EngineStopped(f"the job service of {self} is gone ({error.details()}); {REPEAT}")
-        return RuntimeError(
-            self._last_error() or root_cause(str(error))
-        )  # Beam's message has the innermost cause alone
+        # Beam's message has the innermost cause alone
+        return RuntimeError(self._last_error() or root_cause(str(error)))
 
 
 def root_cause(trace: str) -> str:
@@ -206,17 +205,15 @@ def root_cause(trace: str) -> str:
 
     An outer cause that repeats the words of the inner one says more, e.g. which program cannot be run.
     """
-    causes = [_without_frames(cause) for cause in re.split(r"^Caused by: ", trace, flags=re.MULTILINE)]
+    frame = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more|Suppressed: |Caused by: )")
+    causes = [
+        "\n".join(line for line in cause.splitlines() if not frame.match(line)).strip()
+        for cause in re.split(r"^Caused by: ", trace, flags=re.MULTILINE)
+    ]
     cause = causes.pop()
     while len(causes) > 1 and (said := cause.partition(": ")[2]) and said in causes[-1]:
         cause = causes.pop()
     return cause
-
-
-def _without_frames(cause: str) -> str:
-    frame = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more|Suppressed: |Caused by: )")
-    lines = [line for line in cause.splitlines() if not frame.match(line)]
-    return "\n".join(lines).strip()
 
 
 @contextmanager
