@@ -20,7 +20,7 @@ from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
-from corpora.text.sentences import SentenceSplitter, load_splitter
+from corpora.text.sentences import load_splitter
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents import unique_ids
 from pipelines.documents.inputs import Input, revisions_of
@@ -51,7 +51,8 @@ def plan(options: Documents) -> Job:
         "read": {source: _configuration(read) for source, read in raw.reads.items()},
         **record_options(options, sentences={"name": splitter.name, "version": splitter.version}),
     }
-    config |= {name: value for name, value in _terms(options).items() if value}
+    terms = {"license": options.license, "language": list(options.language)}  # which derived artefacts inherit
+    config |= {name: value for name, value in terms.items() if value}
     if repeating := _repeating(raw.reads):
         config["repeats"] = sorted(repeating)
     if revisions := revisions_of(raw.inputs):
@@ -87,11 +88,6 @@ def _stages(options: Documents, raw: RawFiles, output: str, vocab_size: int) -> 
     return stages
 
 
-def _terms(options: Documents) -> dict[str, Any]:
-    """Licence and languages, which derived artefacts inherit (``pipelines.engine.artefacts``)."""
-    return {"license": options.license, "language": list(options.language)}
-
-
 def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:
     """Sources in which a document may occur several times; only the first is kept."""
     return frozenset(source for source, read in reads.items() if gives_ids(read))
@@ -114,7 +110,7 @@ class TokenizeRanges:
     titles: bool  # a source has some
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)
+        tokenizer, splitter = artefact_tokenizer(self.output), _load_splitter(self.options.sentences)
         held_out = HeldOut(self.options.held_out, self.options.seed)
         path = task.payload["shard"]
         with (
@@ -124,18 +120,18 @@ class TokenizeRanges:
             ) as shard,
         ):
             reading = ReadRanges(self.reads, rejects)
-            for block in _merge(self._texts(reading, task, report)):
-                titles = block.titles if self.titles else None
+            for source, block in _merge(self._texts(reading, task, report)):
+                ids, texts, clusters, titles = map(list, zip(*block, strict=True))
                 batch = tokenize_documents(
-                    block.ids, block.texts, block.source, tokenizer, splitter, held_out, block.clusters, titles
+                    ids, texts, source, tokenizer, splitter, held_out, clusters, titles if self.titles else None
                 )
                 tokens = Ragged.from_arrow(batch.column("tokens"))
                 special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
-                rejects.write(block.source, "", _special_rejects(block, special))
+                rejects.write(source, "", _special_rejects(source, [block[row] for row in np.flatnonzero(special)]))
                 # text without any token, such as spaces, is left out too
-                short = tokens.lengths < max(1, self.reads[block.source].min_tokens)
+                short = tokens.lengths < max(1, self.reads[source].min_tokens)
                 keep = ~(short | special)
-                reading.counts[block.source].update(rejected=int(special.sum()), filtered=int((short & ~special).sum()))
+                reading.counts[source].update(rejected=int(special.sum()), filtered=int((short & ~special).sum()))
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         reasons, damage = dict(rejects.reasons), plain(reading.damage)
         if self.own_ids:
@@ -145,66 +141,49 @@ class TokenizeRanges:
             count.update(shard.counts[source])
         return Receipt(task.name, shard.info, shard.totals, plain(reading.counts), reasons, damage)
 
-    def _texts(self, reading: ReadRanges, task: Task, report: Report) -> Iterator[_Texts]:
-        """Iterate over the good texts of a task in blocks, without repeated documents of data sets of tasks."""
+    def _texts(self, reading: ReadRanges, task: Task, report: Report) -> Iterator[tuple[str, list[_Text]]]:
+        """Yield source and good texts of a task in blocks, without repeated documents of data sets of tasks."""
         seen: set[str] = set()
         for source, name, block in reading.blocks(task.payload["ranges"], report):
-            if not block.texts:
-                continue
             ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, self.reads[source])
-            texts = _Texts(source, ids, block.texts, clusters, block.titles or [None] * len(ids))
+            texts = list(map(_Text, ids, block.texts, clusters, block.titles or [None] * len(ids)))
             if gives_ids(self.reads[source]):
-                texts = _without(texts, seen)
-                reading.counts[source]["filtered"] += len(ids) - len(texts.ids)
-                seen.update(texts.ids)
-            if texts.ids:
-                yield texts
+                texts = [text for text in texts if text.id not in seen]
+                reading.counts[source]["filtered"] += len(ids) - len(texts)
+                seen.update(text.id for text in texts)
+            if texts:
+                yield source, texts
 
 
-def _special_rejects(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
-    """Rejects for the texts in which the tokenizer finds special tokens."""
-    for row in np.flatnonzero(special).tolist():
-        name = block.ids[row].removeprefix(f"{block.source}:")
-        detail = "the tokenizer takes a part of the text for a special token; use another kind of tokenizer"
-        yield Reject("", name, "special_token", block.texts[row].encode()[:RAW_BYTES], detail)
+class _Text(NamedTuple):
+    """A text with its id, the name of its cluster and its title."""
+
+    id: str
+    text: str
+    cluster: str | None
+    title: str | None
 
 
-class _Texts(NamedTuple):
-    """Texts of one source, each with its id, the name of its cluster and its title."""
-
-    source: str
-    ids: list[str]
-    texts: list[str]
-    clusters: list[str | None]
-    titles: list[str | None]
+def _special_rejects(source: str, texts: Iterable[_Text]) -> Iterator[Reject]:
+    """Rejects for texts in which the tokenizer finds special tokens."""
+    detail = "the tokenizer takes a part of the text for a special token; use another kind of tokenizer"
+    for one in texts:
+        yield Reject("", one.id.removeprefix(f"{source}:"), "special_token", one.text.encode()[:RAW_BYTES], detail)
 
 
-def _without(block: _Texts, seen: set[str]) -> _Texts:
-    """Leave out texts whose ids have been seen before."""
-    kept = [row for row, name in enumerate(block.ids) if name not in seen]
-    ids, texts = ([column[row] for row in kept] for column in (block.ids, block.texts))
-    clusters, titles = ([column[row] for row in kept] for column in (block.clusters, block.titles))
-    return _Texts(block.source, ids, texts, clusters, titles)
-
-
-def _merge(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
+def _merge(blocks: Iterable[tuple[str, list[_Text]]]) -> Iterator[tuple[str, list[_Text]]]:
     """Merge small blocks, because each block has a fixed cost and files may be tiny."""
-    held: _Texts | None = None
-    size = 0
-    for block in blocks:
-        if held and (held.source != block.source or size >= BLOCK_BYTES or len(held.texts) >= _MOST_TEXTS):
-            yield held
-            held = None
-        if held is None:
-            held, size = block, 0
-        else:
-            held.ids.extend(block.ids)
-            held.texts.extend(block.texts)
-            held.clusters.extend(block.clusters)
-            held.titles.extend(block.titles)
-        size += sum(map(len, block.texts)) + sum(map(len, filter(None, block.titles)))
+    held: list[_Text] = []
+    source, size = "", 0
+    for name, texts in blocks:
+        if held and (name != source or size >= BLOCK_BYTES or len(held) >= _MOST_TEXTS):
+            yield source, held
+            held, size = [], 0
+        source = name
+        held += texts
+        size += sum(len(one.text) + len(one.title or "") for one in texts)
     if held:
-        yield held
+        yield source, held
 
 
 def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
@@ -219,6 +198,4 @@ def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> 
     return [None if cluster is None else prefix + cluster for cluster in block.clusters]
 
 
-@lru_cache(maxsize=2)
-def _splitter(name: str) -> SentenceSplitter:
-    return load_splitter(name)
+_load_splitter = lru_cache(maxsize=2)(load_splitter)
