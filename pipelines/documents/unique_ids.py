@@ -19,7 +19,7 @@ from corpora.readers import Reject
 from corpora.storage.manifest import Receipt, ShardInfo
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
-from pipelines.shuffle.intermediate import read_array, read_checked_shard, write_array, write_checksum
+from pipelines.shuffle.intermediate import first_of_key, read_array, read_checked_shard, write_array, write_checksum
 
 _KEY = make_key(0, "duplicates")
 _TASKS_PER_RANGE = 16
@@ -71,8 +71,7 @@ def find_repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
     flat = np.concatenate(keys) if len(keys) else np.empty((0, 3), np.uint64)
     order = np.lexsort((flat[:, 2], tasks, flat[:, 1], flat[:, 0]))
     flat, tasks = flat[order], tasks[order]
-    again = np.zeros(len(flat), bool)
-    again[1:] = (flat[1:, :2] == flat[:-1, :2]).all(axis=1)
+    again = ~first_of_key(flat[:, :2])
     return np.column_stack([tasks[again], flat[again, 2]])
 
 

@@ -18,7 +18,7 @@ from corpora.storage.shards import write_shard
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.job import Report, Task
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, unmerged_schema
-from pipelines.shuffle.intermediate import read_array, read_checked_shard, write_array
+from pipelines.shuffle.intermediate import first_of_key, read_array, read_checked_shard, write_array
 
 _KEY = make_key(0, "pairs")
 
@@ -40,7 +40,7 @@ def group_pairs(
     """
     rows, _ = _rows(unmerged, vocab_size)
     first = first_of_equal(id_keys(_KEY, rows.column("pair_id").to_pylist()), _contents(rows))
-    documents = _to_ragged(rows.column("document_rows"))
+    documents = Ragged.from_arrow(_one_array(rows.column("document_rows").combine_chunks()))
     splits = rows.column("split")
     if draw is not None and len(rows):
         seed, validation, test = draw
@@ -77,7 +77,7 @@ def write_pairs(
             writer.write(batch)
             report(begin)
     counts = {
-        name: _by_source(rows, members[chosen])
+        name: Counter(rows.column("source").take(members[chosen]).to_pylist())
         for name, chosen in (
             ("written", first[members] == members),
             ("filtered", (first[members] >= 0) & (first[members] != members)),
@@ -133,15 +133,6 @@ def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _by_source(rows: pa.Table, chosen: np.ndarray) -> Counter[str]:
-    return Counter(rows.column("source").take(chosen).to_pylist())
-
-
-def _to_ragged(column: pa.ChunkedArray) -> Ragged:
-    lists = column.combine_chunks()
-    return Ragged.from_arrow(lists if isinstance(lists, pa.Array) else _one_array(lists))
-
-
 def _contents(rows: pa.Table) -> np.ndarray:
     """Hash the fields that all records of a pair must share, all but its answers and attributes: ``(rows,)`` uint64."""
     names = ("source", "split", "document_ids", "query", "options")
@@ -161,9 +152,7 @@ def first_of_equal(names: np.ndarray, contents: np.ndarray) -> np.ndarray:
     records of a pair must have in common. A record whose contents differ from those of the first gets -1.
     """
     order = np.lexsort((names[:, 1], names[:, 0]))  # stable: equal names stay in the order of the records
-    sorted_names = names[order]
-    begins = np.ones(len(names), bool)
-    begins[1:] = (sorted_names[1:] != sorted_names[:-1]).any(axis=1)
+    begins = first_of_key(names[order])
     first = np.empty(len(names), np.int64)
     first[order] = order[begins][np.cumsum(begins) - 1]
     return np.where(contents == contents[first], first, -1)

@@ -197,7 +197,10 @@ def tokenize_pairs(
         special[np.searchsorted(lists, texts, side="right") - 1] = True
     schema = unmerged_schema(tokenizer.vocab_size)
     kind = schema.field("query").type
-    nested = [_nest(tokens.to_arrow(kind), lists, kind) for tokens, lists in columns[1:]]
+    nested = [
+        pa.ListArray.from_arrays(pa.array(lists, pa.int32()), tokens.to_arrow(kind), type=pa.list_(kind))
+        for tokens, lists in columns[1:]
+    ]
     free = pa.array([pair.options is None for pair in pairs], pa.bool_())
     values = {
         "pair_id": [pair.pair_id for pair in pairs],
@@ -225,7 +228,3 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[Sequence[str]]) -> tuple[Ragge
     tokens = tokenizer.encode([text for inner in texts for text in inner])
     lists = np.cumsum([0, *map(len, texts)])
     return Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets), lists
-
-
-def _nest(tokens: pa.Array, lists: np.ndarray, kind: pa.DataType) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(lists, pa.int32()), tokens, type=pa.list_(kind))

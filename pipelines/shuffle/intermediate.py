@@ -35,6 +35,13 @@ def partition(labels: np.ndarray, count: int) -> Iterator[np.ndarray]:
         yield order[first:last]
 
 
+def first_of_key(keys: np.ndarray) -> np.ndarray:
+    """``(n,)`` bool: True for the first of equal ones among ``(n, 2)`` sorted keys."""
+    first = np.ones(len(keys), bool)
+    first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    return first
+
+
 def write_batches(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Write record batches without nulls to a file, each with its checksum."""
     with files.create(path) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:

@@ -27,7 +27,7 @@ from corpora.storage.shards import StoredShard, map_shard
 from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.options import FAN_IN
-from pipelines.shuffle.intermediate import partition, read_batch, read_checked_batch, write_batches
+from pipelines.shuffle.intermediate import first_of_key, partition, read_batch, read_checked_batch, write_batches
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,6 @@ def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
         tokens=Ragged.from_arrow(columns.pop("tokens")).take(order),
         sentence_starts=Ragged.from_arrow(columns.pop("sentence_starts")).take(order),
     )
-
-
-def first_of_key(keys: np.ndarray) -> np.ndarray:
-    """``(n,)`` bool: True for the first of equal ones among ``(n, 2)`` sorted keys."""
-    first = np.ones(len(keys), bool)
-    first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-    return first
 
 
 def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
