@@ -108,7 +108,6 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
         ),
         seed=config.seed,
         rows_per_batch=_ROWS_PER_BATCH,
-        work_bytes=parent.bytes,
     )
 
 

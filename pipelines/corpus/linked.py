@@ -36,6 +36,7 @@ from pipelines.engine.folder import check_output
 from pipelines.engine.job import Job, Report, Task
 from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
+from pipelines.shuffle.intermediate import first_of_key
 from pipelines.shuffle.placements import (
     Placed,
     ReadPlacements,
@@ -44,7 +45,7 @@ from pipelines.shuffle.placements import (
     use_numbers,
     write_placements,
 )
-from pipelines.shuffle.spill import Bucket, first_of_key
+from pipelines.shuffle.spill import Bucket
 
 
 def jobs(options: LinkedCorpus) -> Iterator[Job]:
@@ -112,7 +113,6 @@ def plan(options: LinkedCorpus) -> Job:
         tokens=tokens,
         config=config,
         use=use,
-        work_bytes=2 * tokens,
         before=[linking_stage],
         neighbours=neighbours,
     )

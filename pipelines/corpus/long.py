@@ -121,7 +121,7 @@ def plan(options: LongCorpus) -> Job:
         tokens=mixture.tokens,
         config=config,
         use=use,
-        work_bytes=2 * (in_documents + mixture.tokens),
+        tokens_read=in_documents + mixture.tokens,
     )
 
 

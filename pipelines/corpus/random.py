@@ -43,7 +43,6 @@ def plan(options: RandomCorpus) -> Job:
         tokens=tokens,
         config={"builder": "random", **record_options(options, shards=shards)},
         use=_document_use(options.packing),
-        work_bytes=2 * tokens,
     )
 
 

@@ -32,8 +32,9 @@ from pipelines.corpus.options import RelatedCorpus
 from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
+from pipelines.shuffle.intermediate import first_of_key
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
-from pipelines.shuffle.spill import Bucket, Pieces, Placement, bucket_of, first_of_key
+from pipelines.shuffle.spill import Bucket, Pieces, Placement, bucket_of
 
 _BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours only
 
@@ -72,7 +73,6 @@ def plan(options: RelatedCorpus) -> Job:
         tokens=tokens,
         config=config,
         use=use,
-        work_bytes=2 * tokens,
         before=before,
         neighbours=neighbours,
     )

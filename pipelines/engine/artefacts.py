@@ -133,15 +133,16 @@ def declare_derived_job(
     format: str,
     config: Mapping[str, Any],
     seed: int,
-    rows_per_batch: int,
-    work_bytes: int,
+    rows_per_batch: int | None = None,
+    work_bytes: int | None = None,
     special_tokens: Mapping[str, int] | None = None,
     inputs: Sequence[Mapping[str, Any]] = (),
     others: Mapping[str, str] | None = None,
 ) -> Job:
     """Declare the job that makes ``output``, an artefact with the parent's tokenizer, by the entries of its manifest.
 
-    ``others``: role -> folder of the artefacts beside the parent that it is made from.
+    Rows per batch and bytes of work are the parent's by default. ``others``: role -> folder of the artefacts beside the
+    parent that it is made from.
     """
     # licence and languages of the text, as far as `farspan documents` was told
     terms = {name: parent.manifest.config[name] for name in ("license", "language") if name in parent.manifest.config}
@@ -149,7 +150,7 @@ def declare_derived_job(
         format=format,
         config={**config, **terms},
         seed=seed,
-        rows_per_batch=rows_per_batch,
+        rows_per_batch=rows_per_batch or parent.manifest.rows_per_batch,
         tokenizer=parent.manifest.tokenizer,
         special_tokens=special_tokens or {},
         inputs=tuple(inputs),
@@ -158,4 +159,4 @@ def declare_derived_job(
     tokenizer = partial(inherit_tokenizer, parent.folder, parent.manifest)
     folders = {"parent": parent.folder, **(others or {})}
     origins = {role: relative_path(output, folder) for role, folder in folders.items()}
-    return Job(output, head, stages, tokenizer, work_bytes, origins=origins)
+    return Job(output, head, stages, tokenizer, parent.bytes if work_bytes is None else work_bytes, origins=origins)

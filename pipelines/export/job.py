@@ -70,9 +70,7 @@ def plan(options: Export) -> Job:
             files=len(groups),
         ),
         seed=parent.manifest.seed,
-        rows_per_batch=parent.manifest.rows_per_batch,
         special_tokens=parent.manifest.special_tokens,
-        work_bytes=parent.bytes,
     )
 
 

@@ -79,7 +79,6 @@ def plan(options: Masking) -> Job:
         format="farspan.masks",
         config=config,
         seed=options.seed,
-        rows_per_batch=rows_per_batch,
         work_bytes=corpus.bytes * options.draws * (_MODEL_COST if tools.keys() & {"scorer", "recognizer"} else 1),
         special_tokens=dict(special.ids),
     )

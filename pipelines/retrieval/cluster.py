@@ -63,8 +63,6 @@ def plan(options: Clustering) -> Job:
         format="farspan.clusters",
         config={"builder": "cluster", **inherited, **record_options(options)},
         seed=options.seed,
-        rows_per_batch=vectors.manifest.rows_per_batch,
-        work_bytes=vectors.bytes,
     )
 
 

@@ -49,8 +49,6 @@ def plan(options: NeighbourSearch) -> Job:
         format="farspan.neighbours",
         config={"builder": "neighbours", "split": clusters.manifest.config["split"], **record_options(options)},
         seed=options.search.seed,
-        rows_per_batch=clusters.manifest.rows_per_batch,
-        work_bytes=clusters.bytes,
     )
 
 

@@ -65,13 +65,14 @@ def corpus_job(
     tokens: int,
     config: Mapping[str, Any],
     use: DocumentUse,
-    work_bytes: int,
+    tokens_read: int | None = None,
     before: Sequence[Stage] = (),
     neighbours: Parent | None = None,
 ) -> Job:
     """Declare the job that makes a corpus of about ``tokens`` tokens: stages ``before``, spill, merge and pack.
 
-    ``options`` are those of its kind, all of which have ``output``, ``seed``, ``fan_in`` and ``compression``.
+    ``options`` are those of its kind, all of which have ``output``, ``seed``, ``fan_in`` and ``compression``;
+    ``tokens_read`` decides the number of workers (default: ``tokens``).
     """
     output = absolute(options.output)
     spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
@@ -86,7 +87,7 @@ def corpus_job(
         config={**config, "document_use": asdict(use)},
         seed=options.seed,
         rows_per_batch=ROWS_PER_BATCH,
-        work_bytes=work_bytes,
+        work_bytes=2 * (tokens_read or tokens),
         others={"neighbours": neighbours.folder} if neighbours else {},
     )
 
