@@ -52,7 +52,8 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         yield Distribution("source length", source, "tokens")
         yield Distribution("target length", target, "tokens")
         yield Distribution("span length", spans, "tokens")
-        yield from hidden_places(folder, rows)
+        if places := places_of_masks(folder, rows):
+            yield from (Distribution(name, values, "share") for name, values in zip(PLACES, places, strict=True))
     elif format == "farspan.documents":
         lengths, sources = _values(rows, _row_lengths("tokens"), _sources)
         yield from _by_source("document length", lengths, sources)
@@ -62,7 +63,9 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         (lengths,) = _values(rows, _row_lengths("tokens"))
         yield Distribution("prediction length", lengths, "tokens")
     elif format == "farspan.corpus":
-        lengths, parts, sources = _values(rows, _row_lengths("tokens"), _part_lengths, _part_sources)
+        lengths, parts, sources = _values(
+            rows, _row_lengths("tokens"), lambda batch: np.diff(_part_edges(batch)), _part_sources
+        )
         yield Distribution("sequence length", lengths, "tokens")
         yield from _by_source("part length", parts, sources)
         yield from _relatedness(Corpus(folder, verify=True), sample, vectors)
@@ -114,13 +117,6 @@ def _by_source(name: str, values: np.ndarray, sources: np.ndarray) -> Iterator[D
         yield Distribution(name, values[sources == source], "tokens", source)
 
 
-def hidden_places(folder: str, masks: ShardedRows) -> Iterator[Distribution]:
-    """Places of hidden text, if the corpus of the masks has not moved."""
-    places = places_of_masks(folder, masks)
-    for name, values in zip(PLACES, places or (), strict=bool(places)):
-        yield Distribution(name, values, "share")
-
-
 def _relatedness(corpus: Corpus, sample: int, vectors: str | None) -> Iterator[Distribution]:
     rows = sample_rows(len(corpus), sample)
     if not len(rows):
@@ -168,12 +164,11 @@ def _part_sources(batch: pa.RecordBatch) -> np.ndarray:
     return np.array([name.partition(":")[0] for name in names], object)
 
 
-def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
-    """Tokens of each part, ``(parts,)``: from one start to the next in the flat tokens."""
+def _part_edges(batch: pa.RecordBatch) -> np.ndarray:
+    """First token of each part among the tokens of all rows, and their number, ``(parts + 1,)``."""
     tokens = Ragged.from_arrow(batch.column("tokens")).compact()
     starts = Ragged.from_arrow(batch.column("document_starts")).compact()
-    flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
-    return np.diff(np.append(flat, tokens.offsets[-1]))
+    return np.append(starts.values + np.repeat(tokens.offsets[:-1], starts.lengths), tokens.offsets[-1])
 
 
 def sample_rows(count: int, sample: int, seed: int = 0) -> np.ndarray:
@@ -263,23 +258,9 @@ def places_of_masks(folder: str, masks: ShardedRows) -> tuple[np.ndarray, np.nda
             in_target = flags.values & IN_TARGET != 0
             rows = np.repeat(np.arange(len(hidden)), starts.lengths)[in_target]
             middles = (starts.values + sizes.values / 2)[in_target]
-            lengths = Ragged.from_arrow(text.column("tokens")).lengths
-            in_row.append((middles / lengths[rows]).astype(np.float32))
-            in_document.append(_in_document(rows, middles, lengths, Ragged.from_arrow(text.column("document_starts"))))
+            tokens, edges = Ragged.from_arrow(text.column("tokens")).compact(), _part_edges(text)
+            in_row.append((middles / tokens.lengths[rows]).astype(np.float32))
+            places = middles + tokens.offsets[rows]
+            part = np.searchsorted(edges[:-1], places, side="right") - 1  # (spans,)
+            in_document.append(((places - edges[part]) / (edges[part + 1] - edges[part])).astype(np.float32))
     return np.concatenate(in_row), np.concatenate(in_document)
-
-
-def _in_document(rows: np.ndarray, middles: np.ndarray, lengths: np.ndarray, starts: Ragged) -> np.ndarray:
-    """Place of each span in its document's part of the row, ``(spans,)`` float32.
-
-    ``rows`` and ``middles``, ``(spans,)``, are each span's row and its middle there; ``lengths``, ``(n,)``, the rows'
-    tokens; ``starts`` the first token of each of their parts.
-    """
-    starts = starts.compact()
-    first = np.concatenate([[0], np.cumsum(lengths)])  # first token of each row among the tokens of all rows
-    parts = starts.values + np.repeat(first[:-1], starts.lengths)
-    edges = np.append(parts, first[-1])
-    places = middles + first[rows]
-    part = np.searchsorted(parts, places, side="right") - 1  # (spans,)
-    result: np.ndarray = ((places - edges[part]) / (edges[part + 1] - edges[part])).astype(np.float32)
-    return result
