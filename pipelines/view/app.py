@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any
@@ -70,8 +70,8 @@ def build_app(workspace: Workspace, token: str, first: int | None = None) -> Sta
         Route(root + "{subject}/{row}/block", pages.block),
     ]
     return Starlette(
-        routes=[Route(route.path, pages.wrap(route.endpoint), methods=["GET"]) for route in routes],
-        exception_handlers={HTTPException: pages.show_error},
+        routes=[Route(route.path, plugin_errors()(route.endpoint), methods=["GET"]) for route in routes],
+        exception_handlers={HTTPException: pages.show_error, FarspanError: pages.show_error},
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=partial(_guard, token.encode()))],
     )
 
@@ -98,23 +98,10 @@ class Pages:
         self._workspace, self._root, self._first = workspace, f"/{token}/", first
         self._page = lru_cache(maxsize=16)(lambda name, row, options: workspace.subject(name).page(row, options))
 
-    def wrap(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """Wrap an endpoint, so that a ``FarspanError`` becomes a page, too; Starlette runs it in a thread."""
-
-        def answer(request: Request) -> Response:
-            try:
-                with plugin_errors():
-                    return endpoint(request)
-            except FarspanError as error:
-                raise HTTPException(400, str(error)) from error
-
-        return answer
-
     async def show_error(self, request: Request, error: Exception) -> Response:
         """Answer an error with a page that gives the reason."""
-        assert isinstance(error, HTTPException)
-        title = "not found" if error.status_code == 404 else "cannot be shown"
-        return self._message(request, title, error.detail, status=error.status_code)
+        status, reason = (error.status_code, error.detail) if isinstance(error, HTTPException) else (400, str(error))
+        return self._message(request, "not found" if status == 404 else "cannot be shown", reason, status=status)
 
     def index(self, request: Request) -> Response:
         self._workspace.refresh()
