@@ -83,8 +83,7 @@ def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mappin
 
 
 def _first_row(folder: str, shard: str) -> dict[str, Any]:
-    row: dict[str, Any] = open_shard(os.path.join(folder, "shards", shard)).get_batch(0).slice(0, 1).to_pylist()[0]
-    return row
+    return open_shard(os.path.join(folder, "shards", shard)).get_batch(0).slice(0, 1).to_pylist()[0]
 
 
 def _value(value: Any) -> str:

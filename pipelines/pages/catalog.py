@@ -12,7 +12,6 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
-from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, find_origin, manifest_sha256, read_manifest
 from pipelines.engine.job import WORK
 from pipelines.runs.logs import run_state
@@ -101,13 +100,10 @@ def _describe(entry: Entry) -> tuple[Entry, Any]:
         manifest = read_manifest(entry.folder)
     except FarspanError as error:
         return replace(entry, kind="artefact", state="unreadable", note=str(error)), None
-    return _with_totals(entry, manifest), manifest.to_values()
-
-
-def _with_totals(entry: Entry, manifest: Manifest) -> Entry:
-    kind, totals = manifest.format.removeprefix("farspan."), manifest.totals
+    kind, tokens = manifest.format.removeprefix("farspan."), manifest.totals.get("tokens")
     note = str(manifest.config.get(_NOTES.get(kind, ""), ""))
-    return replace(entry, kind=kind, rows=manifest.rows, tokens=totals.get("tokens"), size=manifest.bytes, note=note)
+    entry = replace(entry, kind=kind, rows=manifest.rows, tokens=tokens, size=manifest.bytes, note=note)
+    return entry, manifest.to_values()
 
 
 class _Known:

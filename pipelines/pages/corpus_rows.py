@@ -72,11 +72,14 @@ class Masker:
     @classmethod
     def from_mask_set(cls, name: str, stored: MaskSet) -> Masker:
         """Use stored masks; a draw beyond the last is the last."""
-
-        def masks(batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
-            return stored.masks(batch, rows, min(draw, stored.draws - 1))
-
-        return cls(name, stored.objective, stored.special_tokens, masks, stored.draws, True)
+        return cls(
+            name,
+            stored.objective,
+            stored.special_tokens,
+            lambda batch, rows, draw: stored.masks(batch, rows, min(draw, stored.draws - 1)),
+            stored.draws,
+            stored=True,
+        )
 
     @classmethod
     def from_objective(
@@ -267,8 +270,7 @@ class CorpusRows:
 
     def _first_source(self, start: int, stop: int) -> np.ndarray:
         names = pc.list_element(read_rows(self._corpus, start, stop).column("document_ids"), 0)
-        result: np.ndarray = pc.replace_substring_regex(names, ":.*", "").to_numpy(zero_copy_only=False)
-        return result
+        return pc.replace_substring_regex(names, ":.*", "").to_numpy(zero_copy_only=False)
 
     def _hidden(self, masker: Masker, start: int, stop: int) -> np.ndarray:
         rows = np.arange(start, stop)

@@ -14,7 +14,7 @@ from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.pages.filters import batch_bounds, list_lengths, read_rows
+from pipelines.pages.filters import batch_bounds, list_lengths, read_column, read_rows
 from pipelines.pages.page import BEGINNING, Column, Measure, PageOptions, RowPage
 from pipelines.pages.piece import Piece, cut_pieces, shorten
 from pipelines.pages.row import decode_pieces, token_block
@@ -39,7 +39,7 @@ class DocumentRows:
         self.measures: tuple[Measure, ...] = (
             Measure("tokens", "tokens", partial(lengths, "tokens"), filters=("least", "most")),
             Measure("sentences", "sentences", partial(lengths, "sentence_starts")),
-            Measure("source", "source", self._source, decimals=None, filters=("source",)),
+            Measure("source", "source", partial(read_column, documents, "source"), decimals=None, filters=("source",)),
             Measure("split", "split", self._split, decimals=None),
         )
 
@@ -68,13 +68,8 @@ class DocumentRows:
         names = read_rows(self._documents, start, stop).column("document_id")
         return names, pa.ListArray.from_arrays(np.arange(len(names) + 1, dtype=np.int32), names)
 
-    def _source(self, start: int, stop: int) -> np.ndarray:
-        names: np.ndarray = read_rows(self._documents, start, stop).column("source").to_numpy(zero_copy_only=False)
-        return names
-
     def _split(self, start: int, stop: int) -> np.ndarray:
-        held_out = read_rows(self._documents, start, stop).column("held_out").to_numpy(zero_copy_only=False)
-        return np.where(held_out, "held out", "train").astype(object)
+        return np.where(read_column(self._documents, "held_out", start, stop), "held out", "train").astype(object)
 
     def beginning(self, row: int) -> tuple[str, str]:
         name = read_rows(self._documents, row, row + 1).column("document_id")[0].as_py()

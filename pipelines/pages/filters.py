@@ -119,6 +119,11 @@ def list_lengths(rows: ShardedRows, column: str, start: int, stop: int) -> np.nd
     return np.diff(read_rows(rows, start, stop).column(column).offsets.to_numpy()).astype(np.float64)
 
 
+def read_column(rows: ShardedRows, column: str, start: int, stop: int) -> np.ndarray:
+    """``(n,)`` values of a column in rows ``start:stop`` of one record batch."""
+    return read_rows(rows, start, stop).column(column).to_numpy(zero_copy_only=False)
+
+
 def read_rows(rows: ShardedRows, start: int, stop: int) -> pa.RecordBatch:
     """Rows ``start:stop``, which lie in one record batch; a view."""
     shard, batch, inside = rows.locate_row(start)

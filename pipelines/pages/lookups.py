@@ -200,7 +200,7 @@ class Links:
     def _lists_of(self, cluster: int | None) -> list[str]:
         if cluster is not None:  # its near-duplicates are in the list of the task that linked its shard
             name = f"near-duplicates/{number_name('link', cluster // PARTS_OF_CLUSTER)}.arrow"
-            return [name] if name in self._lists else []
+            return [one for one in self._lists if one == name]
         return self._lists if sum(self._manifest.files[name].bytes for name in self._lists) <= _READ else []
 
 

@@ -94,7 +94,7 @@ class PairRows:
             Measure("query", "question tokens", partial(self._lengths, "query")),
             Measure("tokens", "document tokens", self._document_tokens, SOME, filters=("least", "most")),
             Measure("references", "references", partial(self._lengths, "references")),
-            Measure("split", "split", self._splits, decimals=None),
+            Measure("split", "split", lambda *rows: self._table("split", *rows).to_numpy(), decimals=None),
             *(
                 Measure(f"f1-{number}", f"F1, {system.name}", partial(self._f1, system.predictions), SOME, 1)
                 for number, system in enumerate(systems)
@@ -190,11 +190,7 @@ class PairRows:
 
     def _lengths(self, name: str, start: int, stop: int) -> np.ndarray:
         """The lengths of the lists of a column."""
-        lengths: np.ndarray = pc.list_value_length(self._table(name, start, stop)).to_numpy().astype(np.float64)
-        return lengths
-
-    def _splits(self, start: int, stop: int) -> np.ndarray:
-        return np.array(self._table("split", start, stop).to_pylist(), object)
+        return pc.list_value_length(self._table(name, start, stop)).to_numpy().astype(np.float64)
 
     def _document_tokens(self, start: int, stop: int) -> np.ndarray:
         """Number of tokens of the documents of each pair together."""

@@ -94,8 +94,7 @@ def count_vectors(options: Embed) -> int:
 
 
 def _of_split(options: Embed, batch: pa.RecordBatch) -> np.ndarray:
-    held_out: np.ndarray = booleans(batch.column("held_out")) == (options.split == "held-out")
-    return held_out
+    return booleans(batch.column("held_out")) == (options.split == "held-out")
 
 
 def _with_vector(options: Embed, batch: pa.RecordBatch) -> np.ndarray:

@@ -46,8 +46,7 @@ class Plan:
 
     def record(self) -> dict[str, Any]:
         """Return the study as JSON keeps it."""
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self.study)))
-        return values
+        return json.loads(json.dumps(asdict(self.study)))
 
 
 def _add(step: Step, steps: dict[str, Step]) -> None:

@@ -50,8 +50,7 @@ def _write_ids(
 
 def document_starts(items: Items) -> np.ndarray:
     """Return where documents begin in the ids of all items, ``(documents,)`` int64."""
-    starts: np.ndarray = items.starts.values + np.repeat(items.tokens.offsets[:-1], items.starts.lengths)
-    return starts
+    return items.starts.values + np.repeat(items.tokens.offsets[:-1], items.starts.lengths)
 
 
 def _write_megatron(part: Part, batches: Iterable[Items], documents: bool) -> Sequence[Entry]:
