@@ -16,6 +16,7 @@ from corpora.storage import files
 from corpora.storage.arrow_views import booleans, numbers
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.shards import ShardWriter, write_shard
+from pipelines.engine.job import count_by_source
 
 REJECTS_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("source", "path", "record", "reason", "detail")] + [("raw", pa.binary())]
@@ -52,14 +53,12 @@ class DocumentsShard:
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
         add_document_totals(self.totals, batch)
-        # (documents,) tokens, and True for held-out documents
-        lengths = np.diff(numbers(batch.column("tokens").offsets))
-        held = booleans(batch.column("held_out"))
+        lengths = np.diff(numbers(batch.column("tokens").offsets))  # (documents,)
+        held_out, written = lengths * booleans(batch.column("held_out")), np.ones(len(batch), bool)
         sources = np.asarray(batch.column("source").to_pylist(), object)
-        for source in set(sources):
-            one = sources == source
-            added = {"written": one.sum(), "tokens": lengths[one].sum(), "held_out_tokens": lengths[one & held].sum()}
-            self.counts[source].update({name: int(number) for name, number in added.items()})
+        counts = count_by_source(sources, written=written, tokens=lengths, held_out_tokens=held_out)
+        for source, count in counts.items():
+            self.counts[source].update(count)
         if self._keep_ids:
             self.ids += batch.column("document_id").to_pylist()
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.shards import shard_name
@@ -72,6 +74,14 @@ def make_sharded_stage(
         for index, (size, *values) in enumerate(zip(units, *payloads.values(), strict=True))
     ]
     return Stage(name, tasks, work, unit)
+
+
+def count_by_source(sources: np.ndarray, **numbers: np.ndarray) -> dict[str, dict[str, int]]:
+    """Add up ``(n,)`` numbers, or count True, for each of the ``(n,)`` sources: the counts of a receipt."""
+    return {
+        source: {name: int(values[sources == source].sum()) for name, values in numbers.items()}
+        for source in sorted(set(sources))
+    }
 
 
 WORK = "_work"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -16,7 +15,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
 from pipelines.documents.shard import RejectsShard
-from pipelines.engine.job import Report, Task
+from pipelines.engine.job import Report, Task, count_by_source
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, unmerged_schema
 from pipelines.shuffle.intermediate import first_of_key, read_array, read_checked_shard, write_array
 
@@ -76,25 +75,18 @@ def write_pairs(
             add_pair_totals(totals, batch)
             writer.write(batch)
             report(begin)
-    counts = {
-        name: Counter(rows.column("source").take(members[chosen]).to_pylist())
-        for name, chosen in (
-            ("written", first[members] == members),
-            ("filtered", (first[members] >= 0) & (first[members] != members)),
-            ("rejected", first[members] < 0),
-        )
-    }
+    of_pair, sources = first[members], np.array(rows.column("source").take(members).to_pylist(), object)
+    written, rejected = of_pair == members, of_pair < 0
+    counts = count_by_source(sources, written=written, filtered=~(written | rejected), rejected=rejected)
     with RejectsShard.create(output, task.name) as rejects:
-        duplicates = rows.take(members[first[members] < 0]).select(["pair_id", "source", "path", "record"])
+        duplicates = rows.take(members[rejected]).select(["pair_id", "source", "path", "record"])
         for row in duplicates.to_pylist():
             detail = (
                 f"an earlier record has the id {row['pair_id']!r}, but another query, split, other options or "
                 "documents; give each question an id of its own"
             )
             rejects.write(row["source"], row["path"], [Reject("", row["record"], "duplicate_id", b"", detail)])
-    sources = {source for numbers in counts.values() for source in numbers}
-    by_source = {source: {name: numbers[source] for name, numbers in counts.items()} for source in sources}
-    return Receipt(task.name, tuple(info), totals, by_source, dict(rejects.reasons))
+    return Receipt(task.name, tuple(info), totals, counts, dict(rejects.reasons))
 
 
 def merge_answers(

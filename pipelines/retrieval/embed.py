@@ -7,6 +7,7 @@ model's batches, and so the bytes on one machine, do not depend on the number of
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +32,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge.scores import sentence_scores
 from objectives.rouge.words import split_words
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
-from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
+from pipelines.engine.job import Job, Report, Stage, Task, count_by_source, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
 from pipelines.retrieval.options import Embed
 from trainer.scorer.encoder import find_encoder
@@ -136,7 +137,7 @@ def _embed_block(options: Embed, fingerprint: str, task: Task, report: Report) -
     source: StoredShard = task.payload["documents"]
     target = task.payload["shard"]
     schema = vectors_schema(encoder.files.dimension)
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     blocks: list[pa.RecordBatch] = []  # all columns but the vector
     ids: list[Ragged] = []  # input of the encoder
     long_documents = 0
@@ -164,21 +165,18 @@ def _embed_block(options: Embed, fingerprint: str, task: Task, report: Report) -
         "long_documents": long_documents,
         "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
     }
-    return Receipt(task.name, tuple(info), totals, counts)
+    return Receipt(task.name, tuple(info), totals, {source: dict(count) for source, count in counts.items()})
 
 
-def _select(options: Embed, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
+def _select(options: Embed, batch: pa.RecordBatch, counts: dict[str, Counter[str]]) -> np.ndarray:
     """Return the rows of a batch that get a vector, and add the split's documents to ``counts`` by source."""
     lengths = Ragged.from_arrow(batch.column("tokens")).lengths
     of_split, kept = _of_split(options, batch), _with_vector(options, batch)
     sources = np.asarray(batch.column("source").to_pylist(), object)
-    for source in set(sources[of_split]):
-        of_source = sources == source
-        read, written = int((of_split & of_source).sum()), int((kept & of_source).sum())
-        tokens = int(lengths[kept & of_source].sum())
-        count = counts.setdefault(source, dict.fromkeys(("read", "written", "filtered", "tokens"), 0))
-        for name, number in zip(count, (read, written, read - written, tokens), strict=True):
-            count[name] += number
+    numbers = {"read": of_split, "written": kept, "filtered": of_split & ~kept, "tokens": lengths * kept}
+    for source, count in count_by_source(sources, **numbers).items():
+        if count["read"]:
+            counts.setdefault(source, Counter()).update(count)
     return np.flatnonzero(kept)
 
 

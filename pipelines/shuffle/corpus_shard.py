@@ -14,7 +14,7 @@ from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
-from pipelines.engine.job import Job, Report, Stage, Task, make_sharded_stage, shard_paths
+from pipelines.engine.job import Job, Report, Stage, Task, count_by_source, make_sharded_stage, shard_paths
 from pipelines.shuffle.spill import Bucket, Placement, read_bucket, spill_stages
 
 ROWS_PER_BATCH = 64
@@ -103,15 +103,13 @@ def count_rows(packed: Packed, bucket: Bucket, packing: Packing) -> tuple[dict[s
     offsets = rows.document_offsets.compact().values  # (parts,); 0 once for each use of a document
     flat = rows.document_starts.compact().values + np.repeat(rows.tokens.offsets[:-1] - rows.tokens.offsets[0], parts)
     sizes = np.diff(np.append(flat, lengths.sum()))  # (parts,)
-    counts = {}
-    for source in sorted(set(bucket.sources)):
-        mask = bucket.sources == source
-        counts[source] = {
-            "written": int((mask & first & used).sum()),
-            "filtered": int((mask & first & ~used).sum()),
-            "uses": int((mask[pieces] & (offsets == 0)).sum()),
-            "tokens": int(sizes[mask[pieces]].sum()),
-        }
+    counts = count_by_source(
+        bucket.sources,
+        written=first & used,
+        filtered=first & ~used,
+        uses=np.bincount(pieces, offsets == 0, len(bucket)),
+        tokens=np.bincount(pieces, sizes, len(bucket)),
+    )
     totals = {
         "sequences": len(rows),
         "tokens": int(lengths.sum()),

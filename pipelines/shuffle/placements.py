@@ -101,20 +101,15 @@ class ReadPlacements:
                 f"shard {index} of the documents holds other documents than those that were embedded; "
                 "give --documents the artefact that the vectors were made from"
             )
-        keys = np.column_stack([table["key_high"], table["key_low"]])
         kept = np.zeros(len(batch), bool)
         kept[rows] = True
         return Pieces(
             rows=rows,
             buckets=bucket_of(table["key_high"], self.buckets),
-            keys=keys,
-            positions=table["position"],
+            keys=np.column_stack([table["key_high"], table["key_low"]]),
             read=booleans(batch.column("held_out")) == self.held_out,
             kept=kept,
-            offsets=table["offset"],
-            sizes=table["size"],
-            uses=table["use"],
-            clusters=table["cluster"],
+            **{f"{name}s": table[name] for name in ("position", "offset", "size", "use", "cluster")},
         )
 
 

@@ -25,7 +25,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, map_shard
 from pipelines.engine.artefacts import Parent
-from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, count_by_source, make_sharded_stage, work_paths
 from pipelines.options import FAN_IN
 from pipelines.shuffle.intermediate import first_of_key, partition, read_batch, read_checked_batch, write_batches
 
@@ -110,15 +110,8 @@ def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: 
         spill_schema(vocab_size),
         (_cut(batch, pieces, chosen, vocab_size) for chosen in partition(pieces.buckets, buckets)),
     )
-    sources = np.asarray(batch.column("source").to_pylist(), object)
-    counts = {
-        source: {
-            "read": int((pieces.read & (sources == source)).sum()),
-            "filtered": int((pieces.read & ~pieces.kept & (sources == source)).sum()),
-        }
-        for source in set(sources[pieces.read])
-    }
-    return Receipt(task.name, counts=counts)
+    sources, read = np.asarray(batch.column("source").to_pylist(), object), pieces.read
+    return Receipt(task.name, counts=count_by_source(sources[read], read=read[read], filtered=~pieces.kept[read]))
 
 
 def _whole(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -177,11 +170,7 @@ def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
     order = np.lexsort((sorting["position"], sorting["key_low"], sorting["key_high"]))
     return Bucket(
         keys=np.column_stack([sorting["key_high"], sorting["key_low"]])[order],
-        positions=sorting["position"][order],
-        offsets=sorting["offset"][order],
-        lengths=sorting["length"][order],
-        uses=sorting["use"][order],
-        clusters=sorting["cluster"][order],
+        **{f"{name}s": sorting[name][order] for name in ("position", "offset", "length", "use", "cluster")},
         document_ids=columns["document_id"].take(pa.array(order)),
         sources=np.asarray(columns["source"].to_pylist(), object)[order],
         # popped, so that the unsorted copy is freed early
