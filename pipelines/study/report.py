@@ -102,6 +102,11 @@ def _format_latex(table: Table) -> str:
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
 
+def differences_of(row: Mapping[str, Any], base: float) -> list[float]:
+    """The difference of each seed; of the baseline, and without pairs, to ``base``, the baseline's mean."""
+    return row["differences"] or [value - base for value in row["values"]]
+
+
 def draw(tables: Sequence[Table], path: str) -> None:
     """Draw a panel for each table: intervals of the differences, and a dot for each seed."""
     with use_style() as plt:
@@ -117,7 +122,7 @@ def _panel(axis: Any, table: Table) -> None:
     base = next(row["value"] for row in rows if row["arm"] == table["baseline"])
     axis.axvline(0, color="0.8", linewidth=0.8, zorder=0)
     for place, row in enumerate(rows):
-        dots = row["differences"] or [value - base for value in row["values"]]
+        dots = differences_of(row, base)
         axis.plot(dots, [place] * len(dots), "o", color="C0", markersize=3, alpha=0.5)
         if row["low"] is not None:
             axis.plot([row["low"], row["high"]], [place, place], color="C1" if row["significant"] else "0.5")

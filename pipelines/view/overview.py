@@ -9,7 +9,7 @@ from typing import Any
 
 from corpora.storage.files import read_user_json
 from pipelines.pages.catalog import Entry
-from pipelines.study.report import TABLE, is_study
+from pipelines.study.report import TABLE, differences_of, is_study
 
 WIDTH, HEIGHT = 176, 44  # of a box
 _ACROSS, _DOWN = 56, 12  # between two boxes
@@ -103,19 +103,14 @@ def read_tables(folders: Sequence[str]) -> list[dict[str, Any]]:
         scale = max([abs(value) for row in rows for value in _values(row, base)], default=0) or 1.0
         for row in rows:
             row["places"] = {
-                "dots": [_place(value, scale) for value in _dots(row, base)],
+                "dots": [_place(value, scale) for value in differences_of(row, base)],
                 "interval": None if row["low"] is None else [_place(row[end], scale) for end in ("low", "high")],
             }
     return tables
 
 
-def _dots(row: Mapping[str, Any], base: float) -> list[float]:
-    """The difference of each seed; of the baseline, and without pairs, to the baseline's mean."""
-    return row["differences"] or [value - base for value in row["values"]]
-
-
 def _values(row: Mapping[str, Any], base: float) -> list[float]:
-    return [*_dots(row, base), *(row[end] for end in ("low", "high") if row[end] is not None)]
+    return [*differences_of(row, base), *(row[end] for end in ("low", "high") if row[end] is not None)]
 
 
 def _place(value: float, scale: float) -> float:
