@@ -156,7 +156,7 @@ def _check(command: Command, rest: Sequence[str], engine: Engine | None) -> None
     else:
         from pipelines.engine.beam.flags import check_flags
 
-        check_flags(others, _flags(command) if others else (), engine.runner)
+        check_flags(others, Parser(command=command).flags() if others else (), engine.runner)
 
 
 def _start(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], engine: Engine) -> None:
@@ -222,18 +222,11 @@ def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], 
 def refuse_rest(command: Command, rest: Sequence[str]) -> None:
     """Refuse unknown arguments of a command without Beam, with the nearest flag."""
     if rest:
-        flags, format = _flags(command), rest[0].rpartition(".")[2]
+        flags, format = Parser(command=command).flags(), rest[0].rpartition(".")[2]
         hint = nearest(rest[0].partition("=")[0], flags)
         if "--csv" in flags and format in ("json", "csv"):
             hint = f"; --{format} takes no file: farspan {command.name} ... --{format} > {rest[0]}"
         raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {command.name} --help")
-
-
-def _flags(command: Command) -> list[str]:
-    """Return all flags that a command declares, to suggest from."""
-    parser = Parser(command=command)
-    parser.declare()
-    return parser.flags()
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ class Parser(argparse.ArgumentParser):
         self._declared = True
 
     def flags(self) -> list[str]:
-        """Return all flags of the parser."""
+        """Return all flags of the parser, to suggest from."""
+        self.declare()
         return list(self._option_string_actions)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

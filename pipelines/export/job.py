@@ -156,17 +156,19 @@ def _find_id(options: Export, owned: Mapping[str, int], role: str, name: str) ->
 def _check_length(options: Export, manifest: Manifest, length: int, width: int) -> None:
     """Check that the longest row that the manifest allows fits."""
     config, totals = manifest.config, manifest.totals
+    cure = ""
     if manifest.format == "farspan.masks":
         longest = totals["max_source_length"] + totals["max_target_length"]
-        cure = f"give --length {longest - width + length} or more"
     else:
         more = 1 + options.bos - int(config["room_per_document"])  # per part, beyond what the corpus has reserved
         capacity = int(config["sequence_length"]) - int(config["room_per_sequence"])
         longest = capacity + more * (totals["max_documents"] if more > 0 else min(totals["max_documents"], 1))
-        cure = f"give --length {longest - width + length} or more"
-        cure += ", or make the corpus with a larger --room-per-document" if more > 0 else ""
+        cure = ", or make the corpus with a larger --room-per-document" if more > 0 else ""
     if longest > width:
-        raise FarspanError(f"--length {length}: a row may have {longest:,} ids with those around documents; {cure}")
+        raise FarspanError(
+            f"--length {length}: a row may have {longest:,} ids with those around documents; give --length "
+            f"{longest - width + length} or more{cure}"
+        )
 
 
 @plugin_errors()
