@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pytest
 
@@ -19,6 +19,11 @@ from pipelines.commands.table import COMMANDS
 from pipelines.environment import foreign_owners
 from tests.artefacts import make_corpus, make_documents, small_tokenizer
 from tests.third_party import install_objectives
+
+
+def call(*words: str, **options) -> subprocess.CompletedProcess:
+    """Run Python with these arguments, and keep what it prints."""
+    return subprocess.run([sys.executable, *words], text=True, **{"capture_output": True, **options})
 
 
 @pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
@@ -75,12 +80,10 @@ def test_every_line_of_looking_at_artefacts_is_json(run, tmp_path):
 
 
 def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):
-    status, _, err = run("documnts")
-    assert (status, "did you mean 'documents'" in err) == (2, True)
-    status, _, err = run("corpus", "randm")
-    assert (status, "did you mean 'random'" in err) == (2, True)
-    status, _, err = run("corpus", "random", "--documents", "d", "--sequence-length", "9", "--ouput", "o")
-    assert (status, "did you mean '--output'" in err) == (2, True)
+    required = "corpus random --documents d --sequence-length 9 --ouput o"
+    for words, nearest in (("documnts", "documents"), ("corpus randm", "random"), (required, "--output")):
+        status, _, err = run(*words.split())
+        assert (status, f"did you mean '{nearest}'" in err) == (2, True)
 
 
 def test_the_version_is_printed(run):
@@ -94,7 +97,7 @@ def test_help_imports_nothing_heavy():
         f"    except SystemExit: print(command, set({heavy}) & set(sys.modules) or 'is light', file=sys.stderr)"
     )
     commands = [f"{name} --help" for name in ("", "corpus linked", "mask", "train", "evaluate", "push")]
-    done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True, check=False)
+    done = call("-c", code, *commands)
     assert (done.returncode, done.stderr.splitlines()) == (0, [f"{command} is light" for command in commands])
 
 
@@ -115,9 +118,7 @@ def test_small_commands_import_neither_beam_nor_models_nor_compilers(tmp_path):
         "heavy = {'torch', 'apache_beam', 'transformers', 'numba', 'pandas', 'fsspec', 'grpc'}\n"
         "print('imported:', sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *commands], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = call("-c", code, *commands, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "imported: []"
 
@@ -147,9 +148,8 @@ def test_an_error_ends_the_command_where_an_output_is_closed(monkeypatch, closed
 def test_a_reader_that_has_gone_is_no_error(words, buffered):
     reading, writing = os.pipe()
     os.close(reading)
-    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
-    command = [sys.executable, "-m", "pipelines", *words.split()]
-    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    outputs = {"capture_output": False, "stdout": writing, "stderr": subprocess.PIPE}
+    ended = call("-m", "pipelines", *words.split(), **outputs, env={**os.environ, "PYTHONUNBUFFERED": buffered})
     os.close(writing)
     assert (ended.returncode, "Broken" in ended.stderr) == (2 if words == "no-such" else 0, False)
 
@@ -163,13 +163,8 @@ def test_a_reader_that_has_gone_is_no_error(words, buffered):
 )
 def test_too_little_address_space_is_one_line(words, mebibytes):
     """Libraries would abort, hang or interrupt themselves."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "pipelines", *words.split()],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20,) * 2),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20,) * 2)  # noqa: E731
+    ended = call("-m", "pipelines", *words.split(), preexec_fn=limit, timeout=60)
     (line,) = ended.stderr.splitlines()
     assert ended.returncode == 1
     assert line.startswith(f"farspan: this process may have {mebibytes:,} MiB of address space, and farspan reserves")
@@ -179,24 +174,15 @@ def test_the_address_space_that_is_asked_for_suffices(tmp_path):
     (tmp_path / "raw.jsonl").write_text('{"text": "One sentence. And another."}\n' * 3000)
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     needed = (3 << 30) + (len(os.sched_getaffinity(0)) << 28)
-    words = ["documents", "--quiet", "--input", "raw.jsonl", "--tokenizer", "tokenizer", "--output", "documents"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "pipelines", *words],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (needed, needed)),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=120,
-    )
+    words = "documents --quiet --input raw.jsonl --tokenizer tokenizer --output documents".split()
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (needed, needed))  # noqa: E731
+    ended = call("-m", "pipelines", *words, preexec_fn=limit, cwd=tmp_path, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
 def test_memory_that_runs_out_is_one_line(run, monkeypatch, error):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr("pipelines.cli.run", fail)
+    monkeypatch.setattr("pipelines.cli.run", Mock(side_effect=error))
     status, _, err = run("stats", "x")
     assert (status, len(err.splitlines())) == (1, 1)
     assert err.startswith(f"farspan: out of memory ({str(error) or 'MemoryError'}); ")
@@ -217,7 +203,7 @@ def test_ctrl_c_while_modules_are_imported_ends_the_command(module):
         "from pipelines.__main__ import main\n"
         "main()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ended = call("-c", code)
     assert (ended.returncode, ended.stderr) == (130, "farspan: interrupted\n")
 
 
@@ -227,9 +213,9 @@ def test_ctrl_c_stays_ignored_where_the_shell_ignores_it():
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\nexit_on_interrupt()\nraise_on_interrupt()\n"
         "signal.raise_signal(signal.SIGINT)\n"
     )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert call("-c", code).returncode == 0
     code = code.replace("signal.SIG_IGN", "signal.default_int_handler")
-    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == -signal.SIGINT
+    assert call("-c", code).returncode == -signal.SIGINT
 
 
 _MISCHIEF = """
@@ -317,54 +303,36 @@ def test_the_tests_own_environment_is_sound():
     assert foreign_owners() == {}
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"top_level": "helpers\ntrainer\n"},
-        {"RECORD": "helpers/a.py,,\ntrainer/__init__.py,sha256=x,1\n"},
-        {"RECORD": "trainer.py,sha256=x,1\n"},
-    ],
-    ids=["top level", "folder in record", "module in record"],
-)
-def test_an_owner_is_found_however_it_says_so(tmp_path: Path, files: dict[str, str]):
-    install(tmp_path, "coach", **files)
-    assert foreign_owners([str(tmp_path / "missing"), str(tmp_path)]) == {"trainer": "coach"}
+OWNED = {"trainer": "coach"}
 
 
 @pytest.mark.parametrize(
-    ("name", "files"),
+    ("name", "files", "owners"),
     [
-        ("farspan", {"top_level": "trainer\n"}),
-        ("coach", {"top_level": "my_trainer\n", "RECORD": "trainer/a.py,,\n"}),
-        ("coach", {"RECORD": "coach/trainer/__init__.py,,\ntrainers/__init__.py,,\ntrainer_config.py,,\n"}),
-        ("coach", {}),
+        pytest.param("coach", {"top_level": "helpers\ntrainer\n"}, OWNED, id="top level"),
+        pytest.param("coach", {"RECORD": "a/a.py,,\ntrainer/__init__.py,sha256=x,1\n"}, OWNED, id="folder in record"),
+        pytest.param("coach", {"RECORD": "trainer.py,sha256=x,1\n"}, OWNED, id="module in record"),
+        pytest.param("farspan", {"top_level": "trainer\n"}, {}, id="farspan itself"),
+        pytest.param("coach", {"top_level": "my_trainer\n", "RECORD": "trainer/a.py,,\n"}, {}, id="top level decides"),
+        pytest.param("coach", {"RECORD": "coach/trainer/__init__.py,,\ntrainer_config.py,,\n"}, {}, id="other names"),
+        pytest.param("coach", {"RECORD": "trainers/__init__.py,,\n"}, {}, id="a longer name"),
+        pytest.param("coach", {}, {}, id="no files known"),
     ],
-    ids=["farspan itself", "top level decides", "other names", "no files known"],
 )
-def test_others_are_no_owners(tmp_path: Path, name: str, files: dict[str, str]):
+def test_an_owner_is_found_however_it_says_so(tmp_path: Path, name: str, files: dict[str, str], owners):
     install(tmp_path, name, **files)
-    assert foreign_owners([str(tmp_path)]) == {}
+    assert foreign_owners([str(tmp_path / "missing"), str(tmp_path)]) == owners
 
 
 def test_start_up_says_which_and_imports_nothing_of_it(tmp_path: Path):
     install(tmp_path, "coach", top_level="corpora\n")
     (tmp_path / "corpora").mkdir()
     (tmp_path / "corpora" / "__init__.py").write_text("raise RuntimeError('imported')")
-    root = Path(__file__).parents[2]
     # theirs comes first on the path, as it may in a shared environment
-    search = os.pathsep.join([str(tmp_path), str(root)])
-    done = subprocess.run(
-        [sys.executable, "-m", "pipelines", "--help"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": search},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr == (
-        "farspan: 'corpora' is also a package of coach; install farspan into a separate environment, "
-        "or uninstall the other\n"
-    )
+    search = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = call("-m", "pipelines", "--help", cwd=tmp_path, env={**os.environ, "PYTHONPATH": search})
+    said = "farspan: 'corpora' is also a package of coach; install farspan into a separate environment, or uninstall"
+    assert (done.returncode, done.stderr) == (1, f"{said} the other\n")
 
 
 PROGRAM = """
@@ -382,4 +350,4 @@ assert pa.array(sys.modules["pandas"].Series([1.0, float("nan")])).to_pylist() =
 
 def test_arrow_looks_for_pandas_when_it_is_asked_for_it():
     pytest.importorskip("pandas")
-    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+    call("-c", PROGRAM, check=True)
