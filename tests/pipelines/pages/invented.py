@@ -130,8 +130,7 @@ def make_run(
     decoder = replace(toy.model.decoder, positions=Learned(4096))
     data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096, packing=packing)
     model = replace(toy.model, encoder=encoder, decoder=decoder)
-    tokenizer = tokenizer_contents(tokenizer_of)
-    keep_recipe(asdict(replace(toy, model=model, data=data)), tokenizer, Path(folder))
+    keep_recipe(asdict(replace(toy, model=model, data=data)), tokenizer_contents(tokenizer_of), Path(folder))
     Path(folder, "starts.jsonl").write_text(json.dumps({"step": 0, "processes": 2}) + "\n")
     return folder
 
@@ -147,8 +146,7 @@ def make_hostile(folder: str, long: int = 30_000_000) -> str:
 
 
 def _write_documents(folder: str, rows: Mapping[str, np.ndarray]) -> None:
-    tokenizer = small_tokenizer()
-    schema = documents_schema(tokenizer.vocab_size)
+    schema = documents_schema(small_tokenizer().vocab_size)
     totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
     kinds = [schema.field(name).type for name in ("tokens", "sentence_starts")]
     offsets = pa.array(np.cumsum([0, *map(len, rows.values())]))

@@ -13,8 +13,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.linking.near_duplicates import NEAR_DUPLICATES
-from corpora.linking.options import Linking
-from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
@@ -22,10 +20,6 @@ from corpora.schemas.predictions import PredictionSet
 from corpora.storage.manifest_file import ORIGINS_NAME, list_files
 from corpora.storage.shards import write_shard
 from pipelines import functions
-from pipelines.corpus.linked import plan
-from pipelines.corpus.options import LinkedCorpus
-from pipelines.engine.options import Engine
-from pipelines.engine.run import run_job
 from pipelines.pages import lookups as module
 from pipelines.pages import table as tables
 from pipelines.pages.catalog import Entry, find_entries
@@ -61,8 +55,7 @@ def root(made, tmp_path_factory) -> Path:
 
 def test_all_are_found_with_their_parents(root):
     entries = {entry.title: entry for entry in find_entries([str(root)])}
-    kinds = {title: (entry.kind, entry.state) for title, entry in entries.items()}
-    assert kinds == {
+    assert {title: (entry.kind, entry.state) for title, entry in entries.items()} == {
         "broken": ("artefact", "unreadable"),
         "data/corpus": ("corpus", "finished"),
         "data/documents": ("documents", "finished"),
@@ -74,8 +67,7 @@ def test_all_are_found_with_their_parents(root):
         "half": ("job", "unfinished"),
         "runs/one": ("run", "stopped"),
     }
-    parents = {entry.name: set(entry.parents) for entry in entries.values() if entry.parents}
-    assert parents == {
+    assert {entry.name: set(entry.parents) for entry in entries.values() if entry.parents} == {
         "first": {"pairs"},
         "pairs": {"documents"},
         "second": {"pairs"},
@@ -89,8 +81,7 @@ def test_all_are_found_with_their_parents(root):
 
 def test_equal_names_are_told_apart(root, made, tmp_path):
     make_corpus(str(tmp_path / "corpus"), seed=1)
-    names = [entry.name for entry in find_entries([made["corpus"], str(tmp_path)])]
-    assert names == ["corpus", "corpus-2"]
+    assert [entry.name for entry in find_entries([made["corpus"], str(tmp_path)])] == ["corpus", "corpus-2"]
     with pytest.raises(FarspanError, match="holds no artefact and no run"):
         find_entries([str(tmp_path / "nowhere")])
 
@@ -143,11 +134,7 @@ def test_every_column_sorts(subject):
     for measure in table.measures:
         values = column(subject, measure).tolist()
         for sort, descending in ((measure.key, False), (f"-{measure.key}", True)):
-            expected = sorted(range(len(subject)), key=lambda row: values[row], reverse=False)
-            if descending:
-                expected = [
-                    row for value in sorted(set(values), reverse=True) for row in expected if values[row] == value
-                ]
+            expected = sorted(range(len(subject)), key=values.__getitem__, reverse=descending)
             assert listed(table, Filter(), sort) == expected
 
 
@@ -170,16 +157,12 @@ def test_every_bar_leads_to_as_many_rows_as_it_counts(subject):
 def test_a_text_is_found_in_the_order_of_the_column(subject, monkeypatch):
     word = subject.beginning(0)[1].split()[0]
     wanted = Filter(text=word.upper())
-    expected = [
-        row
-        for row in range(len(subject))
-        if word.casefold() in "".join(text for _, text in subject.texts(row)).casefold()
-    ]
+    texts = ["".join(text for _, text in subject.texts(row)).casefold() for row in range(len(subject))]
+    expected = [row for row, text in enumerate(texts) if word.casefold() in text]
     assert expected
     assert listed(Table(subject), wanted) == expected
     monkeypatch.setattr(tables, "TOKENS", 30)
-    key = subject.measures[0].key
-    assert sorted(listed(Table(subject), wanted, key)) == expected
+    assert sorted(listed(Table(subject), wanted, subject.measures[0].key)) == expected
 
 
 def test_long_columns_are_samples_of_whole_batches(made, monkeypatch):
@@ -213,17 +196,10 @@ def linked(tmp_path_factory):
     """A linked corpus, and its neighbours."""
     root = tmp_path_factory.mktemp("linked")
     documents = make_documents(str(root / "documents"), shards=1, documents=60)
-    neighbours = make_neighbours(str(root / "neighbours"), documents)
-    options = LinkedCorpus(
-        documents=documents,
-        neighbours=neighbours,
-        output=str(root / "corpus"),
-        packing=Packing(sequence_length=256),
-        linking=Linking(policy="nearest"),
-        shards=1,
-    )
-    run_job(plan(options), Engine(workers=1))
-    return str(root / "corpus"), neighbours
+    neighbours, corpus = make_neighbours(str(root / "neighbours"), documents), str(root / "corpus")
+    options = {"sequence_length": 256, "policy": "nearest", "shards": 1, "workers": 1, "quiet": True}
+    functions.corpus_linked(documents=documents, neighbours=neighbours, output=corpus, **options)
+    return corpus, neighbours
 
 
 def listed_similarities(neighbours: str) -> dict[tuple[str, str], float]:
@@ -272,11 +248,9 @@ def test_near_duplicates_are_those_of_the_lists(linked, tmp_path):
             writer.write(pa.record_batch([list(column) for column in columns], schema=NEAR_DUPLICATES))
     manifest = replace(corpus.manifest, files=list_files(folder))
     links = Links(folder, manifest, linked[1])
-    assert [link.near_duplicates for link in links.of(parts, cluster)][:2] == [(("made:far", 0.5),), ()]
-    assert [link.near_duplicates for link in links.of(parts, None)][:2] == [
-        (("made:far", 0.5),),
-        (("made:other", None),),
-    ]
+    said = (("made:far", 0.5),), (("made:other", None),)
+    assert [link.near_duplicates for link in links.of(parts, cluster)][:2] == [said[0], ()]
+    assert [link.near_duplicates for link in links.of(parts, None)][:2] == [*said]
 
 
 def test_without_neighbours_the_page_says_so(linked, tmp_path):
@@ -286,8 +260,7 @@ def test_without_neighbours_the_page_says_so(linked, tmp_path):
     corpus = Corpus(alone)
     links = Links(alone, corpus.manifest)
     assert "give it: --neighbours DIR" in links.missing
-    page = CorpusRows("alone", corpus, links=links).page(0, PageOptions())
-    assert page.missing == (links.missing,)
+    assert CorpusRows("alone", corpus, links=links).page(0, PageOptions()).missing == (links.missing,)
     assert Links(alone, corpus.manifest, neighbours).missing == ""
     with pytest.raises(FarspanError, match=r"manifest\.json|is 'farspan\.corpus' where"):
         Links(alone, corpus.manifest, folder)
@@ -302,9 +275,8 @@ def titled_folders(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("titles")
     for name, titles in (("titled", TITLES), ("plain", ())):
         make_documents(str(root / name), shards=2, documents=20, titles=titles)
-        functions.corpus_random(
-            documents=str(root / name), sequence_length=128, output=str(root / f"{name}-c"), workers=1, quiet=True
-        )
+        folders = {"documents": str(root / name), "output": str(root / f"{name}-c")}
+        functions.corpus_random(**folders, sequence_length=128, workers=1, quiet=True)
     return root
 
 

@@ -1,6 +1,7 @@
 """Rows of a corpus as pages: what `farspan show` prints, block by block; their pieces and streams."""
 
 from io import StringIO
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -55,9 +56,8 @@ def test_the_page_has_what_show_prints(made, rows):
             assert f"#{reason.rank + 1} score {reason.score:.4f} tokens {reason.start} to" in lines
             assert printable(reason.text.removesuffix(" …"))[:60] in lines
     assert len(columns[1].reasons) > 0
-    assert [part.document_id for part in page.parts] == Corpus(made["corpus"]).take(np.array([5])).document_ids[
-        0
-    ].as_py()
+    (documents,) = Corpus(made["corpus"]).take(np.array([5])).document_ids.to_pylist()
+    assert [part.document_id for part in page.parts] == documents
 
 
 def test_spans_are_marked_with_their_kind(made, rows):
@@ -89,18 +89,15 @@ def test_blocks_continue_where_the_page_ends(rows):
     assert text_of(parts) == text_of([block])
 
 
-@pytest.mark.parametrize(
-    "address", ["text-0-999", "text-9-0", "seen-0-9", "seen--1-0", "nothing", "text-0--1", "x-0-0"]
-)
-def test_other_blocks_are_refused(rows, address):
-    with pytest.raises(FarspanError, match="no text"):
-        rows.page(5, PageOptions()).find(address)
+def test_other_blocks_are_refused(rows):
+    for address in ("text-0-999", "text-9-0", "seen-0-9", "seen--1-0", "nothing", "text-0--1", "x-0-0"):
+        with pytest.raises(FarspanError, match="no text"):
+            rows.page(5, PageOptions()).find(address)
 
 
 def test_a_row_costs_one_record_batch(made, monkeypatch):
     """Of corpus and mask set each, however many rows there are."""
-    read = []
-    original = ShardedRows._batch
+    read, original = [], ShardedRows._batch
 
     def counted(self, shard, batch):
         read.append((self.manifest.format, shard, batch))
@@ -143,9 +140,8 @@ def test_a_corpus_alone_is_plain_text(made):
     subject = CorpusRows("corpus", Corpus(made["corpus"]))
     ((column,),) = subject.page(3, PageOptions()).bands
     batch = Corpus(made["corpus"]).take(np.array([3]))
-    assert text_of(column.blocks) == "".join(
-        small_tokenizer().decode(text) for text in np.split(batch.tokens[0], batch.document_starts[0][1:])
-    )
+    documents = np.split(batch.tokens[0], batch.document_starts[0][1:])
+    assert text_of(column.blocks) == "".join(map(small_tokenizer().decode, documents))
 
 
 def test_many_documents_come_in_pages(tmp_path):
@@ -165,10 +161,8 @@ def test_an_objective_draws_what_is_stored(made, draw):
     assert ours.span_starts.values.tolist() == theirs.span_starts.values.tolist()
     assert describe_options(drawn.objective) == describe_options(stored.objective)
     assert "density=0.15" in describe_options(drawn.objective)
-    shares = hidden_shares(theirs, batch.tokens.lengths)
-    assert shares.tolist() == [
-        100 * theirs.span_lengths[row].sum() / len(batch.tokens[row]) for row in range(len(batch))
-    ]
+    shares = [100 * theirs.span_lengths[row].sum() / len(batch.tokens[row]) for row in range(len(batch))]
+    assert hidden_shares(theirs, batch.tokens.lengths).tolist() == shares
 
 
 def test_an_unknown_objective_is_refused(made):
@@ -215,13 +209,8 @@ def test_a_range_cuts_spans_at_its_edges(masked_row, inside):
 
 
 def test_flags_have_the_meaning_that_the_legend_says():
-    assert [treatment(flag) for flag in (0, IN_SOURCE, VISIBLE | IN_TARGET, REPLACED | IN_TARGET)] == [
-        "candidate",
-        "hidden",
-        "shown",
-        "replaced",
-    ]
-    assert treatment(IN_TARGET) == "hidden"
+    flags = (0, IN_SOURCE, IN_TARGET, VISIBLE | IN_TARGET, REPLACED | IN_TARGET)
+    assert [*map(treatment, flags)] == ["candidate", "hidden", "hidden", "shown", "replaced"]
 
 
 @pytest.mark.parametrize(
@@ -293,19 +282,23 @@ def folders(tmp_path_factory):
     return folders
 
 
+def stream_of(folder: str, row: int):
+    """The block that shows a row as a stream."""
+    (subject,) = open_subjects(Selection(artefact=(folder,), layout="stream"))
+    ((column,),) = subject.page(row, PageOptions()).bands
+    (block,) = column.seen
+    return block
+
+
 @pytest.mark.parametrize("masks", [None, "mixture", "fill_in_the_middle"])
 @pytest.mark.parametrize("row", [0, 5])
 def test_a_stream_is_what_a_decoder_gets(folders, masks, row):
-    dataset = farspan.Dataset(folders["corpus"], masks and folders[masks], layout="stream")
-    (subject,) = open_subjects(Selection(artefact=(folders[masks or "corpus"],), layout="stream"))
-    ((column,),) = subject.page(row, PageOptions()).bands
-    (block,) = column.seen
-    item = dataset[row]
+    block = stream_of(folders[masks or "corpus"], row)
+    item = farspan.Dataset(folders["corpus"], masks and folders[masks], layout="stream")[row]
     assert block.heading == "stream"
     assert block.ids.tolist() == item["input_ids"].tolist()
-    labelled = [
-        place for piece in block.pieces if piece.marked for place in range(piece.start, piece.start + piece.tokens)
-    ]
+    marked = [range(piece.start, piece.start + piece.tokens) for piece in block.pieces if piece.marked]
+    labelled = [*chain(*marked)]
     assert labelled == [place for place, label in enumerate(item["labels"].tolist()) if label != -100]
     assert 0 < len(labelled) < len(block.ids)
     assert block.cut(3, 4).ids.tolist() == block.ids[3:7].tolist()
@@ -342,9 +335,7 @@ def test_a_row_that_is_not_cut_is_all_target(folders):
     plain = np.flatnonzero(masks.source_lengths == 0).tolist()
     assert 0 < len(plain) < 12
     for row in plain:
-        (subject,) = open_subjects(Selection(artefact=(folders["fill_in_the_middle"],), layout="stream"))
-        ((column,),) = subject.page(row, PageOptions()).bands
-        (block,) = column.seen
+        block = stream_of(folders["fill_in_the_middle"], row)
         first, *others = block.pieces
         assert not first.marked
         assert all(piece.marked for piece in others)
@@ -358,6 +349,5 @@ def test_a_row_that_is_not_cut_is_all_target(folders):
 
 def test_an_encoder_has_no_stream(folders):
     """Refused when it is opened, before a page is served."""
-    message = "^--layout stream: cross_document: the objective predicts tokens in their places .* a target$"
-    with pytest.raises(FarspanError, match=message):
+    with pytest.raises(FarspanError, match=r"^--layout stream: cross_document: the objective predicts .* a target$"):
         open_subjects(Selection(artefact=(folders["cross_document"],), layout="stream"))

@@ -39,8 +39,7 @@ def text_of(block) -> str:
 
 def test_predictions_stand_beside_the_references(made, compared, systems):
     pairs = PairSet(made["pairs"])
-    place = int(pairs.rows_of("validation")[3])
-    (values,) = pairs.table([place]).to_pylist()
+    (values,) = pairs.table([int(pairs.rows_of("validation")[3])]).to_pylist()
     beside = compared.page(3, PageOptions()).bands[0]
     assert [column.heading for column in beside] == ["references", "first", "second"]
     assert [text_of(block) for block in beside[0].blocks] == values["references"]
@@ -163,11 +162,9 @@ def test_a_page_has_the_document(documents):
 
 
 def test_a_long_document_is_folded_and_comes_piece_by_piece(tmp_path):
-    folder = make_documents(str(tmp_path / "long"), shards=1, documents=2, max_tokens=20_000)
-    documents = DocumentSet(folder)
+    documents = DocumentSet(make_documents(str(tmp_path / "long"), shards=1, documents=2, max_tokens=20_000))
     row = int(np.argmax([len(documents.take([row]).column("tokens")[0]) for row in range(2)]))
-    subject = DocumentRows("long", documents)
-    ((column,),) = subject.page(row, PageOptions()).bands
+    ((column,),) = DocumentRows("long", documents).page(row, PageOptions()).bands
     (block,) = column.blocks
     assert (block.stop, block.total > FIRST) == (FIRST, True)
     more = block.cut(block.stop, 100)

@@ -50,8 +50,7 @@ def recipe(tmp_path_factory) -> Recipe:
         encoder=replace(toy.model.encoder, positions=Learned(2048)),
         decoder=replace(toy.model.decoder, positions=Learned(2048)),
     )
-    data = DataConfig(mixture=sources, source_length=2048, target_length=2048)
-    recipe = replace(toy, model=model, data=data)
+    recipe = replace(toy, model=model, data=DataConfig(mixture=sources, source_length=2048, target_length=2048))
     keep_recipe(asdict(recipe), tokenizer_contents(sources[0].corpus), Path(recipe.run.directory))
     return recipe
 
