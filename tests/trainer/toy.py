@@ -1,10 +1,14 @@
 """A small source of examples, a small recipe for it, its run, and the files of that."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from io import StringIO
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -62,14 +66,13 @@ class ToySource:
             source[i, : len(row)] = row
         kept = lengths // 2
         target = np.where(np.arange(kept.max()) < kept[:, None], source[:, : kept.max()], SPECIAL["<pad>"])
-        labels = np.where(np.arange(lengths.max()) == 2, source, IGNORED)
         return Examples(
             sequence_ids=np.array([[*int(index).to_bytes(16, "big")] for index in indices], np.uint8),
             source_ids=source,
             source_lengths=lengths,
             target_ids=target[:, :0] if self.encoder_only else target,
             target_lengths=np.zeros_like(kept) if self.encoder_only else kept,
-            labels=labels if self.encoder_only else None,
+            labels=np.where(np.arange(lengths.max()) == 2, source, IGNORED) if self.encoder_only else None,
         )
 
 
@@ -108,6 +111,20 @@ def make_trainer(recipe: Recipe, world: World | None = None, **parts: Any) -> Tr
     model = parts.get("model") or build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
     sections = recipe.run, recipe.parallel, recipe.optimizer, recipe.loss
     return Trainer(unit, model, world or World.alone(), *sections)
+
+
+@contextmanager
+def signal_in_update(number: int | None, signal: int) -> Iterator[None]:
+    """This process gets ``signal`` as update ``number``, counted from 1, begins."""
+    made = Trainer.update
+
+    def update(self, *arguments, **named):
+        if self.step + 1 == number:
+            os.kill(os.getpid(), signal)
+        return made(self, *arguments, **named)
+
+    with patch.object(Trainer, "update", update):
+        yield
 
 
 def train_quietly(recipe: Recipe, **options: Any) -> Outcome:

@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -35,12 +35,6 @@ VOCAB = 50_265 + 256
 
 GIB = 2**30
 
-PEAK = Path(__file__).with_name("peak_of_step.py")
-
-
-def numbers_of(recipe, vocab_size: int) -> int:
-    return sum(parameter.numel() for parameter in build_model(recipe.model, vocab_size, seed=0).parameters())
-
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "adafactor", "muon"])
 def test_state_is_what_the_optimiser_makes(name):
@@ -53,7 +47,7 @@ def test_state_is_what_the_optimiser_makes(name):
     optimizer.step()
     made = sum(x.nbytes for state in optimizer.state.values() for x in state.values() if x.dim())
     assert step_memory(recipe, 30).optimizer == made
-    assert step_memory(recipe, 30).gradients == 4 * numbers_of(recipe, 30)
+    assert step_memory(recipe, 30).gradients == 4 * sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_shards_divide_what_copies_do_not():
@@ -120,9 +114,9 @@ def test_the_generator_of_a_run_has_its_sizes(tmp_path):
     beside = replace(recipe, generator=GeneratorConfig(initial=str(tmp_path)))
     drawn = GeneratorConfig(model=replace(recipe.model, decoder=None))
     assert step_memory(beside, VOCAB) == step_memory(replace(recipe, generator=drawn), VOCAB)
-    missing = GeneratorConfig(initial=str(tmp_path / "none"))
+    missing = replace(recipe, generator=GeneratorConfig(initial=str(tmp_path / "none")))
     with pytest.raises(FarspanError, match="no readable checkpoint"):
-        step_memory(replace(recipe, generator=missing), VOCAB)
+        step_memory(missing, VOCAB)
 
 
 def measured(*arguments: str) -> dict[str, tuple[int, int]]:
@@ -130,9 +124,8 @@ def measured(*arguments: str) -> dict[str, tuple[int, int]]:
     # What is freed goes back to the system at once, so that the peak is of what is in use.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16)}
     command = [sys.executable, "-m", "tests.trainer.run.peak_of_step", *arguments]
-    done = subprocess.run(
-        command, env=environment, cwd=PEAK.parents[3], capture_output=True, text=True, timeout=1500, check=False
-    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=1500, check=False)
     assert not done.returncode, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -143,8 +136,6 @@ SMALL = ["model.width=256", "model.heads.count=4", "model.feed_forward.width=102
 GENERATOR = ["generator.model.width=256", "generator.model.heads.count=4", "generator.model.feed_forward.width=1024"]
 
 linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="asks Linux for the peak")
-
-
 slow = pytest.mark.slow
 
 
@@ -160,10 +151,9 @@ slow = pytest.mark.slow
 def test_the_estimate_is_what_is_measured(checkpointing, loss, tolerance):
     """Nothing is missing from what is kept: the loss, whose logits are computed again, leaves none behind."""
     found = measured("tiny", "4000", *SMALL, f"run.activation_checkpointing={checkpointing}", *loss)
-    peak, estimate = found["peak"]
-    assert estimate == pytest.approx(peak, rel=tolerance)
-    kept, estimate = found["activations"]
-    assert estimate == pytest.approx(kept, rel=0.05)
+    for part, rel in (("peak", tolerance), ("activations", 0.05)):
+        real, estimate = found[part]
+        assert estimate == pytest.approx(real, rel=rel)
 
 
 def test_the_second_pass_of_r3f_is_counted():
@@ -215,19 +205,18 @@ class Passes:
             self.model(**batch.inputs).minimised.backward()
 
 
-def staged():
-    recipe = toy_recipe("unused", dropout=0.1)
-    short = DataConfig(source_length=8, target_length=4)
-    stages = (StageConfig(steps=20, data=short, micro_batch_size=6), StageConfig(steps=40, attention=Block(4)))
-    return replace(recipe, stages=stages)
+def pass_widest(recipe, passes, optimizer=None) -> None:
+    dry_run(passes, optimizer or Passes(recipe).optimizer, Seq2SeqUnit(recipe), DRY_RUN_VOCAB, World.alone())
 
 
 def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
-    recipe = staged()
+    short = DataConfig(source_length=8, target_length=4)
+    stages = (StageConfig(steps=20, data=short, micro_batch_size=6), StageConfig(steps=40, attention=Block(4)))
+    recipe = replace(toy_recipe("unused", dropout=0.1), stages=stages)
     passes = Passes(recipe)
     weights = [parameter.detach().clone() for parameter in passes.model.parameters()]
     numbers = torch.get_rng_state()
-    dry_run(passes, passes.optimizer, Seq2SeqUnit(recipe), DRY_RUN_VOCAB, World.alone())
+    pass_widest(recipe, passes, passes.optimizer)
     assert passes.seen == [(0, [(6, 8, 4)]), (20, [(2, 24, 12)] * 2)]  # one micro-batch is the whole batch, or not
     assert torch.equal(torch.get_rng_state(), numbers)
     assert not passes.optimizer.state
@@ -245,14 +234,8 @@ def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
     ],
 )
 def test_out_of_memory_says_what_was_tried_and_what_helps(error):
-    recipe = toy_recipe("unused", micro_batch_size=6, activation_checkpointing="none")
-
-    def passes(stage, batches):
-        raise error
-
-    optimizer = Passes(recipe).optimizer
     with pytest.raises(FarspanError) as raised:
-        dry_run(passes, optimizer, Seq2SeqUnit(recipe), DRY_RUN_VOCAB, World.alone())
+        pass_widest(toy_recipe("unused", micro_batch_size=6, activation_checkpointing="none"), Mock(side_effect=error))
     said = str(raised.value)
     assert "6 x 24 source and 12 target positions" in said
     assert "set a lower run.micro_batch_size, run.activation_checkpointing=layer or shorter" in said
@@ -261,23 +244,14 @@ def test_out_of_memory_says_what_was_tried_and_what_helps(error):
 
 
 def test_memory_that_is_really_not_there():
-    recipe = toy_recipe("unused")
-
-    def passes(stage, batches):
-        torch.empty(2**60)
-
     with pytest.raises(FarspanError, match="out of memory before the first step"):
-        dry_run(passes, Passes(recipe).optimizer, Seq2SeqUnit(recipe), DRY_RUN_VOCAB, World.alone())
+        pass_widest(toy_recipe("unused"), lambda *_: torch.empty(2**60))
 
 
 def test_other_errors_stay_what_they_are():
-    recipe = toy_recipe("unused")
-
-    def passes(stage, batches):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
+    error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        dry_run(passes, Passes(recipe).optimizer, Seq2SeqUnit(recipe), DRY_RUN_VOCAB, World.alone())
+        pass_widest(toy_recipe("unused"), Mock(side_effect=error))
     assert not out_of_memory(ValueError("out of range"))
 
 
@@ -297,10 +271,6 @@ def config_of(recipe: str):
     return replace(config, encoder=replace(config.encoder, attention=attention))
 
 
-def precisely(precision: str):
-    return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
-
-
 def inputs_of(config):
     torch.manual_seed(0)
     source, target = torch.randint(SMALL_VOCAB, (1, SOURCE)), torch.randint(SMALL_VOCAB, (1, TARGET))
@@ -314,7 +284,8 @@ def inputs_of(config):
 def saved_bytes(model, config, precision: str) -> int:
     """Bytes that autograd saves, without weights and autocast's copies of them."""
     saved = []  # holds the tensors, so that no storage is given away and counted as one with a later one
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x), precisely(precision):
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x), autocast:
         model(**inputs_of(config))
     weights = {x.untyped_storage().data_ptr() for x in model.parameters()}
     storages = {

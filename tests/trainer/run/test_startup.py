@@ -44,11 +44,10 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def recipe_on(directory: Path, corpus: object, held_out: object, verify: Any):
+    objective = ObjectiveConfig(name="span")
     return replace(
         toy_recipe(directory, steps=5, positions=(192, 128)),
-        data=DataConfig(
-            corpus=str(corpus), objective=ObjectiveConfig(name="span"), source_length=192, target_length=128
-        ),
+        data=DataConfig(corpus=str(corpus), objective=objective, source_length=192, target_length=128),
         evaluation=EvaluationConfig(corpus=str(held_out)),
         loading=LoadingConfig() if verify is None else LoadingConfig(verify=verify),
     )
@@ -67,15 +66,20 @@ def damaged_copy(corpus: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("held_out", [False, True])
+@pytest.fixture(params=["data", "held out"])
+def folders(request, tmp_path, corpus) -> tuple[Path, Path]:
+    """Corpora to train and to evaluate on, of which one is damaged: ``tmp_path / "damaged"``."""
+    folders = damaged_copy(corpus, tmp_path / "damaged"), corpus
+    return folders if request.param == "data" else folders[::-1]
+
+
 @pytest.mark.parametrize("verify", ["start", "lazily"])
-def test_a_damaged_shard_ends_the_run_before_it_begins(tmp_path, corpus, verify, held_out, monkeypatch):
+def test_a_damaged_shard_ends_the_run_before_it_begins(tmp_path, folders, verify, monkeypatch):
     """With ``start`` before a row is read."""
-    damaged = damaged_copy(corpus, tmp_path / "damaged")
-    recipe = recipe_on(tmp_path / "run", corpus if held_out else damaged, damaged if held_out else corpus, verify)
+    recipe = recipe_on(tmp_path / "run", folders[0], folders[1], verify)
     if verify == "start":
         monkeypatch.setattr(Corpus, "take", lambda *_: pytest.fail("a row is read"))
-    with pytest.raises(FarspanError, match=rf"{damaged}/shards/\S+: .*sha256"):
+    with pytest.raises(FarspanError, match=rf"{tmp_path}/damaged/shards/\S+: .*sha256"):
         train_quietly(recipe)
     assert not (tmp_path / "run").exists()
 
@@ -98,14 +102,11 @@ def _check(world: World, recipe: Recipe) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("held_out", [False, True])
-def test_what_one_rank_finds_damaged_all_ranks_report(tmp_path, corpus, held_out):
-    damaged = damaged_copy(corpus, tmp_path / "damaged")
-    recipe = recipe_on(tmp_path / "run", corpus if held_out else damaged, damaged if held_out else corpus, "start")
-    first, second = on_ranks(2, _check, recipe)
+def test_what_one_rank_finds_damaged_all_ranks_report(tmp_path, folders):
+    first, second = on_ranks(2, _check, recipe_on(tmp_path / "run", folders[0], folders[1], "start"))
     assert first == second
     assert "sha256" in first
-    assert str(damaged) in first
+    assert str(tmp_path / "damaged") in first
 
 
 A, B, ONE = Part("a", ToySource(20)), Part("b", ToySource(20)), Part("data", ToySource(20))
@@ -117,11 +118,7 @@ A, B, ONE = Part("a", ToySource(20)), Part("b", ToySource(20)), Part("data", Toy
         ([A, B], [B, A], 42, r"sources: checkpoint \[\['a', 'b'\]\], now \[\['b', 'a'\]\]"),
         ([ONE], [Part("data", ToySource(21))], 42, "corpus.data.sequences: checkpoint 20, now 21"),
         ([ONE], [replace(ONE, weight=2.0)], 42, "corpus.data.weight: checkpoint 1.0, now 2.0"),
-        (
-            [ONE],
-            [Part("data", ToySource(20, fingerprint="other"))],
-            *(42, "corpus.data.fingerprint: checkpoint 'toy', now 'other'"),
-        ),
+        ([ONE], [Part("data", ToySource(20, fingerprint="x"))], 42, "data.fingerprint: checkpoint 'toy', now 'x'"),
         ([ONE], [ONE], 1, "run.seed: checkpoint 42, now 1"),
     ],
 )
@@ -131,10 +128,6 @@ def test_other_data_or_another_recipe_is_another_run(tmp_path, parts, others, se
     with pytest.raises(FarspanError, match=said):
         train_quietly(replace(recipe, run=replace(recipe.run, seed=seed)), source=Mixture(others))
     assert train_quietly(recipe, source=Mixture(parts), until=2).step == 2
-
-
-def staged(recipe, data: DataConfig):
-    return replace(recipe, stages=(StageConfig(steps=2), StageConfig(steps=3, data=data)))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +146,7 @@ def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes
     with pytest.raises(FarspanError, match=rf"^{said}"):
         open_unit(replace(recipe, data=data))
     with pytest.raises(FarspanError, match=rf"^stages\[1\]\.{said.replace('--set data.', '--set .*.data.')}"):
-        open_unit(staged(recipe, data))
+        open_unit(replace(recipe, stages=(StageConfig(steps=2), StageConfig(steps=3, data=data))))
 
 
 @pytest.mark.parametrize(
@@ -161,10 +154,7 @@ def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes
     [
         ({}, r"evaluation: corpus is not set; .* --set evaluation.corpus=FOLDER"),
         ({"corpus": "nowhere"}, r"evaluation: nowhere: no farspan artefact"),
-        (
-            {"mixture": (SourceConfig(name="news", corpus="nowhere", masks="masks"),)},
-            r"source 'news' of evaluation.mixture: nowhere: no farspan",
-        ),
+        ({"mixture": (SourceConfig(name="x", corpus="no", masks="m"),)}, r"source 'x' of evaluation.mixture: no: no f"),
     ],
 )
 def test_bad_held_out_data_is_told_as_such(tmp_path, corpus, section, said):
@@ -261,8 +251,7 @@ def test_parameters_by_part_add_up():
 
 
 def test_a_trace_and_a_table_of_ten_operations(tmp_path):
-    recipe = toy_recipe(tmp_path, steps=6, profile=(2, 3), dry_run=False)
-    train_quietly(recipe, source=ToySource())
+    train_quietly(toy_recipe(tmp_path, steps=6, profile=(2, 3), dry_run=False), source=ToySource())
     trace = json.loads(gzip.decompress((tmp_path / "profile" / "trace-0.json.gz").read_bytes()))
     names = [event.get("name", "") for event in trace["traceEvents"]]
     assert sum(name.startswith("Optimizer.step") for name in names) == 2  # of six updates
@@ -287,8 +276,7 @@ def show(terminal: bool, log_every: int, records, steps: int = 3, **options) -> 
 
 
 def test_plain_lines_come_every_few_steps_and_at_the_end():
-    said = show(False, 2, [{**RECORD, "step": step} for step in (1, 2, 3)])
-    assert said.splitlines() == [
+    assert show(False, 2, [{**RECORD, "step": step} for step in (1, 2, 3)]).splitlines() == [
         "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s  0:00:01 left",
         "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s",
     ]
@@ -319,14 +307,13 @@ def test_a_line_says_what_matters_now():
     assert "peak" not in show(False, 1, [{**record, "mfu": None}])
 
 
-def test_the_time_left_is_that_of_the_latest_updates():
-    records = [{**RECORD, "step": step, "seconds": 10.0 if step < 100 else 2.0} for step in range(1, 200)]
-    assert show(False, 199, records, steps=1099).endswith("2.00 s  0:30:00 left\n")
-
-
-def test_the_first_update_which_compiles_is_no_measure_of_the_others():
-    records = [{**RECORD, "step": step, "seconds": 60.0 if step == 1 else 1.0} for step in (1, 2, 3)]
-    assert show(False, 3, records, steps=123).endswith("1.00 s  0:02:00 left\n")
+@pytest.mark.parametrize(
+    ("seconds", "steps", "end"),
+    [([60, 1, 1], 123, "1.00 s  0:02:00 left\n"), ([10] * 99 + [2] * 100, 1099, "2.00 s  0:30:00 left\n")],
+)
+def test_the_time_left_is_that_of_the_latest_updates_without_the_first_which_compiles(seconds, steps, end):
+    records = [{**RECORD, "step": step, "seconds": float(each)} for step, each in enumerate(seconds, 1)]
+    assert show(False, len(seconds), records, steps=steps).endswith(end)
 
 
 def test_a_terminal_has_a_bar():
@@ -345,9 +332,6 @@ def test_a_narrow_terminal_shows_what_matters_first_and_nothing_cut(width):
     assert ("% of peak" in said) == (width == 120)
 
 
-def test_a_skipped_update_is_called_so():
+def test_a_skipped_update_is_called_so_and_a_quiet_console_shows_nothing():
     assert "skipped  lr" in show(False, 1, [{**RECORD, "loss": None}])
-
-
-def test_a_quiet_console_shows_nothing():
     assert show(False, 1, [RECORD], quiet=True) == ""

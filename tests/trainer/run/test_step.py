@@ -77,8 +77,7 @@ def test_updates_are_those_of_adamw_on_the_clipped_mean_over_the_targets_of_the_
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         adamw.step()
         adamw.zero_grad()
-    for found, expected in zip(trainer.model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(weights(trainer), [*twin.parameters()], atol=1e-5, rtol=1e-4)
 
 
 def test_loss_falls():
@@ -110,7 +109,8 @@ def test_a_gradient_that_is_not_finite_is_skipped_named_and_not_endlessly(name):
     recipe = toy_recipe("unused", max_skipped=3)
     trainer = make_trainer(replace(recipe, optimizer=replace(recipe.optimizer, name=name)))
     updated(trainer)
-    before, moments = weights(trainer), _moments(trainer)
+    states = trainer.optimizer.state.values()
+    before, moments = weights(trainer), [x.clone() for state in states for x in state.values()]
     poison = torch.tensor(float("nan"))
     with torch.no_grad():
         kept = trainer.model.tokens.weight[5].clone()
@@ -123,16 +123,12 @@ def test_a_gradient_that_is_not_finite_is_skipped_named_and_not_endlessly(name):
     with torch.no_grad():
         trainer.model.tokens.weight[5] = kept
     torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0)
-    torch.testing.assert_close(_moments(trainer), moments, rtol=0, atol=0)
+    torch.testing.assert_close([x for state in states for x in state.values()], moments, rtol=0, atol=0)
     assert "skipped" not in updated(trainer)[0]
     with torch.no_grad():
         trainer.model.tokens.weight[:] = poison
     with pytest.raises(FarspanError, match="3 updates in a row, up to step 6"):
         updated(trainer, 3)
-
-
-def _moments(trainer: Trainer) -> list[torch.Tensor]:
-    return [x.clone() for state in trainer.optimizer.state.values() for x in state.values()]
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
@@ -229,19 +225,24 @@ def test_every_micro_batch_of_every_stage_and_seed_has_its_own_dropout(monkeypat
     assert len(set(seeds)) == len(seeds) == 2 * 4 * 3
 
 
+def trainer_that(work, monkeypatch) -> Trainer:
+    """A trainer whose ``work`` precedes each change of the weights, and is given the number of the update."""
+    trainer = make_trainer(toy_recipe("unused"))
+    change_weights = trainer._change_weights
+    monkeypatch.setattr(trainer, "_change_weights", lambda *batch: (work(trainer.step + 1), change_weights(*batch))[1])
+    return trainer
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_update_has_its_own_seconds_whenever_it_is_read(monkeypatch, late):
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    trainer = make_trainer(toy_recipe("unused"))
+
+    def work(update):
+        now[0] += 2.0**update
+
+    trainer = trainer_that(work, monkeypatch)
     batches = batches_of(trainer.unit.recipe)
-    change_weights = trainer._change_weights
-
-    def slow(*arguments):
-        now[0] += 2.0 ** (trainer.step + 1)
-        return change_weights(*arguments)
-
-    monkeypatch.setattr(trainer, "_change_weights", slow)
     updates, records = [], []
     for _ in range(3):
         updates.append(trainer.update(batches))
@@ -291,14 +292,8 @@ class Stream:
 
 def test_metrics_of_a_device_wait_for_their_own_update_alone(monkeypatch):
     stream = Stream(monkeypatch)
-    trainer = make_trainer(toy_recipe("unused"))
-    batches, change_weights = batches_of(trainer.unit.recipe), trainer._change_weights
-
-    def queued(*arguments):
-        stream.queue(2.0 ** (trainer.step + 1))
-        return change_weights(*arguments)
-
-    monkeypatch.setattr(trainer, "_change_weights", queued)
+    trainer = trainer_that(lambda update: stream.queue(2.0**update), monkeypatch)
+    batches = batches_of(trainer.unit.recipe)
     first = trainer.update(batches)
     second = trainer.update(batches)
     assert stream.now == 100.0  # the host has queued both and waited for neither
@@ -307,8 +302,7 @@ def test_metrics_of_a_device_wait_for_their_own_update_alone(monkeypatch):
     assert trainer.record(second)["seconds"] == 4.0  # also right after the first
     assert stream.now == 106.0
     stream.queue(50.0)  # an evaluation
-    third = trainer.update(batches)
-    assert trainer.record(third)["seconds"] == 8.0
+    assert trainer.record(trainer.update(batches))["seconds"] == 8.0
     stream.now += 30.0
 
     class Late:
@@ -321,14 +315,7 @@ def test_metrics_of_a_device_wait_for_their_own_update_alone(monkeypatch):
 
 def test_a_device_reports_what_a_cpu_does(monkeypatch):
     expected = updated(make_trainer(toy_recipe("unused")), 3)
-    stream, trainer = Stream(monkeypatch), make_trainer(toy_recipe("unused"))
-    change_weights = trainer._change_weights
-
-    def queued(*arguments):
-        stream.queue(1.0)
-        return change_weights(*arguments)
-
-    monkeypatch.setattr(trainer, "_change_weights", queued)
-    found = updated(trainer, 3)
+    stream = Stream(monkeypatch)
+    found = updated(trainer_that(lambda update: stream.queue(1.0), monkeypatch), 3)
     for name in ("loss", "grad_norm", "target_tokens"):
         assert [record[name] for record in found] == [record[name] for record in expected]

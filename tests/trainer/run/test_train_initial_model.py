@@ -20,18 +20,24 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.data.config import DataConfig, ObjectiveConfig, TaskConfig
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
+from trainer.optim.optimizer import OptimizerConfig
 from trainer.options import Conversion
 from trainer.recipe import read_recipe
 from trainer.run.train import train
 
 KNOWN = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, ["<mask>"])  # the data has a sentinel instead
 
+STILL = OptimizerConfig(learning_rate=1e-12, weight_decay=0.0, clip_norm=1.0)
+
+
+def beginning_with(recipe, model: Path | str | None):
+    return replace(recipe, run=replace(recipe.run, initial_model=model and str(model)))
+
 
 @pytest.fixture
 def begun(tmp_path):
     """A model folder, and a recipe of one update that begins with it and moves nothing."""
-    recipe = toy_recipe(tmp_path / "run", initial_model=str(tmp_path / "model"))
-    recipe = replace(recipe, optimizer=replace(recipe.optimizer, learning_rate=1e-12, weight_decay=0.0))
+    recipe = replace(toy_recipe(tmp_path / "run", initial_model=str(tmp_path / "model")), optimizer=STILL)
     model = tiny_model(recipe.model, Vocabulary.of(KNOWN, "toy tokenizer"))
     write_model_folder(model, tmp_path / "model")
     return model, recipe
@@ -57,12 +63,10 @@ def test_a_run_goes_on_only_with_the_model_it_began_with(begun, tmp_path):
     train(recipe, source=ToySource(), until=1)
     assert train(recipe, source=ToySource(), until=2).step == 2
     with pytest.raises(FarspanError, match=r"initial_model: checkpoint '[0-9a-f]{64}', now None"):
-        train(replace(recipe, run=replace(recipe.run, initial_model=None)), source=ToySource(), until=1)
+        train(beginning_with(recipe, None), source=ToySource(), until=1)
     write_model_folder(tiny_model(model.config, model.vocabulary, seed=1), tmp_path / "other")
     with pytest.raises(FarspanError, match="initial_model: checkpoint"):
-        train(
-            replace(recipe, run=replace(recipe.run, initial_model=str(tmp_path / "other"))), source=ToySource(), until=1
-        )
+        train(beginning_with(recipe, tmp_path / "other"), source=ToySource(), until=1)
 
 
 def test_another_model_than_the_recipes_is_refused_by_its_fields(begun):
@@ -76,9 +80,8 @@ def test_another_model_than_the_recipes_is_refused_by_its_fields(begun):
     assert kept is not None
     assert kept.model == replace(recipe.model, dropout=0.2)
     assert train(adopted, source=ToySource(), until=2).step == 2
-    missing = replace(adopted, run=replace(adopted.run, initial_model="nowhere"))
     with pytest.raises(FarspanError, match=r"run.initial_model nowhere: does not exist"):
-        train(missing, source=ToySource(), until=1)
+        train(beginning_with(adopted, "nowhere"), source=ToySource(), until=1)
 
 
 def test_data_of_another_tokenizer_is_refused(begun):
@@ -149,7 +152,7 @@ def fine_tuned(directory: Path, pairs: str, **run):
         recipe,
         model=replace(recipe.model, encoder=encoder),
         data=DataConfig(pairs=pairs, task=task, source_length=64, target_length=12, source_multiple=8),
-        optimizer=replace(recipe.optimizer, learning_rate=1e-12, weight_decay=0.0),
+        optimizer=STILL,
     )
 
 
@@ -175,13 +178,9 @@ def test_fine_tuning_begins_with_a_pretraining_run(pairs, tmp_path):
     corpus = make_corpus(str(tmp_path / "corpus"), documents=20, sequence_length=48)
     objective = ObjectiveConfig(name="span", options={"density": 0.1})
     tuned = fine_tuned(tmp_path / "tuned", pairs, initial_model=str(tmp_path / "run"), initial_checkpoint="2")
+    data = DataConfig(corpus=corpus, objective=objective, source_length=64, target_length=12, source_multiple=8)
     before = toy_recipe(tmp_path / "run", steps=5, dry_run=False, checkpoint_every=2)
-    before = replace(
-        before,
-        model=tuned.model,
-        data=DataConfig(corpus=corpus, objective=objective, source_length=64, target_length=12, source_multiple=8),
-    )
-    train_quietly(before, until=4)
+    train_quietly(replace(before, model=tuned.model, data=data), until=4)
     begun = read_model(tmp_path / "run", "2")
     assert "<sentinel-0>" in begun.vocabulary.special.ids
     assert_begun_with(tuned, begun.state)
@@ -198,21 +197,15 @@ def test_fine_tuning_begins_with_a_converted_model_or_a_folder_of_hugging_face(p
     encoder = recipe.model.encoder
     if to == "huggingface":  # LED
         encoder = replace(encoder, attention=Window(8), pooling=None)
-    model = replace(recipe.model, encoder=encoder)
-    recipe = replace(recipe, model=model)
+    recipe = replace(recipe, model=replace(recipe.model, encoder=encoder))
     owned = {name: number for name, number in tokenizer.owned_tokens.items() if name != "<mask>"}
     known = Vocabulary.of(SpecialTokens.append(tokenizer.vocab_size, owned), tokenizer.fingerprint)
-    short = replace(model, encoder=replace(encoder, positions=Learned(32)))
+    short = replace(recipe.model, encoder=replace(encoder, positions=Learned(32)))
     begun = replace(tiny_model(short, known), tokenizer=tokenizer.serialized())
     write_model_folder(begun, tmp_path / "short")
-    with pytest.raises(
-        FarspanError, match=r"(?s)model.encoder.positions.count: the model has 32.*extends position tables"
-    ):
-        train(replace(recipe, run=replace(recipe.run, initial_model=str(tmp_path / "short"))), until=1)
-    settings = ("encoder.positions.count=64",)
-    convert(
-        tmp_path / "short", tmp_path / "model", Conversion(to=to, assignments=tuple(f"model.{s}" for s in settings))
-    )
-    long = begun.state["encoder.embedded.positions.weight"].repeat(2, 1)
-    state = {**begun.state, "encoder.embedded.positions.weight": long}
-    assert_begun_with(recipe, state)
+    with pytest.raises(FarspanError, match=r"(?s)model.encoder.positions.count: the model has 32.*extends position t"):
+        train(beginning_with(recipe, tmp_path / "short"), until=1)
+    longer = Conversion(to=to, assignments=("model.encoder.positions.count=64",))
+    convert(tmp_path / "short", tmp_path / "model", longer)
+    name = "encoder.embedded.positions.weight"
+    assert_begun_with(recipe, {**begun.state, name: begun.state[name].repeat(2, 1)})

@@ -16,7 +16,7 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
-from tests.trainer.toy import ToySource, metrics_of, toy_recipe, train_quietly, weights_of
+from tests.trainer.toy import ToySource, metrics_of, signal_in_update, toy_recipe, train_quietly, weights_of
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
@@ -49,19 +49,13 @@ def mixed_recipe(directory, data: DataConfig, parallel=DDP, **run):
 
 def stopped_run(world: World, recipe, at: int | None = None, source=None, held_out=None):
     """Run in float64; the last rank gets a SIGTERM during update ``at``. Outcome, and what rank 0 printed."""
-    made, said = Trainer.update, StringIO()
-
-    def update(self, *arguments, **named):
-        if self.step + 1 == at and world.rank == world.size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return made(self, *arguments, **named)
-
-    Trainer.update = update
+    said = StringIO()
+    console = Console(file=said, width=1000)
     torch.set_default_dtype(torch.float64)
     try:
-        outcome = train(recipe, world=world, source=source, held_out=held_out, console=Console(file=said, width=1000))
+        with signal_in_update(at if world.rank == world.size - 1 else None, signal.SIGTERM):
+            outcome = train(recipe, world=world, source=source, held_out=held_out, console=console)
     finally:
-        Trainer.update = made
         torch.set_default_dtype(torch.float32)
     return outcome, said.getvalue()
 
@@ -88,13 +82,11 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
     assert losses(broken) == pytest.approx(losses(straight), rel=1e-9)
     learnt = weights_of(broken)
     assert {value.dtype for value in learnt.values()} == {torch.float64}
-    for name, value in weights_of(straight).items():
-        torch.testing.assert_close(learnt[name], value, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(learnt, weights_of(straight), rtol=1e-9, atol=1e-9)
 
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path):
-    recipe = toy_recipe(tmp_path)
-    found = on_ranks(3, stopped_run, recipe, 4, ToySource())
+    found = on_ranks(3, stopped_run, toy_recipe(tmp_path), 4, ToySource())
     assert [outcome.step for outcome, _ in found] == [4, 4, 4]
     assert "stopped by a signal to another process after step 4" in found[0][1]
     assert [said for _, said in found[1:]] == ["", ""]
@@ -103,13 +95,8 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path):
 
 def test_sizes_that_do_not_come_out_even_never_hang(tmp_path):
     """5 samples in micro-batches of 2 over 4 ranks, of a source of 7; and 5 held-out ones."""
-    alone, shared = (
-        replace(
-            toy_recipe(tmp_path / name, batch_size=5, micro_batch_size=2, steps=6),
-            parallel=FSDP, evaluation=EvaluationConfig(every=4),
-        )
-        for name in ("alone", "shared")
-    )  # fmt: skip
+    recipes = (toy_recipe(tmp_path / name, batch_size=5, micro_batch_size=2, steps=6) for name in ("alone", "shared"))
+    alone, shared = (replace(recipe, parallel=FSDP, evaluation=EvaluationConfig(every=4)) for recipe in recipes)
     sources = ToySource(7), ToySource(5)
     stopped_run(World.alone(), alone, None, *sources)
     on_ranks(4, stopped_run, shared, None, *sources)
@@ -137,8 +124,7 @@ def poisoned_run(world: World, recipe):
 @pytest.mark.parametrize("parallel", [pytest.param(DDP, marks=pytest.mark.slow), FSDP], ids=["ddp", "fsdp"])
 def test_a_gradient_that_is_not_finite_on_one_rank_leaves_one_update_out_everywhere(tmp_path, parallel):
     recipe = replace(toy_recipe(tmp_path, steps=5), parallel=parallel)
-    outcomes = on_ranks(3, poisoned_run, recipe)
-    assert [outcome.finished for outcome in outcomes] == [True] * 3
+    assert [outcome.finished for outcome in on_ranks(3, poisoned_run, recipe)] == [True] * 3
     records = metrics_of(recipe)
     assert [record["loss"] is None for record in records] == [False, False, True, False, False]
     named = records[2]["skipped"]
@@ -147,16 +133,9 @@ def test_a_gradient_that_is_not_finite_on_one_rank_leaves_one_update_out_everywh
 
 
 def dying_run(world: World, recipe):
-    made = Trainer.update
-
-    def update(self, *arguments, **named):
-        if self.step == 7 and world.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return made(self, *arguments, **named)
-
-    Trainer.update = update
     try:
-        train_quietly(recipe, world=world, source=ToySource())
+        with signal_in_update(8 if world.rank == 1 else None, signal.SIGKILL):
+            train_quietly(recipe, world=world, source=ToySource())
     except FarspanError as error:
         return str(error)
 

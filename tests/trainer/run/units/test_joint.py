@@ -43,41 +43,38 @@ from trainer.scorer.models import FoundModel, Generator, find_model, open_genera
 from trainer.scorer.scorers import MaskedLMScorer
 
 
-def scorer_of(generator: Generator) -> MaskedLMScorer:
-    found = FoundModel(
-        "generator", "fingerprint", small_tokenizer().fingerprint, generator.special, LENGTH, lambda: generator.model
-    )
-    return MaskedLMScorer(found, "cpu", "float32", None)
-
-
 def loader_of(source, data: DataConfig, batch_size: int = 4, micro: int = 2, world_size: int = 1, rank: int = 0):
     recipe = toy_recipe("unused", steps=20, batch_size=batch_size, micro_batch_size=micro)
     stage: Stage = replace(recipe.curriculum[0], data=data)
     return Loader([stage], [Mixture.of(source)], SEED, rank, world_size)
 
 
-def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> JointBatches:
+def joint_model(generator: Generator, data: DataConfig, weight: float = 1.0):
+    """Both models, and the rows from which they choose."""
     source = open_rows(data, generator).view_candidates()
-    model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
+    return source, JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight)
+
+
+def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> JointBatches:
+    source, model = joint_model(generator, data)
     loader = loader_of(source, data, **sizes)
     return JointBatches(loader, loader, model, World.alone(), "fp32")
 
 
 @pytest.mark.parametrize("across_documents", [True, False])
 def test_given_the_weights_the_batches_are_those_of_the_frozen_scorer(corpus, generator, across_documents):
-    data = replace(data_of(corpus), across_documents=across_documents)
-    objective = load_objective("model_based", "bart_ls", {"density": 0.1})
-    frozen = MaskedCorpus.of_objective(
-        Corpus(corpus), equip(objective, Tools(small_tokenizer(), scorer_of(generator))), SEED,
-        segment_ids=not across_documents,
-    )  # fmt: skip
+    data, tokenizer = replace(data_of(corpus), across_documents=across_documents), small_tokenizer()
+    found = FoundModel("g", "f", tokenizer.fingerprint, generator.special, LENGTH, lambda: generator.model)
+    tools = Tools(tokenizer, MaskedLMScorer(found, "cpu", "float32", None))
+    objective = equip(load_objective("model_based", "bart_ls", {"density": 0.1}), tools)
+    frozen = MaskedCorpus.of_objective(Corpus(corpus), objective, SEED, segment_ids=not across_documents)
     expected = loader_of(frozen, data)
     joint = joint_batches(generator, data)
     for step in range(4):
         for batch, plain in zip(joint.step(step), expected.step(step), strict=True):
             assert batch.target_tokens == plain.target_tokens > 0
-            for name, value in plain.inputs.items():
-                torch.testing.assert_close(batch.inputs[name], value, rtol=0, atol=0)
+            inputs = {name: batch.inputs[name] for name in plain.inputs}
+            torch.testing.assert_close(inputs, plain.inputs, rtol=0, atol=0)
 
 
 def test_counts_and_losses_are_of_the_whole_step(corpus, generator):
@@ -117,8 +114,7 @@ def test_the_generator_learns_and_chooses_anew(corpus, generator):
 
 def test_a_rank_without_samples_asks_nothing(corpus, generator):
     data = data_of(corpus)
-    source = open_rows(data, generator).view_candidates()
-    model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
+    source, model = joint_model(generator, data)
     asked = []
     for rank in range(2):
         loader = loader_of(source, data, batch_size=3, micro=1, world_size=2, rank=rank)
@@ -145,8 +141,7 @@ def test_losses_that_are_not_finite_leave_the_choice_and_reach_training(corpus, 
 def gradients_on_a_rank(world: World, mode: Any, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
-    source = open_rows(data, generator).view_candidates()
-    model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
+    source, model = joint_model(generator, data, weight=0.5)
     parallel = ParallelConfig(mode=mode)
     called = apply_parallel(model, parallel, world, "fp32")
     loader = loader_of(source, data, batch_size=3, micro=1, world_size=world.size, rank=world.rank)
@@ -156,14 +151,12 @@ def gradients_on_a_rank(world: World, mode: Any, corpus: str, generator: Generat
             (called(**batch.inputs).minimised * world.size / batch.target_counts[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
-    whole = {
-        name: cast(DTensor, share).full_tensor() if mode == "fsdp" and world.size > 1 else share
-        for name, share in shares.items()
-    }
-    seen = {int(batch.samples[0]): batch.inputs for batch in batches if batch.target_tokens}
-    return {name: gradient.detach().numpy() for name, gradient in whole.items()}, {
-        sample: {name: None if x is None else x.numpy() for name, x in inputs.items()}
-        for sample, inputs in seen.items()
+    if mode == "fsdp" and world.size > 1:
+        shares = {name: cast(DTensor, share).full_tensor() for name, share in shares.items()}
+    return {name: gradient.detach().numpy() for name, gradient in shares.items()}, {
+        int(batch.samples[0]): {name: None if x is None else x.numpy() for name, x in batch.inputs.items()}
+        for batch in batches
+        if batch.target_tokens
     }
 
 
@@ -176,16 +169,15 @@ def test_ranks_choose_and_learn_the_same(mode, corpus, generator):
     np.testing.assert_equal(ranks[0][1] | ranks[1][1], samples)
     assert len(samples) == 3
     for gradients, _ in ranks:
-        for name, gradient in gradients.items():
-            np.testing.assert_allclose(gradient, expected[name], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-5)
 
 
 def joint_recipe(folder: object, corpus: str, mode: Any = "ddp", **run: Any):
     recipe = toy_recipe(folder, **{"batch_size": 4, "micro_batch_size": 2, "steps": 6, **run})
     decoder = replace(recipe.model.decoder, positions=Learned(64))
     encoder = replace(recipe.model.encoder, positions=Learned(LENGTH))
-    sizes = replace(recipe.model, decoder=None, encoder=EncoderConfig(layers=1, positions=Learned(LENGTH),
-                    attention=Full()))  # fmt: skip
+    small = EncoderConfig(layers=1, positions=Learned(LENGTH), attention=Full())
+    sizes = replace(recipe.model, decoder=None, encoder=small)
     data = data_of(corpus)
     data = replace(data, objective=replace(data.objective, seed=recipe.run.seed))
     return replace(
@@ -231,8 +223,7 @@ def test_the_work_of_both_is_counted(corpus, tmp_path):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_run_trains_both(seed, tmp_path):
     """On a text of 4 different tokens, both learn which: from about ln V = 5.7 nats a token towards ln 4 = 1.4."""
-    corpus = make_rows(tmp_path / "corpus", words=4)
-    recipe = joint_recipe(tmp_path / "run", corpus, steps=25, seed=seed)
+    recipe = joint_recipe(tmp_path / "run", make_rows(tmp_path / "corpus", words=4), steps=25, seed=seed)
     recipe = replace(recipe, optimizer=replace(recipe.optimizer, learning_rate=0.03))
     assert train(recipe).finished
     (first, generated), *_, (last, generated_last) = losses_of(recipe)
@@ -266,16 +257,12 @@ def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
     assert found.positions == LENGTH
     state = found.load().state_dict()
     assert state.keys() == {name.removeprefix("generator.") for name in stored if name.startswith("generator.")}
-    for name, tensor in state.items():
-        assert torch.equal(tensor, stored[f"generator.{name}"])
-    data = data_of(corpus)
+    torch.testing.assert_close(state, {name: stored[f"generator.{name}"] for name in state}, rtol=0, atol=0)
     generator = open_generator(GeneratorConfig(initial=run), Corpus(corpus), SEED)
-    shown = open_rows(data, generator).candidates(np.arange(3))
+    shown = open_rows(data_of(corpus), generator).candidates(np.arange(3))
     model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
     with torch.no_grad():
-        scores = model.score(
-            torch.tensor(shown.source_ids), torch.tensor(shown.source_mask), torch.tensor(shown.labels)
-        )
+        scores = model.score(*map(torch.tensor, (shown.source_ids, shown.source_mask, shown.labels)))
     losses = MaskedLMScorer(found, "cpu", "float32", None).losses(shown.source_ids, shown.source_lengths, shown.labels)
     assert losses.any()
     np.testing.assert_allclose(losses, scores.numpy(), rtol=1e-4, atol=1e-5)
@@ -297,9 +284,8 @@ def test_a_corpus_in_a_store_is_the_same_run_with_a_local_copy(corpus, bucket, s
     rows = np.arange(5)
     for one, other in zip(here.mixtures, there.mixtures, strict=True):
         np.testing.assert_array_equal(other.examples(rows).source_ids, one.examples(rows).source_ids)
-    for name, tensor in there.loader(0, 1).step(0)[0].inputs.items():
-        expected = here.loader(0, 1).step(0)[0].inputs[name]
-        assert tensor is expected is None or torch.equal(tensor, expected)
+    first, second = (opened.loader(0, 1).step(0)[0].inputs for opened in (here, there))
+    torch.testing.assert_close(second, first, rtol=0, atol=0)
     assert not store.asked("GET", "shards/")
     keep_recipe({}, tokenizer_contents(f"{bucket}/corpus"), tmp_path / "run")
     assert read_tokenizer(tmp_path / "run").fingerprint == here.tokenizer_fingerprint
@@ -307,19 +293,15 @@ def test_a_corpus_in_a_store_is_the_same_run_with_a_local_copy(corpus, bucket, s
 
 def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
     """The objective puts <bos> and <eos> round a text; this generator knows neither."""
-    known = SpecialTokens(
-        {name: number for name, number in generator.special.ids.items() if name not in (BEGIN, END)},
-        generator.special.vocab_size,
-    )
+    names = {name: number for name, number in generator.special.ids.items() if name not in (BEGIN, END)}
+    known = SpecialTokens(names, generator.special.vocab_size)
     generator = replace(generator, special=known)
     mixture = Mixture.of(open_rows(data_of(corpus), generator))
     unit = JointUnit(joint_recipe("unused", corpus), [mixture])
     unit.generator = generator
     found = unit.vocabulary()
-    assert found["frame"] == [BEGIN, END]
-    assert found["special_tokens"] == dict(mixture.special.ids)
-    assert found["generator"]["frame"] == []
-    assert found["generator"]["special_tokens"] == dict(known.ids)
+    assert (found["frame"], found["special_tokens"]) == ([BEGIN, END], dict(mixture.special.ids))
+    assert (found["generator"]["frame"], found["generator"]["special_tokens"]) == ([], dict(known.ids))
     assert found["generator"]["size"] == generator.model.tokens.num_embeddings
 
 
@@ -330,5 +312,4 @@ def test_held_out_data_has_masks_that_do_not_change(corpus, tmp_path):
         train(unmasked)
     spans = SourceConfig(name="spans", corpus=corpus, objective=ObjectiveConfig(name="span", preset="bart_ls"))
     train(replace(recipe, evaluation=EvaluationConfig(mixture=(spans,), every=2, sequences=4)), until=2)
-    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["held_out_loss"] > 0
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["held_out_loss"] > 0
