@@ -5,6 +5,7 @@ import os
 import shutil
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -91,33 +92,24 @@ def test_a_tokenizer_that_cannot_be_loaded_is_named(tiny, tmp_path):
 def test_what_is_no_encoder_is_refused(tiny, tmp_path):
     with pytest.raises(FarspanError, match="no such folder; give the folder of a BERT-like encoder"):
         find_encoder(str(tmp_path / "nothing"))
-    (tmp_path / "empty").mkdir()
     with pytest.raises(FarspanError, match=r"has no config.json and no tokenizer and no weights"):
-        find_encoder(str(tmp_path / "empty"))
-    lame = shutil.copytree(tiny, tmp_path / "lame")
-    (lame / "model.safetensors").rename(lame / "model.bak")
+        find_encoder(str(tmp_path))
+    copy = shutil.copytree(tiny, tmp_path / "copy")
+    for kind, said in (("perceptron", "does not describe a known encoder"), ("bart", "a model with a decoder")):
+        (copy / "config.json").write_text(json.dumps({"model_type": kind}))
+        with pytest.raises(FarspanError, match=said):
+            find_encoder(str(copy))
+    (copy / "model.safetensors").rename(copy / "model.bak")
     with pytest.raises(FarspanError, match="has no weights"):
-        find_encoder(str(lame))
-    with pytest.raises(FarspanError, match="does not describe a known encoder"):
-        other = shutil.copytree(tiny, tmp_path / "other")
-        (other / "config.json").write_text('{"model_type": "perceptron"}')
-        find_encoder(str(other))
-    with pytest.raises(FarspanError, match="a model with a decoder"):
-        both = shutil.copytree(tiny, tmp_path / "both")
-        (both / "config.json").write_text('{"model_type": "bart"}')
-        find_encoder(str(both))
+        find_encoder(str(copy))
 
 
 def test_a_hub_that_cannot_be_reached(monkeypatch):
     import huggingface_hub
 
-    def refuse(name, **options):
-        raise huggingface_hub.errors.LocalEntryNotFoundError("no route to the hub")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(
-        FarspanError, match=r"'facebook/contriever' is not a local folder.*no route.*hf download facebook/contri"
-    ):
+    unreachable = huggingface_hub.errors.LocalEntryNotFoundError("no route to the hub")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=unreachable))
+    with pytest.raises(FarspanError, match=r"'facebook/contriever' is not a local folder.*no route.*hf download face"):
         find_encoder("facebook/contriever")
 
 

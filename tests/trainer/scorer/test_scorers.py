@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,15 @@ def make_masked_lm(folder: str, architecture: str = "Bert", positions: int = 16,
             parameter.data.normal_(std=0.2)  # 0.02 finds every token equally likely
     model.save_pretrained(folder)
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "cls", "sep", "pad", "mask")}
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **special)
-    wrapped.save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **special).save_pretrained(folder)
     return folder
 
 
-POSITIONS = 16
+def library_model(architecture: str, folder: str):
+    return getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()
 
+
+POSITIONS = 16
 LENGTHS = [0, 1, 5, 100, POSITIONS - 2, POSITIONS - 1, 2 * (POSITIONS - 2), 37]
 
 
@@ -96,7 +99,7 @@ def test_losses_are_those_of_the_model_itself(tmp_path, architecture):
     assert scorer.tokenizer_fingerprint == tokenizer.fingerprint
     rows = masked_rows(scorer.special, LENGTHS, tokenizer.vocab_size)
     losses = scorer.losses(*rows)
-    model = getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()
+    model = library_model(architecture, folder)
     expected = plain_losses(lambda ids: model(input_ids=ids).logits, scorer.special, scorer.room, *rows)
     assert losses.dtype == np.float32
     assert (losses[rows[2] == IGNORED] == 0).all()
@@ -112,9 +115,8 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(bert):
         alone = scorer.losses(ids[row : row + 1], lengths[row : row + 1], labels[row : row + 1])
         np.testing.assert_allclose(alone[0], together[row], rtol=1e-5, atol=1e-5)
     order = np.random.default_rng(1).permutation(len(ids))
-    np.testing.assert_allclose(
-        scorer.losses(ids[order], lengths[order], labels[order]), together[order], rtol=1e-5, atol=1e-5
-    )
+    shuffled = scorer.losses(ids[order], lengths[order], labels[order])
+    np.testing.assert_allclose(shuffled, together[order], rtol=1e-5, atol=1e-5)
     assert np.array_equal(scorer.losses(ids, lengths, labels), together)
 
 
@@ -140,8 +142,7 @@ def test_bfloat16_agrees_and_is_recorded(bert):
     rows = masked_rows(exact.special, LENGTHS, 80)
     asked = rows[2] != IGNORED
     expected = exact.losses(*rows)[asked]
-    found = rounded.losses(*rows)[asked]
-    assert np.abs(found - expected).mean() < 0.02 * expected.mean()
+    assert np.abs(rounded.losses(*rows)[asked] - expected).mean() < 0.02 * expected.mean()
     assert rounded.fingerprint == f"{exact.fingerprint}-bfloat16"
 
 
@@ -180,9 +181,8 @@ def test_on_cuda_losses_agree(bert):
     exact = scorer_of(bert)
     rows = masked_rows(exact.special, LENGTHS, 80)
     expected = exact.losses(*rows)
-    np.testing.assert_allclose(
-        scorer_of(bert, device="cuda", precision="float32").losses(*rows), expected, rtol=1e-3, atol=1e-3
-    )
+    found = scorer_of(bert, device="cuda", precision="float32").losses(*rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
     assert scorer_of(bert, device="auto").fingerprint == f"{exact.fingerprint}-bfloat16"
 
 
@@ -239,8 +239,7 @@ def test_backbone_and_head_together_are_the_model(tmp_path, architecture):
     """The head is given the states of some positions only, in any order."""
     folder = make_masked_lm(str(tmp_path), architecture)
     files = find_encoder(folder)
-    theirs = getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()
-    ours = load_masked_lm(files)
+    theirs, ours = library_model(architecture, folder), load_masked_lm(files)
     ids = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
     mask = torch.arange(12) < torch.tensor([[12], [7]])
     with torch.inference_mode():
@@ -345,29 +344,34 @@ def test_the_newest_readable_checkpoint_is_taken_and_damaged_weights_are_refused
         scorer.losses(*masked_rows(scorer.special, [9], 24))
 
 
-def test_an_encoder_decoder_run_is_refused(tmp_path):
-    train(toy_recipe(tmp_path), source=ToySource(), until=1)
-    with pytest.raises(
-        FarspanError, match=r"trains an encoder-decoder without a generator; give a run of the encoder-only"
-    ):
+@pytest.mark.parametrize(
+    ("recipe", "source", "message"),
+    [
+        (toy_recipe, ToySource(), "trains an encoder-decoder without a generator; give a run of the encoder-only"),
+        (encoder_recipe, ToySource(encoder_only=True), "the run has no special token <mask>"),
+    ],
+)
+def test_a_run_that_cannot_score_is_refused(tmp_path, recipe, source, message):
+    train(recipe(tmp_path), source=source, until=1)
+    with pytest.raises(FarspanError, match=message):
         scorer_of(tmp_path)
 
 
-def test_a_run_without_mask_token_is_refused(tmp_path):
-    train(encoder_recipe(tmp_path), source=ToySource(encoder_only=True))
-    with pytest.raises(FarspanError, match="the run has no special token <mask>"):
-        scorer_of(tmp_path)
-
-
-def edited(folder, target, file, **changes):
-    """A copy with other values in a JSON file; None removes a key."""
-    copy = shutil.copytree(folder, target)
-    path = os.path.join(copy, file)
-    with open(path) as opened:
-        values = json.load(opened) | changes
-    with open(path, "w") as opened:
-        json.dump({key: value for key, value in values.items() if value is not None}, opened)
-    return copy
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("tokenizer_config.json", {"mask_token": None}, "its tokenizer has no mask token"),
+        ("config.json", {"model_type": "clip_text_model"}, r"config\.json describes no masked language model"),
+        ("config.json", {"max_position_embeddings": 2}, r"2 positions, all taken by its begin and .* at least 3"),
+    ],
+)
+def test_a_model_that_cannot_score_is_refused_before_any_work(bert, tmp_path, file, changes, message):
+    """None removes a key."""
+    path = Path(shutil.copytree(bert, tmp_path / "copy")) / file
+    values = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+    with pytest.raises(FarspanError, match=message):
+        scorer_of(tmp_path / "copy")
 
 
 def test_what_is_no_scorer_is_refused_before_any_work(bert, tmp_path):
@@ -377,12 +381,6 @@ def test_what_is_no_scorer_is_refused_before_any_work(bert, tmp_path):
         scorer_of(tmp_path)
     with pytest.raises(FarspanError, match="its weights have no head that predicts tokens; give one that was saved"):
         scorer_of(make_encoder(str(tmp_path / "headless"), positions=16))
-    with pytest.raises(FarspanError, match="its tokenizer has no mask token"):
-        scorer_of(edited(bert, tmp_path / "maskless", "tokenizer_config.json", mask_token=None))
-    with pytest.raises(FarspanError, match=r"config\.json describes no masked language model"):
-        scorer_of(edited(bert, tmp_path / "clip", "config.json", model_type="clip_text_model"))
-    with pytest.raises(FarspanError, match=r"2 positions, all taken by its begin and end tokens; give .* at least 3"):
-        scorer_of(edited(bert, tmp_path / "short", "config.json", max_position_embeddings=2))
     damaged = shutil.copytree(bert, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"\x08" + bytes(20))
     with pytest.raises(FarspanError, match=r"model.safetensors is damaged .* download it again"):
