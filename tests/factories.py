@@ -52,8 +52,7 @@ def make_sequences(
                 "sentences": np.union1d(inside, starts),
             }
         )
-        sizes = np.diff([*starts, length])
-        rows[-1]["lengths"] = sizes + rows[-1]["offsets"]
+        rows[-1]["lengths"] = np.diff([*starts, length]) + rows[-1]["offsets"]
     numbers = np.where(np.arange(len(rows)) % 2 == 0, np.arange(len(rows)), NO_CLUSTER)
     return SequenceBatch(
         sequence_ids=np.frombuffer(b"".join(row["id"] for row in rows), np.uint8).reshape(-1, 16),

@@ -125,8 +125,7 @@ def masks(*objectives: str) -> Iterator[tuple[str, list[np.ndarray]]]:
     batch = make_sequences([900, 700, 1500, 3], 4, clusters=True, vocab=400)
     for name in objectives:
         for preset in (None, *OBJECTIVES.presets()[name]):
-            objective = equip(load_objective(name, preset), TOOLS)
-            arrow = objective.mask(batch, make_key(0, "processors")).to_arrow()
+            arrow = equip(load_objective(name, preset), TOOLS).mask(batch, make_key(0, "processors")).to_arrow()
             yield f"{name}, {preset}", [np.frombuffer(json.dumps(arrow.to_pylist(), default=repr).encode(), np.uint8)]
 
 

@@ -237,8 +237,7 @@ def _make_run(at: Path) -> None:
     from trainer.checkpoint.files import file_facts
     from trainer.checkpoint.run_files import write_sealed
 
-    model = tiny_model()
-    write_model_folder(model, at / "model")
+    write_model_folder(tiny_model(), at / "model")
     (at / "run").mkdir()
     write_sealed(at / "run" / "run.json", {"start": 3, "process": 12, "host": "here"})
     step = at / "run" / "step-00000007"
@@ -264,8 +263,7 @@ def _make_run(at: Path) -> None:
 @pytest.mark.parametrize("count", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPENERS)
 def test_every_change_is_harmless_or_refused_in_one_line(sound, tmp_path, name, count, record_property):
-    at = Path(shutil.copytree(sound, tmp_path / "at"))
-    path = at / name
+    path = Path(shutil.copytree(sound, tmp_path / "at")) / name
     folder = str(path.parent.parent if path.parent.name == "_work" else path.parent)
     data, write = path.read_bytes(), path.write_bytes
     if name in SEALED:  # the reader of the contents is tested, and not the checksum

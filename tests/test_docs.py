@@ -270,8 +270,7 @@ def test_the_command_reference_has_every_command_and_flag(generated):
 
 
 def test_the_recipe_pages_have_every_recipe(generated):
-    files = sorted((ROOT / "trainer" / "recipes").rglob("*.toml"))
-    for recipe in files:
+    for recipe in sorted((ROOT / "trainer" / "recipes").rglob("*.toml")):
         page = generated[f"recipes/{recipe.parent.name}.md"]
         assert f"## {recipe.stem}\n" in page
         assert recipe.read_text("utf-8").rstrip() in page

@@ -236,8 +236,7 @@ def test_the_release_has_one_version_and_one_date():
     (released,) = re.findall(
         rf"^## {re.escape(version)} - (\d{{4}}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M
     )
-    citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert f"\nversion: {version}\ndate-released: {released}\n" in citation
+    assert f"\nversion: {version}\ndate-released: {released}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
 def test_the_architecture_page_gives_each_requirement_a_line():
@@ -263,8 +262,7 @@ ARGUMENTS = dict(re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE))
 
 def lines(command: str) -> list[str]:
     """The instructions of a kind, with their continued lines joined and their arguments filled in."""
-    joined = DOCKERFILE.replace("\\\n", " ")
-    found = re.findall(rf"^{command} (.*)$", joined, re.MULTILINE)
+    found = re.findall(rf"^{command} (.*)$", DOCKERFILE.replace("\\\n", " "), re.MULTILINE)
     return [re.sub(r"\$\{(\w+)\}", lambda name: ARGUMENTS[name[1]], line) for line in found]
 
 
@@ -291,8 +289,7 @@ def test_its_extras_and_its_pytorch_are_the_packages():
 def test_what_it_installs_goes_together():
     """pip's own check of the last RUN line, in this environment, which has all of it, so that nothing is fetched."""
     (installs,) = lines("RUN")
-    words = re.findall(r'"(apache-beam==[^"]*)" "/src/farspan(\[[^"]*\])"', installs)
-    ((beam, extras),) = words
+    ((beam, extras),) = re.findall(r'"(apache-beam==[^"]*)" "/src/farspan(\[[^"]*\])"', installs)
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-build-isolation", beam]
     done = subprocess.run([*command, f"{ROOT}{extras}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -57,8 +58,7 @@ def test_the_algorithm_begins_where_degree_is_least_and_takes_the_heaviest_link(
 def test_the_code_takes_the_first_unseen_neighbour_and_cuts_chains():
     assert published_code(LINE, chain=9) == [0, 1, 2, 3]
     # after one step a chain ends: 0 1 | 2 ...; a short chain's document goes before its first neighbour elsewhere
-    order = published_code(np.array([[0, 1], [1, 2], [2, 1], [3, 2]], np.int32), chain=1)
-    assert sorted(order) == [0, 1, 2, 3]
+    assert sorted(published_code(np.array([[0, 1], [1, 2], [2, 1], [3, 2]], np.int32), chain=1)) == [0, 1, 2, 3]
 
 
 @given(st.integers(1, 30), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**31))
@@ -223,15 +223,11 @@ def test_source_and_target_are_the_text():
 
 
 def test_a_part_for_a_gpu_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
-    def fail(self):
-        raise RuntimeError("no such kernel\nmore")
-
-    monkeypatch.setattr(gpu.Parts, "kernels", fail)
+    monkeypatch.setattr(gpu.Parts, "kernels", Mock(side_effect=RuntimeError("no such kernel\nmore")))
     monkeypatch.setattr(gpu.Parts, "all", lambda self, _: iter({"kernels": self.kernels, "20": self.long_run}.items()))
     measured = tmp_path / "measured.json"
     assert gpu.main(["--device", "cpu", "--json", str(measured)]) == 1
-    shown = capsys.readouterr().out
-    assert "failed or missed:\nkernels: failed: RuntimeError: no such kernel" in shown
+    assert "failed or missed:\nkernels: failed: RuntimeError: no such kernel" in capsys.readouterr().out
     figures = json.loads(measured.read_text())["measured"]
     assert "Traceback" in figures["kernels"][0]["numbers"]["traceback"]
     assert figures["20"][0]["met"] is True

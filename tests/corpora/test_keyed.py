@@ -45,8 +45,7 @@ def test_configuration_counts_by_content():
 
 def test_an_ids_key_depends_on_nothing_but_the_id():
     key = make_key(0, "test")
-    together = id_keys(key, ["a", "b", "c"])
-    assert np.array_equal(together[1], id_keys(key, ["b"])[0])
+    assert np.array_equal(id_keys(key, ["a", "b", "c"])[1], id_keys(key, ["b"])[0])
     assert np.array_equal(id_keys(key, [b"b"]), id_keys(key, ["b"]))
     assert id_keys(key, []).shape == (0, 2)
 

@@ -181,8 +181,7 @@ def by_gradients(panel: figure.Panel) -> torch.Tensor:
         return seen
     layer, windows = PooledAttention(WIDTH, HEADS, panel.pooling, 0.0), []
     layer.kv.register_forward_hook(lambda module, inputs, output: windows.append(output))
-    mixed = layer(x, context)
-    return torch.cat([seen, reached(mixed, windows[0])], 1)
+    return torch.cat([seen, reached(layer(x, context), windows[0])], 1)
 
 
 @pytest.mark.parametrize("panel", figure.PANELS, ids=lambda panel: panel.title.replace("\n", " "))

@@ -134,8 +134,7 @@ def test_what_does_not_fit_the_target_stays_in_the_source():
     for room, kept in ((102, [0, 1, 2]), (101, [0, 1]), (66, [0, 2]), (65, [0]), (35, [2]), (29, [])):
         found = chosen(rows(CLUSTER), ratio=0.5, target_length=room + 2)[0]
         assert [text for text, _ in found] == ([sentences[i] for i in kept] or [sentences[0][:room]])
-    batch = rows(CLUSTER)
-    masks = masked(batch, ratio=0.5, target_length=68, visible=0.5)
+    masks = masked(rows(CLUSTER), ratio=0.5, target_length=68, visible=0.5)
     assert Counter(masks.span_flags[0].tolist()) == {HIDDEN: 1, SHOWN: 1}
     assert masks.span_labels[0].as_py() == ["", "oslo"]
     assert masks.span_ranks[0].tolist() == [1, 0]
@@ -209,5 +208,4 @@ def test_the_named_model_finds_kinds_that_are_asked_for():
         ["On Tuesday rain fell over all of Germany. ", "Angela Merkel went home early that day. "],
         ["Angela Merkel had been at home before. ", "In Germany it rained all over, they say. "],
     ]
-    masks = objective.mask(rows(cluster), KEY)
-    assert set(masks.span_labels[0].as_py()) == {"germany", ""}
+    assert set(objective.mask(rows(cluster), KEY).span_labels[0].as_py()) == {"germany", ""}

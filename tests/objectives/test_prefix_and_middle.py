@@ -51,8 +51,7 @@ def test_pivots_are_even_between_the_published_bounds(options, first, last):
     assert (pivots.min(), pivots.max()) == (first, last)
     frequency = np.bincount(pivots - first)
     assert first == last or stats.chisquare(frequency).pvalue > LIKELY
-    objective = PrefixLm(**options)
-    assert objective.longest(make_sequences([40]))[1][0] == 40 - first + 1
+    assert PrefixLm(**options).longest(make_sequences([40]))[1][0] == 40 - first + 1
 
 
 @given(batch=sequence_batches(min_rows=1), sentinel=st.booleans())

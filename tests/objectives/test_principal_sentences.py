@@ -80,8 +80,7 @@ def test_scripts_without_ascii_letters_score_by_unicode_words():
         ["นก บิน ", "ปลา ", "นก กิน "],
     )
     for words, best in (("rouge", [0, 0, 0]), ("unicode", [2, 0, 0])):
-        objective = equip(PrincipalSentences(words=words), Tools(Characters()))
-        masks = objective.mask(rows(*texts), KEY)
+        masks = equip(PrincipalSentences(words=words), Tools(Characters())).mask(rows(*texts), KEY)
         assert (masks.span_scores.values > 0).all() == (words == "unicode")
         assert chosen(rows(*texts), words=words) == [[text[i]] for text, i in zip(texts, best, strict=True)]
 
@@ -105,8 +104,7 @@ def test_a_character_or_word_that_tokens_cut_is_read_once():
 
 def test_treatments_have_their_chances_and_sentences_stand_in_with_equal_ones():
     batch = make_sequences([60] * 1500, mean_sentence=6)
-    objective = equip(PrincipalSentences(ratio=0.5, treatments=[0.5, 0.2, 0.2, 0.1]), TOOLS)
-    masks = objective.mask(batch, KEY)
+    masks = equip(PrincipalSentences(ratio=0.5, treatments=[0.5, 0.2, 0.2, 0.1]), TOOLS).mask(batch, KEY)
     found = Counter(masks.span_flags.values.tolist())
     counts = [found[flags] for flags in (HIDDEN, OTHER, INTACT, GONE)]
     assert stats.chisquare(counts, sum(counts) * np.array([0.5, 0.2, 0.2, 0.1])).pvalue > 0.01

@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -160,10 +161,9 @@ def test_a_folder_of_hugging_face_gives_the_texts_of_its_run(made, tmp_path):
 
 
 def test_too_little_memory_names_the_cure(made, tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("trainer.prediction.predictor.generate", fail)
+    monkeypatch.setattr(
+        "trainer.prediction.predictor.generate", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    )
     with pytest.raises(FarspanError, match=r"out of memory with --batch-positions 65536; finished shards are kept"):
         run_of(made, tmp_path / "small")
 

@@ -94,8 +94,7 @@ def run_beside(packages, arguments, folder):
 def rows_of(folder, width=None):
     """Rows as lists of ids, and where documents begin in each, worked out token by token."""
     rows = []
-    manifest = read_manifest(folder)
-    if manifest.format == "farspan.documents":
+    if read_manifest(folder).format == "farspan.documents":
         return [([*row["tokens"], EOS], [0]) for row in all_rows(folder) if not row["held_out"]]
     for row in all_rows(folder, "farspan.corpus"):
         ids, starts, edges = [], [], [*row["document_starts"], len(row["tokens"])]

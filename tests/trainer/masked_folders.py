@@ -83,8 +83,7 @@ def make_folders(tmp_path: Path, draws: int = 1, shards: int = 2, seed: int = 0)
 
 
 def stages_of(*datas: DataConfig) -> list[Stage]:
-    recipe = toy_recipe("unused", steps=10 * len(datas), batch_size=4)
-    (stage,) = recipe.curriculum
+    (stage,) = toy_recipe("unused", steps=10 * len(datas), batch_size=4).curriculum
     return [replace(stage, data=data, last_step=10 * (number + 1)) for number, data in enumerate(datas)]
 
 

@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -108,10 +109,7 @@ def test_a_wrong_name_is_refused_before_pytorch_is_loaded(monkeypatch):
 
 
 def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
-    def broken(recipe, name):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr("trainer.run.train.train", broken)
+    monkeypatch.setattr("trainer.run.train.train", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
     with pytest.raises(
         FarspanError, match=r"has ended .*with its output sent elsewhere, continues from the last checkp"
     ):

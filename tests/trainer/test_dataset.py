@@ -141,8 +141,7 @@ def test_a_copy_for_another_process_sees_the_epoch(folders):
 
 def test_a_copy_for_another_process_has_the_same_contents(tmp_path):
     """A corpus may be made anew before the workers of a loader open it."""
-    folders = make_folders(tmp_path, shards=2)
-    data = pickle.dumps(Dataset(*folders))
+    data = pickle.dumps(Dataset(*make_folders(tmp_path, shards=2)))
     assert len(pickle.loads(data)) == 9
     shutil.rmtree(tmp_path)
     make_folders(tmp_path, shards=2, seed=10)
@@ -151,8 +150,7 @@ def test_a_copy_for_another_process_has_the_same_contents(tmp_path):
 
 
 def test_global_positions_and_labels_beside_the_source(tmp_path):
-    dataset = Dataset(make_corpus(str(tmp_path / "corpus"), room_per_document=2), objective="cross_document")
-    item = dataset[1]
+    item = Dataset(make_corpus(str(tmp_path / "corpus"), room_per_document=2), objective="cross_document")[1]
     assert item.keys() == {"input_ids", "attention_mask", "labels", "global_attention_mask"}
     asked = item["labels"] != IGNORED
     assert asked.any()
@@ -209,8 +207,7 @@ def test_the_datasets_of_a_process_share_half_of_a_cache(cache, tmp_path, monkey
         datasets.append(Dataset(f"memory://{number}/corpus", f"memory://{number}/masks", cache_gib=size))
     for dataset, expected in zip(datasets, local, strict=True):
         assert all(equal(dataset[row], expected[row]) for row in range(len(expected)))
-    last = datasets[-1]._source.corpus._fetched
-    assert 3 in last
+    assert 3 in datasets[-1]._source.corpus._fetched
 
 
 @pytest.mark.parametrize("gib", [None, 1])

@@ -32,8 +32,7 @@ def llama():
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 4, "attn_implementation": "sdpa"}
-    config = LlamaConfig(vocab_size=33_000, initializer_range=0.2, **sizes)
-    return LlamaForCausalLM(config).eval()
+    return LlamaForCausalLM(LlamaConfig(vocab_size=33_000, initializer_range=0.2, **sizes)).eval()
 
 
 def flat(dataset: Dataset, rows: range = range(4)) -> dict:

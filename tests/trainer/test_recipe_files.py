@@ -298,8 +298,7 @@ def test_lengths_hold_the_worst_rows(recipe, name, preset, options):
     special = objective.validate(facts)
     begins = [np.linspace(0, tokens, parts, endpoint=False).astype(int).tolist() for parts in (1, 3, documents)]
     batch = make_sequences([tokens] * 3, begins)
-    masks = objective.mask(batch, make_key(0, "worst"))
-    examples = objective.render(batch, masks, special)
+    examples = objective.render(batch, objective.mask(batch, make_key(0, "worst")), special)
     assert examples.source_lengths.max() <= data.source_length
     assert examples.target_lengths.max(initial=0) <= data.target_length
     if load_recipe(recipe).model.decoder:

@@ -243,8 +243,7 @@ def test_policies_on_six_documents():
 
 def test_copies_that_are_not_in_each_others_lists_are_a_family():
     rows = [[(1, 0.9), (3, 0.8), (4, 0.7)], [(2, 0.99)], [(3, 0.99)], [], []]  # 1, 2, 3: 1 and 3 know of 2 alone
-    five = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)})
-    made = five.link(THREE_OF_TEN, Linking(policy="nearest"))
+    made = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)}).link(THREE_OF_TEN, Linking(policy="nearest"))
     assert documents(made) == [[0, 1, 4]]
     assert made.leftovers.tolist() == []
     assert made.repeated.tolist() == [2, 3]  # 1 stands for them

@@ -274,8 +274,7 @@ def test_rows_hold_what_is_taken_and_nothing_else(documents, epochs, packing, ac
         tokens = seen.setdefault((number, document), np.zeros(lengths[document], np.int64))
         tokens[offset : offset + size] += 1
     wanted = {}
-    pieces = windows.cut(taken.sizes)
-    for which, offset, size in zip(*pieces, strict=True):
+    for which, offset, size in zip(*windows.cut(taken.sizes), strict=True):
         name = (taken.passes[which], taken.documents[which])
         wanted.setdefault(name, np.zeros(lengths[name[1]], np.int64))[offset : offset + size] += 1
     assert seen.keys() == wanted.keys()

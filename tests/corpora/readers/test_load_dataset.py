@@ -74,8 +74,7 @@ def test_builders_of_datasets_read_files_of_their_kind(tmp_path):
 
 
 def test_parquet_reads_the_wanted_columns_only(tmp_path):
-    table = pa.table({"text": TEXTS, "big": [b"x"] * 12})
-    pq.write_table(table, tmp_path / "train.parquet", row_group_size=5)
+    pq.write_table(pa.table({"text": TEXTS, "big": [b"x"] * 12}), tmp_path / "train.parquet", row_group_size=5)
     path = find_split(f"hf:{tmp_path}").path
     check_fields(path, ReadOptions())
     assert read_all(path).texts == TEXTS

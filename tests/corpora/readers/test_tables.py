@@ -130,8 +130,7 @@ def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind
         assert len(block.texts) <= 12
         if number == 3:
             break
-    short = ReadOptions(max_record_bytes=1 << 20)
-    blocks = read_records(piece, short)
+    blocks = read_records(piece, ReadOptions(max_record_bytes=1 << 20))
     assert {reject.reason for reject in next(blocks).rejects} == {"too_long"}
 
 

@@ -197,8 +197,7 @@ def test_arrow_round_trip(batch, data):
 
 def test_clusters_are_null_where_there_are_none():
     batch = make_sequences([3, 3, 3], clusters=True)
-    column = batch.to_arrow(corpus_schema(32_000)).column("cluster_id")
-    assert column.to_pylist() == [0, None, 2]
+    assert batch.to_arrow(corpus_schema(32_000)).column("cluster_id").to_pylist() == [0, None, 2]
     assert SequenceBatch.from_arrow(batch.to_arrow(corpus_schema(32_000))).cluster_ids[1] == NO_CLUSTER
 
 

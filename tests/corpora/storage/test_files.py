@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -133,10 +134,7 @@ def test_a_writer_that_fails_changes_nothing(tmp_path, failure):
 
 
 def test_a_full_disk_is_told_with_the_files_own_name(tmp_path, monkeypatch):
-    def full(number):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(OSError, match="No space left") as caught:
         write_bytes(str(tmp_path / "a"), b"x")
     assert caught.value.filename == str(tmp_path / "a")
@@ -161,11 +159,8 @@ def test_a_file_that_is_not_to_be_replaced_stays_there(tmp_path, monkeypatch, li
         asked.append(read_bytes(path))
         raise KeyError("taken")
 
-    def no_link(*names):
-        raise OSError(errno.EPERM, "Operation not permitted")
-
     if not links:
-        monkeypatch.setattr(os, "link", no_link)
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "Operation not permitted")))
     with files.guard_creation(lambda: None, refuse):
         for _ in range(2):
             write_bytes(path, b"first")

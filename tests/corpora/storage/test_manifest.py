@@ -79,8 +79,7 @@ def manifest(**changes) -> Manifest:
     made["totals"] |= TOTALS
     counts = dict.fromkeys(("read", "written", "filtered", "rejected", "uses", "tokens", "held_out_tokens"), 0)
     made["counts"]["a"] = counts
-    whole = Manifest("farspan.corpus", CONFIG, 3, 64, tokenizer_entry(), **made)
-    return replace(whole, **changes)
+    return replace(Manifest("farspan.corpus", CONFIG, 3, 64, tokenizer_entry(), **made), **changes)
 
 
 def test_manifests_are_read_back(tmp_path):
@@ -184,8 +183,7 @@ SHARDS = [vars(receipt(index).shards[0]) for index in range(3)]
     ],
 )
 def test_wrong_contents_are_named(tmp_path, changes, message):
-    values = {**manifest().to_values(), **changes}
-    (tmp_path / "manifest.json").write_bytes(seal(values))
+    (tmp_path / "manifest.json").write_bytes(seal({**manifest().to_values(), **changes}))
     with pytest.raises(FarspanError, match=message) as caught:
         read_manifest(str(tmp_path))
     assert "\n" not in str(caught.value)

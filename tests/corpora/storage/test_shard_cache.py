@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from unittest.mock import Mock
 
 import pytest
 
@@ -244,10 +245,7 @@ def test_an_empty_shard_needs_nothing(fetched, tmp_path):
 
 
 def test_a_full_disk_is_told_with_the_cure(fetched, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(FarspanError, match=r"No space left on device; make room there, .*; or set FARSPAN_CACHE"):
         ShardCache(5 * SIZE, str(tmp_path)).map(*shard(0))
     assert stored(tmp_path) == 0

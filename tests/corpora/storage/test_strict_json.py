@@ -68,8 +68,7 @@ def test_other_data_is_refused(data):
 
 
 def test_values_become_dataclasses_tuples_and_mappings():
-    read = decode(Whole, WHOLE)
-    assert read == Whole((Part("a", 3),), {}, {"x": 0.5}, None, True, [1, None])
+    assert decode(Whole, WHOLE) == Whole((Part("a", 3),), {}, {"x": 0.5}, None, True, [1, None])
     more = decode(Whole, {**WHOLE, "facts": {"count": 2, "other": "x"}, "parent": "p", "shares": {"x": 1}})
     assert (more.facts, more.parent, more.shares) == ({"count": 2, "other": "x"}, "p", {"x": 1})
 

@@ -334,8 +334,7 @@ def test_a_forked_process_can_encode(both):
 
 def test_without_the_library_hugging_faces_encodes(monkeypatch, both):
     monkeypatch.setitem(__import__("sys").modules, "gigatoken.gigatoken_rs", None)
-    data = both[0].serialized()["tokenizer.json"]
-    other = HuggingFaceTokenizer(data)
+    other = HuggingFaceTokenizer(both[0].serialized()["tokenizer.json"])
     assert other.engine == "huggingface"
     assert other.fingerprint == both[0].fingerprint
     assert other.encode(["the river"])[0].tolist() == both[0].encode(["the river"])[0].tolist()

@@ -42,8 +42,7 @@ def test_owned_tokens(byte_level, sentence_pieces, word_piece, metaspace):
 
 
 def test_folder_configuration_names_the_roles(byte_level, tmp_path):
-    config = json.loads(byte_level.serialized()["tokenizer.json"])
-    (tmp_path / "tokenizer.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(json.loads(byte_level.serialized()["tokenizer.json"])))
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<pad>"}, "bos_token": null}')
     # What the configuration gives no role keeps its own name.
     assert load_tokenizer(str(tmp_path)).owned_tokens == {"<eos>": 1, "<s>": 0, "</s>": 2, "<unk>": 3}

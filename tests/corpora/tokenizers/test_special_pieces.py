@@ -81,9 +81,8 @@ def merged(ignore_merges=False):
 def byte_level(ignore_merges=False):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {name: number for number, name in enumerate([*NAMES, *alphabet])}
-    merges = merges_of(NAMES, vocab)
     return finished(
-        models.BPE(vocab, merges, ignore_merges=ignore_merges),
+        models.BPE(vocab, merges_of(NAMES, vocab), ignore_merges=ignore_merges),
         pre_tokenizer=pre_tokenizers.Sequence(
             [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )

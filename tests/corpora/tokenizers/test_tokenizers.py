@@ -4,6 +4,7 @@ import json
 import pickle
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -217,10 +218,9 @@ def test_a_folder_that_is_missing_is_no_name_of_the_hub(tmp_path, monkeypatch):
 def test_hub_name_out_of_reach(monkeypatch):
     import transformers
 
-    def refuse(*_, **__):
-        raise OSError("We couldn't connect\nto the hub")
-
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
+    monkeypatch.setattr(
+        transformers.AutoTokenizer, "from_pretrained", Mock(side_effect=OSError("We couldn't connect\nto the hub"))
+    )
     with pytest.raises(FarspanError, match=r"facebook/bart-base.*couldn't connect.*local"):
         load_tokenizer("facebook/bart-base")
 
@@ -325,8 +325,7 @@ def test_training_again_keeps_the_same_tokenizer_and_refuses_another(kind, tmp_p
 
 
 def test_special_ids_are_those_of_no_text():
-    owned = {"<pad>": 5, "<unk>": 2, "<bos>": 0, "<mask>": 9, "[CLS]": 0}
-    assert special_ids(owned).tolist() == [0, 5, 9]
+    assert special_ids({"<pad>": 5, "<unk>": 2, "<bos>": 0, "<mask>": 9, "[CLS]": 0}).tolist() == [0, 5, 9]
     assert special_ids({"<unk>": 2}).tolist() == []
 
 

@@ -48,8 +48,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_the_first_block_makes_what_it_says(folder: Path):
-    made = {path.parent.name for path in folder.glob("*/manifest.json")}
-    assert made == {"documents", "corpus", "masks"}
+    assert {path.parent.name for path in folder.glob("*/manifest.json")} == {"documents", "corpus", "masks"}
 
 
 HOW_TO = [*blocks("docs/howto/transformers.md"), *blocks("docs/howto/decoders.md")]

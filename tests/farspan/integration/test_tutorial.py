@@ -68,8 +68,7 @@ def test_all_cells_run_twice_and_print_what_is_stored(tmp_path, monkeypatch, cap
             assert shapes(printed) == shapes(stored)
         else:
             equal[cell["id"]] = (printed.rstrip().splitlines(), stored.rstrip().splitlines())
-    made = {path.parent.name for path in tmp_path.glob("*/manifest.json")}
-    assert made == {
+    assert {path.parent.name for path in tmp_path.glob("*/manifest.json")} == {
         "documents", "corpus", "held-out", "masks", "held-out-masks", "stories", "pairs", "predictions"
     }  # fmt: skip
     if names["tokenizer"].fingerprint[:16] not in json.dumps(NOTEBOOK):

@@ -112,8 +112,7 @@ def test_a_row_has_its_text_and_a_generator_of_its_own():
         with pytest.raises(ValueError, match="read-only"):
             column[0] = 0
     for drawn, key in zip(draws, id_keys(KEY, batch.ids()), strict=True):
-        own = np.random.Generator(np.random.Philox(key=key))
-        assert drawn == own.integers(1 << 32, size=4).tolist()
+        assert drawn == np.random.Generator(np.random.Philox(key=key)).integers(1 << 32, size=4).tolist()
 
 
 class Numbered(Given):

@@ -179,8 +179,7 @@ def test_no_draw_is_longer_than_an_objective_says(name, preset, batch, seed, tar
     sources, targets = longest
     with suppress(FarspanError):  # a span's target that may not fit
         special = objective.validate(facts_of(batch))
-        masks = objective.mask(batch, key_of(objective, seed))
-        examples = objective.render(batch, masks, special)
+        examples = objective.render(batch, objective.mask(batch, key_of(objective, seed)), special)
         assert (examples.source_lengths <= sources).all()
         assert (examples.target_lengths <= targets).all()
         if target_length is not None and name in ("principal_sentences", "entity_pyramid", "model_based"):

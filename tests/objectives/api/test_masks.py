@@ -127,8 +127,7 @@ def test_rows_stay_themselves_in_a_wider_batch(parts, labels, segments):
     assert (together.target_ids[~together.target_mask] == PAD).all()
     assert together.labels is None or (together.labels[~together.source_mask] == IGNORED).all()
     assert together.segment_ids is None or (together.segment_ids[~together.source_mask] == -1).all()
-    backwards = np.arange(len(together))[::-1]
-    taken = together.take(backwards)
+    taken = together.take(np.arange(len(together))[::-1])
     assert [row(taken, number) for number in range(len(taken))] == rows[::-1]
 
 

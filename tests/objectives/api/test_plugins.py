@@ -173,8 +173,7 @@ def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead)
     objective = load_objective("lead_in", "short")
     assert isinstance(objective, Objective)
     assert objective.options == {"lead": 2, "whole_words": False}
-    special = objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))
-    assert special["<gap>"] == 400
+    assert objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))["<gap>"] == 400
     with pytest.raises(FarspanError, match="option lead is 0"):
         load_objective("lead_in", None, {"lead": 0})
     with pytest.raises(FarspanError, match="give at most 119"):

@@ -200,8 +200,7 @@ def test_other_ways_by_hand():
 @given(st.integers(2, 700), st.integers(0, 2**31))
 def test_the_same_mask_gives_what_t5_and_hugging_face_make_of_it(length, seed):
     batch = make_sequences([length], seed=seed)
-    objective = Span()
-    masks = objective.mask(batch, bytes(16))
+    masks = Span().mask(batch, bytes(16))
     # Sentinels alone behind the vocabulary: the last id is the first sentinel, as there.
     special = SpecialTokens.append(VOCAB, OWNED, sentinels=400, order="descending")
     examples = render_sentinels(batch, masks, special, Layout(begin=None))

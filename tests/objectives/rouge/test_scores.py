@@ -275,7 +275,6 @@ def test_many_sentences_of_a_word():
     )
     for setting in ({}, {"n": 2}, {"counts": "log"}):
         assert len(sentence_scores(words, **setting).values) == 200_000
-    halves = Ragged.from_rows([[0, 100_000]], np.int32)
-    assert np.count_nonzero(cluster_scores(words, halves).values) == 100_000
+    assert np.count_nonzero(cluster_scores(words, Ragged.from_rows([[0, 100_000]], np.int32)).values) == 100_000
     order, _ = select_greedily(words, np.array([3]))
     assert order[0].tolist() == [0, 2, 4]

@@ -75,8 +75,7 @@ def test_titles_are_a_column_only_of_documents_with_titles(manifest):
 
 
 def test_texts_and_names_cannot_leave_their_place(manifest):
-    count = next(iter(manifest.counts.values()))
-    hostile = replace(manifest, counts={"a|<script>\n# b": count})
+    hostile = replace(manifest, counts={"a|<script>\n# b": next(iter(manifest.counts.values()))})
     text = card(hostile, example="```\n# no heading\n````")
     assert "<script>" not in text.replace("\\<script\\>", "")
     assert "\n# b" not in text
@@ -84,8 +83,7 @@ def test_texts_and_names_cannot_leave_their_place(manifest):
 
 
 def test_equal_artefacts_have_equal_cards_wherever_they_lie(manifest, tmp_path):
-    other = read_manifest(make_documents(str(tmp_path / "elsewhere")))
-    assert card(manifest) == card(other)
+    assert card(manifest) == card(read_manifest(make_documents(str(tmp_path / "elsewhere"))))
     assert str(tmp_path) not in card(manifest)
 
 

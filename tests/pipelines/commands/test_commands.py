@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+from unittest.mock import Mock
 
 import pytest
 
@@ -190,18 +191,12 @@ def test_a_checkpoint_of_another_run_is_status_1(train, recipe, tmp_path):
 
 
 def test_ctrl_c_before_a_run_has_begun_is_status_130(train, recipe, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(World, "from_environment", interrupted)
+    monkeypatch.setattr(World, "from_environment", Mock(side_effect=KeyboardInterrupt))
     assert train(recipe)[0] == 130
 
 
 def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path, monkeypatch):
-    def broken(*arguments, **named):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr(Trainer, "update", broken)
+    monkeypatch.setattr(Trainer, "update", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
     status, _, err = train(recipe, "--set", f"run.directory={tmp_path}")
     assert status == 1
     assert "continues from the last checkpoint" in err

@@ -25,8 +25,7 @@ from tests.pipelines.typed import typed
 def test_the_error_budget_has_one_meaning_in_all_commands(command, capsys):
     with pytest.raises(SystemExit):
         build_parser().parse_args([command, "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "each is counted separately (default: 0.01)" in text
+    assert "each is counted separately (default: 0.01)" in " ".join(capsys.readouterr().out.split())
 
 
 NEEDED = "--documents d --output o --sequence-length 512"

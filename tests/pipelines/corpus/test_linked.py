@@ -33,14 +33,13 @@ PACKING: dict[str, Any] = {"sequence_length": 256}
 
 
 def job(documents, neighbours, output, policy="nearest", leftovers="concatenate", **linking):
-    options = Linking(policy=policy, **linking)
     return plan(
         LinkedCorpus(
             documents=documents,
             neighbours=neighbours,
             output=output,
             packing=Packing(**PACKING),
-            linking=options,
+            linking=Linking(policy=policy, **linking),
             leftovers=leftovers,
             shards=3,
         )

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -96,8 +97,7 @@ def test_best_fit_cuts_no_document_that_fits_and_fills_rows(documents, reference
             assert size == min(packing.room, length - offset)
             assert offset % packing.room == 0
     assert parts != sorted(parts)
-    merged = plan(replace(options, output=str(tmp_path / "merged"), fan_in=3))
-    run_job(merged, Engine(workers=1))
+    run_job(plan(replace(options, output=str(tmp_path / "merged"), fan_in=3)), Engine(workers=1))
     assert digests(tmp_path / "merged") == digests(tmp_path / "best")
 
 
@@ -184,11 +184,7 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
 
 def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
     output = tmp_path / "corpus"
-
-    def die(folder):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run_job(replace(job(documents, output), tokenizer=die), Engine(workers=1))
+        run_job(replace(job(documents, output), tokenizer=Mock(side_effect=KeyboardInterrupt)), Engine(workers=1))
     build(documents, output)
     assert verify(str(output)) == []

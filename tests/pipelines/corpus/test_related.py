@@ -181,8 +181,7 @@ def test_clusters_of_a_file_of_lists_become_rows(tmp_path):
     small_tokenizer().save(str(tmp_path / "tokenizer"))
     lists = [[f"seven wizards observe {word} lights. The fox jumps." for word in "abcd"[:size]] for size in (3, 1, 4)]
     (tmp_path / "related.jsonl").write_text("".join(json.dumps({"documents": texts}) + "\n" for texts in lists))
-    read = ReadOptions(text_field="documents")
-    inputs = (Input.parse(f"related={tmp_path}/related.jsonl", read),)
+    inputs = (Input.parse(f"related={tmp_path}/related.jsonl", ReadOptions(text_field="documents")),)
     run_job(
         plan_documents(
             Documents(inputs=inputs, output=str(tmp_path / "documents"), tokenizer=str(tmp_path / "tokenizer"))

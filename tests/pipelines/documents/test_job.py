@@ -82,8 +82,7 @@ def test_tiny_files_are_spread_over_tasks_and_change_no_row(tokenizer, tmp_path)
     folder.mkdir()
     for number in range(50):
         (folder / f"{number:02d}.txt").write_text(f"The text of file {number}. It is short.")
-    manifest = build(str(folder), tmp_path / "one", tokenizer)
-    assert manifest.config["task_files"] == 2048
+    assert build(str(folder), tmp_path / "one", tokenizer).config["task_files"] == 2048
     build(str(folder), tmp_path / "many", tokenizer, task_files=8)
     assert (len(digests(tmp_path / "one")), len(digests(tmp_path / "many"))) == (1, 7)
     assert all_rows(tmp_path / "one") == all_rows(tmp_path / "many")

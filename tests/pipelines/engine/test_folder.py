@@ -135,8 +135,7 @@ def test_a_folder_must_be_empty_or_an_artefact(tmp_path):
 def test_a_job_is_begun_once_and_then_resumed(tmp_path, capsys):
     two = job(tmp_path, "one", "two")
     assert begin(two) == set()
-    written = json.loads((tmp_path / "_work" / "job.json").read_text())
-    assert written["tasks"] == ["one", "two"]
+    assert json.loads((tmp_path / "_work" / "job.json").read_text())["tasks"] == ["one", "two"]
     assert capsys.readouterr().err == ""
     (tmp_path / "_work" / "one.json").write_text("{}")
     (tmp_path / "_work" / "two.failed").write_text("why")

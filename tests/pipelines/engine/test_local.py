@@ -10,6 +10,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -56,8 +57,7 @@ def test_workers_make_the_same_and_do_each_task_once(tmp_path, expected):
 
 
 def test_the_driver_prints_the_notes_of_workers_once(tmp_path, capsys):
-    trouble = {name: {"note": "compiles loops"} for name in SIZES}
-    run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+    run_job(shared_job(str(tmp_path / "out"), SIZES, {name: {"note": "compiles loops"} for name in SIZES}), TWO)
     assert capsys.readouterr() == ("", "compiles loops\n")
 
 
@@ -88,8 +88,7 @@ def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_their_driver(tmp_path, expected, number):
-    trouble = {"write-05": {"sleep": 60}}
-    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, trouble, engine=TWO)
+    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, {"write-05": {"sleep": 60}}, engine=TWO)
     wait_for(lambda: len(list((tmp_path / "out" / "_work").glob("write-*.json"))) >= 3)
     assert len(workers_of(driver.pid)) == 2
     os.kill(driver.pid, number)
@@ -100,8 +99,7 @@ def test_workers_end_with_their_driver(tmp_path, expected, number):
 
 
 def test_a_deleted_folder_ends_the_job(tmp_path):
-    trouble = {"write-05": {"sleep": 60}}
-    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, trouble, engine=TWO)
+    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, {"write-05": {"sleep": 60}}, engine=TWO)
     wait_for(lambda: len(list((tmp_path / "out" / "_work").glob("write-*.json"))) >= 11)
     shutil.rmtree(tmp_path / "out")
     assert end_of(driver) == [1]
@@ -119,10 +117,7 @@ def test_a_worker_that_ends_in_the_middle_is_said(tmp_path, status):
 
 
 def test_a_worker_that_cannot_be_started_is_said(tmp_path, monkeypatch):
-    def refuse():
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
     with pytest.raises(FarspanError, match=r"^a worker process cannot be started: .*; raise the limit of open files"):
         run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -175,10 +176,7 @@ def test_nothing_is_written_into_a_finished_artefact(tmp_path):
 
 
 def test_a_store_without_exclusive_creation_has_no_lock(monkeypatch):
-    def refuse(*_):
-        raise Unsupported("no")
-
-    monkeypatch.setattr(files, "create_new", refuse)
+    monkeypatch.setattr(files, "create_new", Mock(side_effect=Unsupported("no")))
     with lock_folder("memory://bucket/corpus"):
         assert len(files.walk("memory://bucket/corpus")) == 1
     assert files.walk("memory://bucket/corpus") == []

@@ -29,8 +29,7 @@ def member(folder, clock):
     made = []
 
     def make(name: str, own: Clock | None = None) -> Member:
-        identity = Identity(LAUNCHER, name, 1, 0, name, LEASE, name)
-        one = Member(folder, identity, clock=own or clock)
+        one = Member(folder, Identity(LAUNCHER, name, 1, 0, name, LEASE, name), clock=own or clock)
         made.append(one)
         return one.__enter__()
 

@@ -130,8 +130,7 @@ def test_a_signal_ends_a_process_after_its_task_or_gives_the_task_back(
     wait_for(lambda: attempts(log))
     os.kill(process.pid, number)
     assert end_of(process) == [code]
-    work = Path(folder, "_work")
-    assert (work / "write-05.json").exists() == (not again)
+    assert (Path(folder, "_work") / "write-05.json").exists() == (not again)
     assert not [path for path in files.walk(folder) if ".tmp-" in path]
     start = time.monotonic()
     trouble["write-05"]["sleep"] = 0
@@ -201,8 +200,7 @@ def test_a_lost_answer_to_a_claim_hangs_nobody(tmp_path, expected, monkeypatch, 
     create = files.create_new
 
     def lose(path: str, data: bytes) -> bool:
-        made = create(path, data)
-        return made and f"/{name}." not in path
+        return create(path, data) and f"/{name}." not in path
 
     monkeypatch.setattr(files, "create_new", lose)
     folder = str(tmp_path / "out")
@@ -262,8 +260,7 @@ def test_a_process_that_works_alone_and_those_that_share_refuse_one_another(tmp_
 @pytest.mark.slow
 def test_another_jobs_processes_are_refused_and_stop_nobody(tmp_path, log, expected):
     folder = str(tmp_path / "out")
-    trouble = {"write-05": {"log": str(log), "sleep": 1}}
-    process = launch(tmp_path / "errors", folder, SIZES, trouble)
+    process = launch(tmp_path / "errors", folder, SIZES, {"write-05": {"log": str(log), "sleep": 1}})
     wait_for(lambda: attempts(log))
     other: Any = shared_job(folder, SIZES)
     other.head.config["split"] = "held-out"

@@ -196,8 +196,7 @@ def test_rates_that_vary_widen_the_interval():
 
 def test_a_stage_that_saw_a_part_of_the_data_costs_as_much_more():
     """A quarter of a bucket's data in 1 s for each bucket of 100 units is 4 s for each."""
-    marks = [(number, 100 * number) for number in range(1, 6)]
-    stage = measured(marks, 1000, share=0.25, bytes=500)
+    stage = measured([(number, 100 * number) for number in range(1, 6)], 1000, share=0.25, bytes=500)
     assert stage.seconds() == pytest.approx((0.9 * 40, 1.1 * 40))
     assert stage.whole_bytes == 4000
 

@@ -268,8 +268,7 @@ def test_what_is_left_of_a_job_is_checked_when_it_is_finalized(tmp_path, name, c
 
 @pytest.mark.parametrize("task", ["../../x", "a/b", "", 1, None])
 def test_no_name_of_a_task_leads_out_of_the_folder(tmp_path, task):
-    path = finished(tmp_path)["job.json"]
-    with edit_sealed(path) as values:
+    with edit_sealed(finished(tmp_path)["job.json"]) as values:
         values["tasks"] = [task]
     with pytest.raises(FarspanError, match=r"does not say which job was begun .tasks\[0\] is"):
         finalize(str(tmp_path))

@@ -175,8 +175,7 @@ def test_a_time_limit_requeues_an_element_which_goes_on(slurm, limited, expected
     done = receipts(output)
     assert not (output / "manifest.json").exists()
     wait_for(lambda: "Restarts=1" in shown(slurm, job), 240)
-    update = ["scontrol", "update", f"JobId={job}_0", "TimeLimit=10"]
-    subprocess.run(update, env=slurm, check=True)
+    subprocess.run(["scontrol", "update", f"JobId={job}_0", "TimeLimit=10"], env=slurm, check=True)
     Path(f"{output}.hurry").touch()
     wait_for(lambda: (output / "manifest.json").exists() and not launchers(output), 240)
     assert f"resuming: {done} of " in log.read_text() or not done  # as on a busy machine

@@ -4,6 +4,7 @@ import os
 import pickle
 import time
 import uuid
+from unittest.mock import Mock
 
 import pytest
 
@@ -145,12 +146,8 @@ def test_nothing_is_written_into_an_artefact_that_was_finished_meanwhile(output)
 )
 def test_whatever_a_task_raises_is_its_failure(output, error, told):
     """Also a name with bytes that are no text, and the exit of a plug-in."""
-
-    def fail(task, report):
-        raise error
-
     with pytest.raises(TaskFailed, match="task embed-00000 failed: ") as caught:
-        RunTask("embed", fail, output)(TASK)
+        RunTask("embed", Mock(side_effect=error), output)(TASK)
     assert told in message_bytes(str(caught.value)).decode()
     assert caught.value.for_good == (type(error) is FarspanError)
     assert is_for_good(str(caught.value)) == caught.value.for_good

@@ -138,8 +138,7 @@ def test_a_file_alone_needs_pairs_and_split(made, tmp_path):
 
 def test_pairs_without_reference(made, tmp_path):
     pairs = make_pairs(str(tmp_path / "p"), str(made.root / "documents"), max_targets=0, splits=["test"])
-    predictions = make_predictions(str(tmp_path / "g"), pairs, "test", ["a"] * 24)
-    questions, _ = read_systems([predictions])
+    questions, _ = read_systems([make_predictions(str(tmp_path / "g"), pairs, "test", ["a"] * 24)])
     assert isinstance(questions, Questions)
     with pytest.raises(FarspanError, match="pair 'pair-0' of split test has no reference; evaluate a split with known"):
         _ = questions.references
@@ -293,8 +292,7 @@ def test_subsets_come_from_pairs_and_by_name(systems, files, tmp_path):
         ["quality", "pair-2", "two, 2"],
     ]
     assert sum(row[0] == "qmsum" for row in rows) == 24
-    twin = json.loads((tmp_path / "s.json").read_text())
-    assert rows == rows_of(twin)
+    assert rows == rows_of(json.loads((tmp_path / "s.json").read_text()))
 
 
 def test_missing_subsets(systems, tmp_path):

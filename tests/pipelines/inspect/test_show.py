@@ -230,8 +230,7 @@ def test_documents_are_shown_with_title_and_sentences(tmp_path, run):
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
-    documents = make_documents(str(folder / "documents"), shards=1)
-    return make_pairs(str(folder / "pairs"), documents)
+    return make_pairs(str(folder / "pairs"), make_documents(str(folder / "documents"), shards=1))
 
 
 @pytest.fixture(scope="module")

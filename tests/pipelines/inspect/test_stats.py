@@ -186,8 +186,7 @@ def test_similarity_is_the_mean_of_all_pairs(tmp_path):
         similarity_of(corpus, np.arange(len(corpus)), vectors)
     table = {row["document_id"]: np.array(row["vector"], np.float32) for row in all_rows(vectors, "farspan.vectors")}
     known = [row for row in range(len(batch)) if all(name in table for name in batch.document_ids[row].as_py())]
-    found = similarity_of(corpus, np.array(known), vectors)
-    for row, value in zip(known, found, strict=True):
+    for row, value in zip(known, similarity_of(corpus, np.array(known), vectors), strict=True):
         names = sorted(set(batch.document_ids[row].as_py()))
         unit = np.stack([table[name] / np.linalg.norm(table[name]) for name in names])
         pairs = (unit @ unit.T)[np.triu_indices(len(names), 1)]

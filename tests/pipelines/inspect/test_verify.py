@@ -24,8 +24,7 @@ from trainer.run_config import EvaluationConfig
 
 
 def test_a_run_and_its_checkpoints(tmp_path):
-    recipe = toy_recipe(tmp_path / "run", steps=8, checkpoint_every=4)
-    train(recipe, source=ToySource())
+    train(toy_recipe(tmp_path / "run", steps=8, checkpoint_every=4), source=ToySource())
     first, last = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
     assert [verify(folder) for folder in (tmp_path / "run", first, last)] == [[], [], []]
     (file,) = (first / "model").glob("*.safetensors")

@@ -86,8 +86,7 @@ def test_sequences_keep_to_a_topic(stages):
 def test_show_gives_the_texts_of_a_sequence_one_by_one(stages):
     out = io.StringIO()
     show(Show(artefact=stages["linked"], width=200), Console(file=out, width=250))
-    corpus = Corpus(stages["linked"])
-    names = corpus.take(np.array([0])).document_ids[0].as_py()
+    names = Corpus(stages["linked"]).take(np.array([0])).document_ids[0].as_py()
     assert len(names) > 1
     for name in names:
         assert f"{name}: tokens 0" in out.getvalue()

@@ -120,8 +120,7 @@ def test_masks_are_sound_and_equal_those_drawn_in_process(folder, mask_sets, nam
     stored, corpus = MaskSet(mask_sets[name]), Corpus(str(folder / "corpus"))
     asked = masking(folder, name, "")
     objective = equip_objective(corpus.folder, asked.objective, asked.preset, asked.options, asked.scorer)
-    order = np.random.default_rng(0).permutation(len(corpus))
-    for rows in np.array_split(order, 3):
+    for rows in np.array_split(np.random.default_rng(0).permutation(len(corpus)), 3):
         expected, found = (
             rows_of(stored.take(rows)),
             rows_of(objective.mask(corpus.take(rows), mask_key(SEED, objective))),

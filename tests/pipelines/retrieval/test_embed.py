@@ -272,8 +272,7 @@ def test_the_real_encoder_brings_like_documents_together(tmp_path):
         "space": ["The probe orbits Saturn and its rings.", "Saturn's rings were photographed by a space probe."],
         "food": ["Bread is baked from flour and yeast.", "The baker kneads flour, water and yeast into bread."],
     }
-    texts = [text for pair in topics.values() for text in pair]
-    documents = documents_of(texts, str(tmp_path / "documents"))
+    documents = documents_of([text for pair in topics.values() for text in pair], str(tmp_path / "documents"))
     build(documents, tmp_path / "vectors", mini_lm_folder(), normalize=True)
     (batch,) = rows(tmp_path / "vectors", "farspan.vectors")
     vectors = vector_rows(batch.column("vector")).astype(np.float32)

@@ -34,11 +34,10 @@ class Halves:
         rows = np.repeat(np.flatnonzero(kept), 2)
         second = np.arange(len(rows)) % 2 == 1
         half = lengths[rows] // 2
-        keys = np.column_stack([np.full(len(rows), index), rows]).astype(np.uint64)
         return Pieces(
             rows,
             buckets=(rows + second) % BUCKETS,
-            keys=keys,
+            keys=np.column_stack([np.full(len(rows), index), rows]).astype(np.uint64),
             positions=second.astype(np.int32),
             read=np.ones(len(lengths), bool),
             kept=kept,
@@ -251,7 +250,6 @@ def bucket(lengths: list[int]) -> Bucket:
     """Documents of sources ``a`` and ``b`` in turn."""
     count = len(lengths)
     zeros = np.zeros(count, np.int32)
-    tokens = Ragged.from_lengths(np.arange(sum(lengths), dtype=np.uint16), np.array(lengths))
     return Bucket(
         keys=np.arange(2 * count, dtype=np.uint64).reshape(count, 2),
         positions=zeros,
@@ -261,7 +259,7 @@ def bucket(lengths: list[int]) -> Bucket:
         clusters=zeros.astype(np.int64),
         document_ids=pa.array([f"{'ab'[row % 2]}:{row}" for row in range(count)]),
         sources=np.array(["ab"[row % 2] for row in range(count)], object),
-        tokens=tokens,
+        tokens=Ragged.from_lengths(np.arange(sum(lengths), dtype=np.uint16), np.array(lengths)),
         sentence_starts=Ragged.from_rows([[0]] * count, np.int32),
     )
 

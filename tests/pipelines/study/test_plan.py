@@ -31,8 +31,7 @@ def test_an_identity_depends_on_all_options_and_parents_and_on_nothing_else(tmp_
         return {step.stage: step.id for step in read_plan(str(write_study(tmp_path, **changes))).steps().values()}
 
     before = ids()
-    spelled_out = ids(stages__corpus__seed=0, stages__predictions__beams=None)
-    assert spelled_out == before
+    assert ids(stages__corpus__seed=0, stages__predictions__beams=None) == before
     longer = ids(stages__corpus__sequence_length=48)
     changed = {stage for stage in before if before[stage] != longer[stage]}
     assert changed == {"corpus", "pretraining", "tuning", "predictions"}
@@ -46,8 +45,7 @@ def test_an_identity_depends_on_all_options_and_parents_and_on_nothing_else(tmp_
 def test_the_command_of_a_stage_makes_it_by_hand(tmp_path):
     from pipelines.commands import build_parser
 
-    plan = read_plan(str(write_study(tmp_path)))
-    for step in plan.steps().values():
+    for step in read_plan(str(write_study(tmp_path))).steps().values():
         flags, rest = build_parser().parse_known_args(step.words("stages"))
         assert not rest
         by_hand = flags.chosen.decode(vars(flags))

@@ -206,8 +206,7 @@ def test_the_first_warning_of_each_stage_is_printed(tmp_path, capsys):
         (tmp_path / "stages" / f"{name}.log").write_text(text)
     steps = {name: cast("Step", SimpleNamespace(stage=name[0])) for name in ("a-1", "a-2", "a-3", "b-1", "b-2")}
     run.report_warnings(steps, str(tmp_path))
-    said = capsys.readouterr().err.splitlines()
-    assert said == [f"{tmp_path}/stages/a-2.log: warning: 9 targets are cut"]
+    assert capsys.readouterr().err.splitlines() == [f"{tmp_path}/stages/a-2.log: warning: 9 targets are cut"]
 
 
 def test_tables_in_all_formats(tmp_path):

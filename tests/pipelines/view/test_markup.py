@@ -42,14 +42,13 @@ def hostile_page(row: int = 0) -> RowPage:
     pieces = [Piece(HOSTILE, "hidden", span=0)]
     block = Block("text-0", HOSTILE, HOSTILE, 9, lambda *_: pieces, part=0, title=HOSTILE).cut(0, 5)
     column = Column(HOSTILE, HOSTILE, (block,), options=HOSTILE, number=0, kinds=("hidden",))
-    part = Part(HOSTILE, 0, 9, 0, 9, title=HOSTILE)
     return RowPage(
         row,
         "row",
         ((HOSTILE, HOSTILE),),
         ((column,),),
         tokens=9,
-        parts=(part,),
+        parts=(Part(HOSTILE, 0, 9, 0, 9, title=HOSTILE),),
         all_parts=1,
         links=(Link(near_duplicates=((HOSTILE, 0.5),)),),
         missing=(HOSTILE,),

@@ -160,8 +160,7 @@ def sources(tmp_path_factory):
     model = replace(tiny_model(), tokenizer=tokenizer_files())
     write_model_folder(model, folder / "farspan")
     write_hugging_face(model, folder / "huggingface")
-    recipe = toy_recipe(folder / "run", checkpoint_every=1, dry_run=False)
-    train_quietly(recipe, source=ToySource(), until=2)
+    train_quietly(toy_recipe(folder / "run", checkpoint_every=1, dry_run=False), source=ToySource(), until=2)
     return folder
 
 

@@ -76,8 +76,7 @@ def trained(name: str, frame: tuple[str, ...] = EDGES, files: dict[str, bytes] |
     files = files or bart_files()
     tokenizer = tokenizer_of(files)
     special = SpecialTokens.append(tokenizer.vocab_size, tokenizer.owned_tokens, ["<mask>", "<doc-sep>"], 2)
-    vocabulary = Vocabulary.of(special, tokenizer.fingerprint, "<eos>", frame)
-    model = tiny_model(families()[name], vocabulary)
+    model = tiny_model(families()[name], Vocabulary.of(special, tokenizer.fingerprint, "<eos>", frame))
     lengths = {"source_length": 48, "target_length": 12}
     return replace(model, tokenizer=tokenizer.serialized(), parent={"kind": "farspan.checkpoint", **lengths}), tokenizer
 

@@ -199,8 +199,7 @@ def test_stages_change_data_and_go_on_with_the_order():
         list(range(228, 240)), list(range(240, 244)), list(range(276, 280)), list(range(12)), list(range(828, 840)),
     ]  # fmt: skip
     assert {batch.source_ids.shape[1] for batch in loader.step(30)} == {32}
-    one_stage = Loader(recipe.curriculum[:1], [MIXTURE], seed=1)
-    assert columns(one_stage.step(19)) == columns(loader.step(19))
+    assert columns(Loader(recipe.curriculum[:1], [MIXTURE], seed=1).step(19)) == columns(loader.step(19))
 
 
 def test_cycles_of_short_and_long_rows_repeat_none_before_an_epoch_ends():

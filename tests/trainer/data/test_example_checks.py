@@ -175,8 +175,7 @@ def test_one_row_in_many_that_asks_is_enough(corpus, tmp_path):
     manifest = read_manifest(masks)
     totals = {**manifest.totals, "unmasked": manifest.totals["sequences"] - 1}
     write_manifest(masks, replace(manifest, totals=totals))
-    data = DataConfig(corpus=corpus, masks=masks, source_length=512)
-    assert checked(data) == []
+    assert checked(DataConfig(corpus=corpus, masks=masks, source_length=512)) == []
 
 
 class Mute(ToySource):

@@ -157,8 +157,7 @@ def test_one_table_for_all_and_each_renders_with_it():
     assert mixture.special.ids == {**SPECIAL.ids, "<mask>": 25, "<sentinel-1>": 26, "<sentinel-2>": 27}
     assert mixture.special.vocab_size == 28
     assert {part.source.special.vocab_size for part in mixture.parts} == {28}
-    examples = mixture.examples(np.array([20, 26]))
-    assert (examples.source_ids == 25).sum(1).tolist() == [1, 1]
+    assert (mixture.examples(np.array([20, 26])).source_ids == 25).sum(1).tolist() == [1, 1]
     assert mixture.with_special(mixture.special).fingerprint == mixture.fingerprint
 
 

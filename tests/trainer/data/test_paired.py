@@ -149,8 +149,7 @@ def test_a_mixture_gives_a_task_the_ids_of_all_special_tokens(pairs):
 
 
 def test_a_sample_is_named_by_its_pair_and_target(pairs):
-    source = source_of(pairs)
-    assert source.origin(2).endswith("row 1 (pair pair-1, target 1)")
+    assert source_of(pairs).origin(2).endswith("row 1 (pair pair-1, target 1)")
     assert source_of(pairs, targets="sampled").origin(2).endswith("row 3 (pair pair-3)")
 
 
@@ -256,8 +255,7 @@ def test_targets_limit_rows_as_sources_do(many):
     source = short_source(many)
     assert len(PackedPairs(source, DATA)) < len(PackedPairs(source, DataConfig(source_length=64, target_length=12)))
     rows = PackedPairs(source, DataConfig(source_length=4096, target_length=13))
-    examples = rows.examples(np.arange(len(rows)))
-    assert examples.target_lengths.max() <= 13
+    assert rows.examples(np.arange(len(rows))).target_lengths.max() <= 13
     assert rows.most > 1
 
 

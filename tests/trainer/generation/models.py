@@ -35,8 +35,7 @@ def model_of(config=None, seed=0):
 
 def ragged(lengths, seed=0, low=3, high=24, **fields):
     """Sources of the given lengths, padded on the right."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(low, high, (len(lengths), max(lengths)), generator=generator)
+    ids = torch.randint(low, high, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(seed))
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return Sources(source_ids=ids.masked_fill(~mask, IDS.pad), source_padding_mask=mask, **fields)
 

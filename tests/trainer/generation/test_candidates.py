@@ -141,8 +141,7 @@ def test_lengths_and_forced_tokens():
     config = GenerationConfig(min_tokens=4, max_tokens=7, first_tokens=(9, 11), length_penalty=-2.0)
     lengths = set()
     for end in range(12, 24):
-        found = generate(model, sources, config, IDS._replace(end=end))
-        for tokens in found.tokens:
+        for tokens in generate(model, sources, config, IDS._replace(end=end)).tokens:
             assert tokens[:2].tolist() == [9, 11]
             assert not {end, IDS.pad} & set(tokens.tolist())
             lengths.add(len(tokens))

@@ -63,8 +63,7 @@ def right_padded(lengths: list[int], width: int) -> Tensor:
 
 def cut(real: Tensor, seed: int) -> Tensor:
     """Documents drawn for ``(B, L)`` real positions: int64, 0, 1, ... from the left and -1 at padding."""
-    generator = torch.Generator().manual_seed(seed)
-    starts = torch.rand(real.shape, generator=generator) < 0.2
+    starts = torch.rand(real.shape, generator=torch.Generator().manual_seed(seed)) < 0.2
     starts[:, :1] = False
     return starts.long().cumsum(1).masked_fill(~real, -1)
 
@@ -127,8 +126,7 @@ def assert_equals_dense(
         assert gradient.isfinite().all()
     upstream = upstream * known[..., None, None]
     mine = torch.autograd.grad(got, inputs, upstream)
-    theirs = torch.autograd.grad(expected, inputs, upstream.double())
-    for one, other in zip(mine, theirs, strict=True):
+    for one, other in zip(mine, torch.autograd.grad(expected, inputs, upstream.double()), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 

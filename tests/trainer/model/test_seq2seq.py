@@ -253,8 +253,7 @@ def test_the_loss_is_that_of_both_by_their_means(parts, batch, loss):
     alone, beside = (part(**inputs, loss=loss) for part, inputs in ((model, own), (generator, shown)))
     mean = alone.minimised / 40 + WEIGHT * beside.minimised / 30
     expected = torch.autograd.grad(mean, [*model.parameters(), *generator.parameters()], materialize_grads=True)
-    joint = JointModel(model, generator, WEIGHT)
-    losses = joint(**batch, loss=loss)
+    losses = JointModel(model, generator, WEIGHT)(**batch, loss=loss)
     torch.testing.assert_close(losses.minimised / 40, mean)
     torch.testing.assert_close(losses.plain, alone.plain)
     found = torch.autograd.grad(losses.minimised / 40, [*model.parameters(), *generator.parameters()],

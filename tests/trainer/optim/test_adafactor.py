@@ -174,8 +174,7 @@ def test_forty_updates_of_longt5_are_those_of_transformers():
     )
     oracle = TransformersAdafactor(theirs.parameters(), scale_parameter=True, relative_step=True, warmup_init=False)
     for step in range(40):
-        generator = torch.Generator().manual_seed(step)
-        source, target = torch.randint(3, 41, (2, 4, 12), generator=generator)
+        source, target = torch.randint(3, 41, (2, 4, 12), generator=torch.Generator().manual_seed(step))
         decoder = target.roll(1, 1)
         for module, one in ((theirs, oracle), (model, optimizer)):
             one.zero_grad()

@@ -35,8 +35,7 @@ def record(number: int, text: str, output: str | None, name: str = "q") -> dict:
 
 @pytest.mark.parametrize("subset", SUBSETS)
 def test_the_input_of_each_subset_is_divided_into_query_and_text(subset):
-    plain = subset in ("gov_report", "summ_screen_fd")
-    if plain:
+    if subset in ("gov_report", "summ_screen_fd"):
         assert divide_input(TEXT, subset) == ("", TEXT, None)
         return
     query = QUALITY if subset == "quality" else "How deep is the harbour?"
@@ -201,8 +200,7 @@ def test_names_of_fields_are_options(tmp_path):
     assert (first.pair_id, first.documents, first.options) == ("x", ("u",), ("This.", "That."))
     assert (first.targets, second.targets, first.split) == (("This.",), ("That one.",), "train")
     assert first.attributes == {}
-    without = replace(options, pairs=replace(fields, pair_id_field=None))
-    a, b = read_pairs(path, without)
+    a, b = read_pairs(path, replace(options, pairs=replace(fields, pair_id_field=None)))
     assert a.pair_id == b.pair_id != "x", "equal questions about equal documents are one pair"
 
 
@@ -222,8 +220,7 @@ def test_a_field_without_a_value_hides_no_other_name_for_it(tmp_path, empty):
 
 def test_a_record_without_the_named_query_is_rejected(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", [{"document": "A text.", "question": "Why?", "answer": "So."}])
-    options = replace(MINE, pairs=PairFields(query_field="ask"))
-    assert read_reasons(path, options) == ["missing_query"]
+    assert read_reasons(path, replace(MINE, pairs=PairFields(query_field="ask"))) == ["missing_query"]
 
 
 def test_a_pair_may_have_several_documents_with_ids(tmp_path):

@@ -56,8 +56,7 @@ def test_two_versions_of_a_paragraph_are_two_documents(tmp_path):
 
 def test_test_questions_have_no_targets(tmp_path):
     hidden = {name: QUESTION[name] for name in ("_id", "question", "context")}
-    path = write_json(tmp_path / "hotpot_test_fullwiki_v1.json", [hidden])
-    (pair,) = read_pairs(path, HOTPOT)
+    (pair,) = read_pairs(write_json(tmp_path / "hotpot_test_fullwiki_v1.json", [hidden]), HOTPOT)
     assert (pair.targets, pair.attributes, pair.split) == ((), {"supporting": []}, "test")
 
 
@@ -71,8 +70,7 @@ def test_bad_questions_are_rejected(tmp_path):
         {**QUESTION, "question": None},
         {name: value for name, value in QUESTION.items() if name != "_id"},
     ]
-    path = write_json(tmp_path / "hotpot_train_v1.1.json", bad)
-    reasons = read_reasons(path, HOTPOT)
+    reasons = read_reasons(write_json(tmp_path / "hotpot_train_v1.1.json", bad), HOTPOT)
     assert reasons[:4] == ["empty_text", "broken_paragraph", "broken_paragraph", "broken_paragraph"]
     assert reasons[4:] == ["empty_text", "null_text", "missing_text"]
 
@@ -114,8 +112,7 @@ def test_bad_queries_are_rejected(tmp_path):
         {**QUERY, "id": True},
         3,
     ]
-    path = write_json(tmp_path / "dev.json", bad)
-    reasons = read_reasons(path, HOP)
+    reasons = read_reasons(write_json(tmp_path / "dev.json", bad), HOP)
     assert reasons[:5] == ["empty_text", "unknown_label", "null_text", "empty_text", "missing_text"]
     assert reasons[5:] == ["missing_id", "not_an_object"]
 
@@ -311,8 +308,7 @@ def test_bad_questions_are_rejected_alone(tmp_path):
         choice(5),
     ]
     rows = [line("W", *questions), {**line("V"), "article": ""}, {**line("V"), "article_id": None}, {"questions": []}]
-    path = write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", rows)
-    reasons = read_reasons(path, QUALITY)
+    reasons = read_reasons(write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", rows), QUALITY)
     assert reasons[:4] == ["unknown_label", "unknown_label", "empty_text", "too_many_options"]
     assert reasons[4:] == ["empty_text", "null_text", "missing_text"]
 

@@ -91,8 +91,7 @@ def test_missing_stories_and_bad_questions_are_rejected_alone(write):
         ("e5", "train", b"Text."),
     ]
     questions = [("e5", "train", "Who?", "", " "), ("e5", "train", "", "x", "y"), ("e5", "train", "What?", "x", "")]
-    path = write(stories, questions)
-    assert rejected_pairs(path, STORIES) == [
+    assert rejected_pairs(write(stories, questions), STORIES) == [
         ("a1", "missing_file"),
         ("b2", "compressed_file"),
         ("c3", "empty_text"),

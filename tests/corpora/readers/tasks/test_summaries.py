@@ -129,8 +129,7 @@ def test_an_article_is_a_document_and_its_abstract_the_target(tmp_path, format):
 def test_sections_are_documents_of_one_pair(tmp_path):
     path = write_lines(tmp_path / "train.txt", [ARTICLE, EMPTY])
     options = ReadOptions(format="arxiv", text_field="sections")
-    texts = read_documents(path, options)
-    assert texts["1234.5678#2"] == "results\nthey rise .\nand fall ."
+    assert read_documents(path, options)["1234.5678#2"] == "results\nthey rise .\nand fall ."
     assert next(pair.documents for pair in read_pairs(path, options)) == ("1234.5678#0", "1234.5678#2")
 
 
@@ -138,8 +137,7 @@ def test_the_archive_as_published_is_read_and_bad_articles_are_rejected(tmp_path
     bad = [EMPTY, {**ARTICLE, "abstract_text": "no list"}, {"article_id": "x"}]
     files = {"train.txt": json.dumps(ARTICLE), "test.txt": "\n".join(map(json.dumps, bad)), "vocab": "the 1\n"}
     path = pack(tmp_path / "arxiv-dataset.zip", {f"arxiv-dataset/{name}": data for name, data in files.items()})
-    options = ReadOptions(format="arxiv")
-    assert read_reasons(path, options) == ["empty_document", "not_a_string", "not_a_string"]
+    assert read_reasons(path, ReadOptions(format="arxiv")) == ["empty_document", "not_a_string", "not_a_string"]
 
 
 # SummScreen: tokenised lines, and the same episodes as people wrote them.
@@ -172,8 +170,7 @@ def test_raw_text_takes_splits_and_choice_from_the_lines(tmp_path):
     assert [pair.targets for pair in pairs] == [("Ann asks of A.",), ("Ann asks of B.",)]
     assert [pair.pair_id for pair in pairs] == [pair.pair_id for pair in read_pairs(lines, LINES)]
     assert (pairs[0].split, pairs[0].attributes) == ("test", {"show": "Lamps"})
-    inside = tmp_path / "SummScreen" / "SummScreen_raw"
-    (tmp_path / "SummScreen_raw").rename(inside)
+    (tmp_path / "SummScreen_raw").rename(tmp_path / "SummScreen" / "SummScreen_raw")
     assert read_pairs(lines, RAW) == pairs
 
 
@@ -187,8 +184,7 @@ def test_bad_episodes_are_rejected(tmp_path):
         line("E"),
     ]
     path = write_lines(folder / "fd_train.json", rows)
-    reasons = read_reasons(path, LINES)
-    assert reasons == ["empty_text", "not_a_list", "not_a_list", "missing_text"]
+    assert read_reasons(path, LINES) == ["empty_text", "not_a_list", "not_a_list", "missing_text"]
     rows = [line("A"), {**line("B"), "filename": "../B.json"}, {**line("C"), "filename": None}]
     path = write_lines(folder / "fd_train.json", rows)
     assert read_reasons(path, RAW) == ["missing_file", "unsafe_name", "null_text"]

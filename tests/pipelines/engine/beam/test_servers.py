@@ -170,8 +170,7 @@ def test_a_job_service_that_hangs_can_be_left_and_loses_nothing(tmp_path, monkey
         patch.setattr(Watch, "look", stop)
         run_job(shared_job(str(output), SIZES, slowly), Engine(runner="PortableRunner", beam_flags=flags))
     assert "farspan: cannot cancel job farspan-out-" in capsys.readouterr().err
-    done = {path.stem for path in output.glob("_work/write-*.json")}
-    assert done
+    assert {path.stem for path in output.glob("_work/write-*.json")}
     run_job(shared_job(str(output), SIZES), Engine(workers=1))
     assert "resuming: " in capsys.readouterr().err
     assert not (output / "_work").exists()

@@ -158,8 +158,7 @@ def tiny_pegasus(**options):
 
 
 def tiny_pegasus_x(**options):
-    config = PegasusXConfig(**{**PEGASUS_SIZES, **LONG, **options})
-    return disturbed(PegasusXForConditionalGeneration(config))
+    return disturbed(PegasusXForConditionalGeneration(PegasusXConfig(**{**PEGASUS_SIZES, **LONG, **options})))
 
 
 def read(kind, **options) -> ModelConfig:
@@ -271,8 +270,7 @@ def test_only_the_librarys_own_attention_is_written(draw):
     config = replace(config, encoder=replace(config.encoder, attention=pattern))
     special, family = {"<pad>": 0, "<bos>": 2, "<eos>": 1}, exportable_family(config)
     if draw == "first":
-        values = export_config(family, config, VOCAB, special)
-        assert bigbird_pegasus.read_config(values) == config
+        assert bigbird_pegasus.read_config(export_config(family, config, VOCAB, special)) == config
     else:
         with pytest.raises(FarspanError, match=r"encoder.attention.draw: farspan 'keyed', Hugging Face 'first'"):
             export_config(family, config, VOCAB, special)

@@ -48,8 +48,7 @@ def chosen(lengths, share):
     """``(B, L)`` bool, the first position of each row and ``share`` of the others, none at padding."""
     if share is None:
         return None
-    generator = torch.Generator().manual_seed(3)
-    positions = torch.rand(len(lengths), max(lengths), generator=generator) < share
+    positions = torch.rand(len(lengths), max(lengths), generator=torch.Generator().manual_seed(3)) < share
     positions[:, 0] = True
     return positions & (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
@@ -141,8 +140,7 @@ FAMILIES = {"bert": (bert, BertConfig, BertForMaskedLM, 0), "roberta": (roberta,
 @pytest.mark.parametrize("lengths", [[1], [6, 6], [20, 3, 11]])
 def test_logits_and_gradients_are_those_of_hugging_face(name, lengths):
     family, config, kind, pad = FAMILIES[name]
-    theirs = disturbed(kind(config(**SIZES, layer_norm_eps=1e-3)))
-    assert_same_masked_lm(family, theirs, lengths, pad)
+    assert_same_masked_lm(family, disturbed(kind(config(**SIZES, layer_norm_eps=1e-3))), lengths, pad)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

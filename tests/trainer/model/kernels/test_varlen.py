@@ -149,8 +149,7 @@ def test_groups_are_the_pairs_of_the_dense_statement_each_once(pattern, made):
     plan = pattern.plan(rows_of(context, batch, length, torch.device("cpu")))
     seen = expected_pairs(pattern, real, segments, batch, length)
     size = seen.shape[1]
-    expected = torch.block_diag(*seen.long())
-    assert torch.equal(pairs(plan, batch * size, batch * size), expected)
+    assert torch.equal(pairs(plan, batch * size, batch * size), torch.block_diag(*seen.long()))
 
 
 @settings(max_examples=40, deadline=None)
@@ -166,8 +165,7 @@ def test_attention_over_groups_equals_dense_forward_and_backward(pattern, made, 
     torch.testing.assert_close(got, expected.float(), atol=1e-5, rtol=0)
     upstream = torch.randn_like(got)
     mine = torch.autograd.grad(got, (q, k, v), upstream, allow_unused=not seen.any())
-    theirs = torch.autograd.grad(expected, (q, k, v), upstream.double())
-    for one, other in zip(mine, theirs, strict=True):
+    for one, other in zip(mine, torch.autograd.grad(expected, (q, k, v), upstream.double()), strict=True):
         torch.testing.assert_close(torch.zeros_like(other) if one is None else one, other, atol=1e-5, rtol=1e-5)
 
 

@@ -37,8 +37,7 @@ def test_equals_its_formula_and_gives_zeros_without_keys(lengths, queries, biase
     empty = ~mask.any(-1).expand(-1, queries)
     assert (found[empty] == 0).all()
     mine = torch.autograd.grad(found.square().sum(), (q, k, v))
-    theirs = torch.autograd.grad(expected.square().sum(), (q, k, v))
-    for one, other in zip(mine, theirs, strict=True):
+    for one, other in zip(mine, torch.autograd.grad(expected.square().sum(), (q, k, v)), strict=True):
         torch.testing.assert_close(one, other.float(), atol=1e-4, rtol=1e-4)
 
 
@@ -55,8 +54,7 @@ def test_the_mask_of_a_batch_joins_padding_and_documents():
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("width", [None, 5])
 def test_a_layer_is_four_projections_round_attention(scaled, width):
-    heads = HeadsConfig(count=2, width=width, scaled=scaled)
-    layer = SelfAttention(8, heads, Full(), 0.0)
+    layer = SelfAttention(8, HeadsConfig(count=2, width=width, scaled=scaled), Full(), 0.0)
     x, real = torch.randn(2, 6, 8), right_padded([6, 3], 6)
     q, k, v = (part(x).unflatten(-1, (2, -1)) for part in split(layer.qkv, 3))
     factor = 1.0 if scaled else q.shape[-1] ** 0.5  # scores of the dense statement are always scaled

@@ -127,8 +127,7 @@ def test_equals_its_restatement_forward_and_backward(pattern, length, lengths, p
 
 
 def test_rows_of_nothing_are_zeros_before_the_output_layer():
-    layer = make_layer(TGlobal(3, 4))
-    mixed = layer.mix(torch.randn(2, 10, D), make_context(right_padded([10, 0], 10)))
+    mixed = make_layer(TGlobal(3, 4)).mix(torch.randn(2, 10, D), make_context(right_padded([10, 0], 10)))
     assert (mixed[1] == 0).all()
     assert (mixed[0] != 0).all()
 
