@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -107,6 +107,14 @@ class Cluster:
     rows: pa.Table  # n rows of ``farspan.neighbours``
     neighbours: Ragged  # n rows of int32, numbers of documents inside this cluster, best first
 
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch], first: int) -> Cluster:
+        """Join the rows of a cluster; ``first`` is the number of the first one in its shard."""
+        rows = pa.Table.from_batches(batches)
+        lengths = np.concatenate([np.diff(batch.column("neighbours").offsets) for batch in batches])
+        neighbours = _flat(rows.column("neighbours")) - np.int32(first)
+        return cls(rows.column("cluster_id")[0].as_py(), rows, Ragged.from_lengths(neighbours, lengths))
+
     @cached_property
     def similarities(self) -> np.ndarray:
         """Inner products with the neighbours, ``(edges,)`` float32."""
@@ -127,19 +135,12 @@ def clusters_of_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[Cluster]:
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]):
             piece = batch.slice(start, stop - start)
             if waiting and waiting[0].column("cluster_id")[0] != piece.column("cluster_id")[0]:
-                yield _cluster(waiting, first)
+                yield Cluster.of(waiting, first)
                 first += sum(len(part) for part in waiting)
                 waiting = []
             waiting.append(piece)
     if waiting:
-        yield _cluster(waiting, first)
-
-
-def _cluster(batches: list[pa.RecordBatch], first: int) -> Cluster:
-    rows = pa.Table.from_batches(batches)
-    lengths = np.concatenate([np.diff(batch.column("neighbours").offsets) for batch in batches])
-    neighbours = _flat(rows.column("neighbours")) - np.int32(first)
-    return Cluster(rows.column("cluster_id")[0].as_py(), rows, Ragged.from_lengths(neighbours, lengths))
+        yield Cluster.of(waiting, first)
 
 
 def _flat(column: pa.ChunkedArray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
+from corpora.linking.graph import Cluster
 from corpora.printing import format_count
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet, has_titles
@@ -20,7 +21,6 @@ from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
 from corpora.storage import files
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import NAME, find_origin, find_parent, manifest_sha256
-from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
 from pipelines.engine.job import number_name
@@ -92,17 +92,6 @@ def find_titles(corpus: Corpus, documents: str | None = None) -> Titles | None:
     return Titles(document_set) if has_titles(document_set.manifest) else None
 
 
-@dataclass(frozen=True)
-class _Cluster:
-    """The documents of one cluster: their ids, norms, and neighbours as numbers of documents."""
-
-    ids: pa.Array
-    norms: np.ndarray
-    neighbours: Ragged
-    similarities: Ragged
-    jaccards: Ragged
-
-
 class Links:
     """Similarities and near-duplicates of the rows of one linked corpus; one cluster is read for a row."""
 
@@ -138,7 +127,7 @@ class Links:
         known = None if self._rows is None or cluster is None else self._cluster(self._rows, cluster)
         if known is None:
             return [Link(near_duplicates=near.get(name, ())) for name in ids]
-        numbers = pc.index_in(pa.array(ids, pa.string()), known.ids).fill_null(-1).to_pylist()
+        numbers = pc.index_in(pa.array(ids, pa.string()), known.rows["document_id"]).fill_null(-1).to_pylist()
         links = [Link(near_duplicates=near.get(ids[0], ()))]
         for number in range(1, len(ids)):
             before, after = numbers[number - 1], numbers[number]
@@ -147,7 +136,7 @@ class Links:
             links.append(Link(similarity, cosine, to_first, jaccard, near.get(ids[number], ())))
         return links
 
-    def _read_cluster(self, rows: ShardedRows, cluster: int) -> _Cluster | None:
+    def _read_cluster(self, rows: ShardedRows, cluster: int) -> Cluster | None:
         """Read the documents of a cluster, from those record batches of its shard that hold them."""
         if self._by_seed:
             cluster = _find_cluster(rows, cluster)
@@ -168,21 +157,7 @@ class Links:
             if first < 0:
                 first = number * rows.manifest.rows_per_batch + int(places[0])
             slices.append(batch.slice(int(places[0]), len(places)))
-        if not slices:
-            return None
-        table = pa.Table.from_batches(slices).combine_chunks()
-
-        def column(name: str) -> Ragged:
-            return Ragged.from_arrow(table.column(name).chunk(0)).compact()
-
-        neighbours = column("neighbours")
-        return _Cluster(
-            table.column("document_id").chunk(0),
-            table.column("norm").to_numpy(),
-            Ragged(neighbours.values - first, neighbours.offsets),
-            column("similarities"),
-            column("jaccards"),
-        )
+        return Cluster.of(slices, first) if slices else None
 
     def _near_duplicates(self, ids: list[str], cluster: int | None) -> dict[str, tuple[tuple[str, float | None], ...]]:
         """Document id -> its near-duplicates that the corpus lists, with their similarities."""
@@ -213,14 +188,15 @@ def _find_cluster(rows: ShardedRows, document: int) -> int:
     return -1
 
 
-def _relation(cluster: _Cluster, one: int, other: int) -> tuple[float | None, float | None, float | None]:
+def _relation(cluster: Cluster, one: int, other: int) -> tuple[float | None, float | None, float | None]:
     """Inner product, cosine and Jaccard similarity of two documents, if either lists the other."""
     if one < 0 or other < 0:
         return None, None, None
     for document, neighbour in ((one, other), (other, one)):
         place = np.flatnonzero(cluster.neighbours[document] == neighbour)
         if len(place):
-            similarity = float(cluster.similarities[document][place[0]])
-            norms = float(cluster.norms[document] * cluster.norms[neighbour])
-            return similarity, similarity / norms if norms else None, float(cluster.jaccards[document][place[0]])
+            edge = cluster.neighbours.offsets[document] + place[0]
+            similarity, norms = float(cluster.similarities[edge]), cluster.rows["norm"]
+            product = norms[document].as_py() * norms[neighbour].as_py()
+            return similarity, similarity / product if product else None, float(cluster.jaccards[edge])
     return None, None, None
