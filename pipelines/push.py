@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_line
 from corpora.printing import format_count
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
@@ -125,12 +125,11 @@ def push(
         if first and "manifest.json" in remote:
             gone.insert(0, "manifest.json")  # the folder counts as unfinished until the manifest is there again
             missing += [file for file in local if file.name == "manifest.json" and file not in missing]
-        title = message or f"Add {os.path.basename(folder)}"
         place: dict[str, Any] = {
             "repo_id": to.name,
             "repo_type": to.kind,
             "revision": to.branch,
-            "commit_message": title,
+            "commit_message": message or f"Add {os.path.basename(folder)}",
         }
         if gone:
             api.create_commit(operations=[CommitOperationDelete(to.place(name)) for name in gone], **place)
@@ -222,14 +221,9 @@ def _explain_errors(target: str) -> Iterator[None]:
         cure = "run the command again to resume"
         if status in (401, 403, 404):
             cure = "log in with `hf auth login`, or set HF_TOKEN to a token that may write there"
-        raise FarspanError(f"{target}: the hub refuses ({_first_line(error)}); {cure}") from error
+        raise FarspanError(f"{target}: the hub refuses ({first_line(error).rstrip('. ')}); {cure}") from error
     except Exception as error:
-        reason = _first_line(error.__cause__ or error)
+        reason = first_line(error.__cause__ or error).rstrip(". ")
         if is_network_error(error):
             reason = f"the hub cannot be reached ({reason})"
         raise FarspanError(f"{target}: {reason}; run the command again to resume") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -24,6 +24,7 @@ from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.metrics.metrics import COPIED_NGRAM, compute_copied_shares, option_texts
+from pipelines.inspect.distributions import pair_lengths
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,7 @@ class Questions:
     @cached_property
     def document_lengths(self) -> np.ndarray:
         """Number of tokens of each pair's documents together, ``(n,)`` int64."""
-        parts = [Ragged.from_arrow(batch.column("tokens")).lengths for batch in self.pairs.documents.batches()]
-        lengths = np.concatenate([np.empty(0, np.int64), *parts])
-        return np.array([lengths[list(rows)].sum() for rows in self.document_rows], np.int64)
+        return pair_lengths(self.pairs)[1][self.pairs.rows_of(self.split)]
 
 
 def read_systems(

@@ -83,14 +83,10 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
 
 def pair_lengths(pairs: PairSet) -> tuple[np.ndarray, np.ndarray]:
     """Tokens of the query of each of n pairs, and of its documents together: ``(n,)`` int64 each."""
+    (queries,) = _values(pairs, _row_lengths("query"))
     (lengths,) = _values(pairs.documents, _row_lengths("tokens"))
-
-    def of_documents(batch: pa.RecordBatch) -> np.ndarray:
-        rows = Ragged.from_arrow(batch.column("document_rows")).compact()
-        return np.diff(np.append(0, np.cumsum(lengths[rows.values]))[rows.offsets])
-
-    queries, documents = _values(pairs, _row_lengths("query"), of_documents)
-    return queries, documents
+    rows = pairs.document_rows.compact()
+    return queries, np.diff(np.append(0, np.cumsum(lengths[rows.values]))[rows.offsets])
 
 
 def _of_pairs(pairs: PairSet) -> Iterator[Distribution]:
