@@ -22,11 +22,10 @@ from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
 from corpora.tokenizers.load import load_tokenizer
-from pipelines.documents import unique_ids
 from pipelines.documents.inputs import Input, revisions_of
 from pipelines.documents.options import Documents, RawText
 from pipelines.documents.ranges import RawFiles, ReadRanges, plain
-from pipelines.documents.shard import DocumentsShard, RejectsShard
+from pipelines.documents.shard import DocumentsShard, RejectsShard, unique_stages, write_ids
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, save_tokenizer
 from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, work_paths
 
@@ -84,7 +83,7 @@ def _stages(options: Documents, raw: RawFiles, output: str, vocab_size: int) -> 
     stages = [raw.read_by("documents", work, waiting if own_ids else shards)]
     if own_ids:
         repeating = _repeating(raw.reads)
-        stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, repeating, titles)
+        stages += unique_stages(output, waiting, shards, vocab_size, options.compression, repeating, titles)
     return stages
 
 
@@ -135,7 +134,7 @@ class TokenizeRanges:
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         reasons, damage = dict(rejects.reasons), plain(reading.damage)
         if self.own_ids:
-            unique_ids.write_ids(path, shard.ids, shard.info[0])
+            write_ids(path, shard.ids, shard.info[0])
             return Receipt(task.name, counts=plain(reading.counts), rejects=reasons, damage=damage)
         for source, count in reading.counts.items():
             count.update(shard.counts[source])
