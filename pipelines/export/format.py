@@ -97,7 +97,8 @@ class Frame:
         padded = widths > lengths
         if padded.any():
             padded[padded] = out.values[(out.offsets[:-1] + lengths - 1)[padded]] == self.eos
-            starts = _with_padding(starts, lengths, padded)
+            begins = np.insert(inside, starts.offsets[1:][padded], lengths[padded])
+            starts = Ragged.from_lengths(begins, counts + padded)
         return Items(out, starts, len(parts.sizes), int((widths - lengths).sum()), shown)
 
 
@@ -105,12 +106,6 @@ def check_fit(ids: np.ndarray, dtype: str) -> None:
     """Refuse ids that do not fit a type."""
     if np.iinfo(ids.dtype).max > (most := np.iinfo(dtype).max) and len(ids) and (largest := int(ids.max())) > most:
         raise FarspanError(f"id {largest:,} does not fit {dtype}; leave --dtype out")
-
-
-def _with_padding(starts: Ragged, lengths: np.ndarray, padded: np.ndarray) -> Ragged:
-    """Add the beginning of padding to the starts of the ``padded`` items."""
-    values = np.insert(starts.values, starts.offsets[1:][padded], lengths[padded])
-    return Ragged.from_lengths(values, starts.lengths + padded)
 
 
 def split(batches: Iterable[Items], sizes: Callable[[Items], np.ndarray], most: int) -> Iterator[Items]:

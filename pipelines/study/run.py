@@ -104,7 +104,7 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
     stages = os.path.join(output, STAGES)
     tasks: dict[str, list[Task]] = {}
     for step in steps.values():
-        tasks.setdefault(step.stage, []).append(_task(step))
+        tasks.setdefault(step.stage, []).append(Task(step.id, {}, 1))
     rows = [Stage(name, of_stage, lambda task, _: Receipt(task.name), "stages") for name, of_stage in tasks.items()]
 
     def is_ready(task: Task) -> bool:
@@ -128,7 +128,7 @@ def take_part(steps: Mapping[str, Step], output: str, interrupts: Interrupts) ->
             SharedStage(
                 output,
                 os.path.join(claims_folder(output), STAGES),
-                [_task(step) for step in steps.values() if step.id not in done],
+                [task for row in rows for task in row.tasks if task.name not in done],
                 member,
                 interrupts,
                 work,
@@ -149,10 +149,6 @@ def report_warnings(steps: Mapping[str, Step], output: str) -> None:
             warnings[step.stage] = f"{path}: {line}"
     for warning in warnings.values():
         note(warning)
-
-
-def _task(step: Step) -> Task:
-    return Task(step.id, {}, 1)
 
 
 def receipt_path(output: str, step: str) -> str:

@@ -170,7 +170,10 @@ def start_child(kind: str, arguments: list[str], output: Any, threads: int | Non
 
 def find_command(name: Any, where: str) -> Command:
     """Find a command that makes something in a folder."""
-    able = {one.name: one for one in COMMANDS if one.name not in _NO_STAGES and _makes_a_folder(one)}
+    makers = (
+        one for one in COMMANDS if one.name == "train" or any("output" in _keywords(kind) for kind in one.kinds())
+    )
+    able = {one.name: one for one in makers if one.name not in _NO_STAGES}
     if name not in able:
         hint = nearest(name, able) if isinstance(name, str) else ""
         raise FarspanError(f"{where} command is {name!r}{hint}; choose one of {', '.join(able)}")
@@ -210,7 +213,3 @@ def _spell(option: Option, value: Any) -> list[str]:
 
 def _keywords(kind: type) -> list[str]:
     return [option.keyword for option in options_of(kind)]
-
-
-def _makes_a_folder(command: Command) -> bool:
-    return command.name == "train" or any("output" in _keywords(kind) for kind in command.kinds())
