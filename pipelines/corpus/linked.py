@@ -37,14 +37,7 @@ from pipelines.engine.job import Job, Report, Task
 from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.intermediate import first_of_key
-from pipelines.shuffle.placements import (
-    Placed,
-    ReadPlacements,
-    join_placed,
-    placing_stage,
-    use_numbers,
-    write_placements,
-)
+from pipelines.shuffle.placements import ReadPlacements, place_pieces, placing_stage, use_numbers, write_placements
 from pipelines.shuffle.spill import Bucket
 
 
@@ -144,7 +137,7 @@ def _link_shard(options: LinkedCorpus, starts: Sequence[int], task: Task, report
         )
         done += len(ids)
         report(done)
-    write_placements(task.payload["placements"], join_placed(placed), np.array(starts))
+    write_placements(task.payload["placements"], placed, np.array(starts))
     if totals["near_duplicate_pairs"]:
         path = os.path.join(options.output, "near-duplicates", f"{task.name}.arrow")
         with write_shard(path, NEAR_DUPLICATES, 1024) as (writer, _):
@@ -155,7 +148,7 @@ def _link_shard(options: LinkedCorpus, starts: Sequence[int], task: Task, report
 
 def _place(
     linked: Linked, lengths: np.ndarray, rows: np.ndarray, ids: list[str], key: bytes, cluster: int, leftovers: str
-) -> Placed:
+) -> pa.RecordBatch:
     """Place the pieces of a cluster's sequences and its leftovers, keyed by sequence or document."""
     parts = linked.parts.compact()
     uses = use_numbers(parts, linked.offsets)
@@ -172,15 +165,15 @@ def _place(
     left = linked.leftovers if leftovers == "concatenate" else linked.leftovers[:0]
     documents = np.concatenate([parts.values, left])
     zeros = np.zeros(len(left), np.int64)
-    return Placed(
-        document_rows=rows[documents],
-        document_ids=[ids[document] for document in documents.tolist()],
-        keys=np.concatenate([keys, id_keys(key, [ids[document] for document in left.tolist()])]),
-        positions=np.concatenate([positions, zeros - 1]),
-        offsets=np.concatenate([linked.offsets, zeros]),
-        sizes=np.concatenate([linked.sizes, lengths[left]]),
-        uses=np.concatenate([uses, zeros]),
-        clusters=np.full(len(documents), cluster),
+    return place_pieces(
+        rows[documents],
+        [ids[document] for document in documents.tolist()],
+        np.concatenate([keys, id_keys(key, [ids[document] for document in left.tolist()])]),
+        position=np.concatenate([positions, zeros - 1]),
+        offset=np.concatenate([linked.offsets, zeros]),
+        size=np.concatenate([linked.sizes, lengths[left]]),
+        use=np.concatenate([uses, zeros]),
+        cluster=np.full(len(documents), cluster),
     )
 
 

@@ -33,7 +33,7 @@ from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neig
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.intermediate import first_of_key
-from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
+from pipelines.shuffle.placements import ReadPlacements, place_pieces, placing_stage, write_placements
 from pipelines.shuffle.spill import Bucket, Pieces, Placement, bucket_of
 
 _BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours only
@@ -138,15 +138,15 @@ def _group_shard(
     done = 0
     for cluster in clusters_of_shard(shard.batches()):
         placed.append(_place_groups(rows, linking, key, cluster))
-        totals["groups"] += int((placed[-1].positions == 0).sum())
-        totals["grouped_documents"] += len(placed[-1].positions)
+        totals["groups"] += int((placed[-1].column("position").to_numpy() == 0).sum())
+        totals["grouped_documents"] += len(placed[-1])
         done += len(cluster.rows)
         report(done)
-    write_placements(task.payload["placements"], join_placed(placed), np.array(starts))
+    write_placements(task.payload["placements"], placed, np.array(starts))
     return Receipt(task.name, totals=totals)
 
 
-def _place_groups(group_rows: RelatedRows, linking: Linking, key: bytes, cluster: Cluster) -> Placed:
+def _place_groups(group_rows: RelatedRows, linking: Linking, key: bytes, cluster: Cluster) -> pa.RecordBatch:
     graph = edge_graph(cluster, linking)
     near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is below any floor
     ids = cluster.rows.column("document_id").to_pylist()
@@ -155,15 +155,15 @@ def _place_groups(group_rows: RelatedRows, linking: Linking, key: bytes, cluster
     rows = cluster.rows.column("document_row").to_numpy()
     documents, heads, sizes = grouped.values, grouped.offsets[:-1], grouped.lengths
     zeros = np.zeros(len(documents), np.int64)
-    return Placed(
-        document_rows=rows[documents],
-        document_ids=[ids[document] for document in documents.tolist()],
-        keys=np.repeat(keys[documents[heads]], sizes, axis=0),
-        positions=np.arange(len(documents)) - np.repeat(heads, sizes),
-        offsets=zeros,
-        sizes=cluster.rows.column("document_tokens").to_numpy()[documents],
-        uses=zeros,
-        clusters=np.repeat(rows[documents[heads]], sizes),
+    return place_pieces(
+        rows[documents],
+        [ids[document] for document in documents.tolist()],
+        np.repeat(keys[documents[heads]], sizes, axis=0),
+        position=np.arange(len(documents)) - np.repeat(heads, sizes),
+        offset=zeros,
+        size=cluster.rows.column("document_tokens").to_numpy()[documents],
+        use=zeros,
+        cluster=np.repeat(rows[documents[heads]], sizes),
     )
 
 

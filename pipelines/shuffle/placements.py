@@ -20,7 +20,7 @@ from corpora.storage.ragged import Ragged
 from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.shuffle.intermediate import partition, read_batch, write_batches
-from pipelines.shuffle.spill import Pieces, bucket_of
+from pipelines.shuffle.spill import Pieces, bucket_of, join_batches
 
 _SCHEMA = pa.schema(
     [("document_row", pa.int64()), ("document_hash", pa.uint64()), ("key_high", pa.uint64()), ("key_low", pa.uint64())]
@@ -30,46 +30,25 @@ _SCHEMA = pa.schema(
 _KEY = make_key(0, "placement")  # key of the hash by which a row is recognised as the document that was placed
 
 
-@dataclass(frozen=True)
-class Placed:
-    """p pieces of documents and their placements; every array is ``(p,)`` unless stated."""
+def place_pieces(rows: np.ndarray, ids: Sequence[str], keys: np.ndarray, **columns: np.ndarray) -> pa.RecordBatch:
+    """Placements of p pieces of documents, with these ``rows`` of the documents artefact; arrays are ``(p,)``.
 
-    document_rows: np.ndarray  # int64, row in the documents artefact
-    document_ids: Sequence[str]
-    keys: np.ndarray  # (p, 2) uint64, of the sequence, or of the document if no sequence of its cluster takes it
-    positions: np.ndarray  # int32, in the sequence; -1 if there is none
-    offsets: np.ndarray  # int32
-    sizes: np.ndarray  # int32
-    uses: np.ndarray  # int32
-    clusters: np.ndarray  # int64
+    ``keys``, ``(p, 2)`` uint64, are those of the sequences, or of documents that no sequence of their cluster takes;
+    ``columns`` the others of the schema. A ``position`` is that in the sequence, -1 if there is none.
+    """
+    hashed = {"document_row": rows, "document_hash": id_keys(_KEY, ids)[:, 0]}
+    values = hashed | {"key_high": keys[:, 0], "key_low": keys[:, 1]} | columns
+    return pa.record_batch([pa.array(values[field.name], field.type) for field in _SCHEMA], schema=_SCHEMA)
 
 
-def join_placed(placed: Sequence[Placed]) -> Placed:
-    """Concatenate placements; the result is empty if there are none."""
-    empty = np.empty(0, np.int64)
-    none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
-    parts = [none, *placed]
-    names = [name for part in parts for name in part.document_ids]
-    arrays = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("document_rows", "keys", "positions", "offsets", "sizes", "uses", "clusters")
-    }
-    return Placed(document_ids=names, **arrays)
-
-
-def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
+def write_placements(path: str, placed: Sequence[pa.RecordBatch], starts: np.ndarray) -> None:
     """Write the pieces of documents shard s as batch s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
-    shards = np.searchsorted(starts, placed.document_rows, side="right") - 1  # (p,), of each piece's document
-    hashes = id_keys(_KEY, placed.document_ids)[:, 0]
-    columns = [placed.document_rows, hashes, placed.keys[:, 0], placed.keys[:, 1], placed.positions]
-    columns += [placed.offsets, placed.sizes, placed.uses, placed.clusters]
-    order = np.argsort(placed.document_rows, kind="stable")
-
-    def batch(chosen: np.ndarray) -> pa.RecordBatch:
-        arrays = [pa.array(c[order[chosen]], kind) for c, kind in zip(columns, _SCHEMA.types, strict=True)]
-        return pa.record_batch(arrays, schema=_SCHEMA)
-
-    write_batches(path, _SCHEMA, map(batch, partition(shards[order], len(starts) - 1)))
+    pieces = join_batches(placed, _SCHEMA)
+    rows = pieces.column("document_row").to_numpy()
+    order = np.argsort(rows, kind="stable")
+    shards = np.searchsorted(starts, rows[order], side="right") - 1  # (p,), of each piece's document
+    parts = partition(shards, len(starts) - 1)
+    write_batches(path, _SCHEMA, (pieces.take(pa.array(order[chosen])) for chosen in parts))
 
 
 def placing_stage(

@@ -103,7 +103,7 @@ def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: 
     """Partition the documents of one shard: record batch b of the spill file holds the pieces of bucket b."""
     shard: StoredShard = task.payload["shard"]
     schema = documents_schema(vocab_size)
-    batch = _whole([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
+    batch = join_batches([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
     pieces = place(task.payload["index"], batch)
     write_batches(
         task.payload["spill"],
@@ -114,7 +114,8 @@ def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: 
     return Receipt(task.name, counts=count_by_source(sources[read], read=read[read], filtered=~pieces.kept[read]))
 
 
-def _whole(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+def join_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Join record batches to one; an empty one if there are none."""
     table = pa.Table.from_batches(batches, schema).combine_chunks()
     return table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], schema)
 
@@ -154,7 +155,7 @@ def merge_spills(buckets: int, vocab_size: int, task: Task, report: Report) -> R
         readers.append((map_shard(spill)[1], spill))
         report(index)
     parts = ([read_checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(buckets))
-    write_batches(merged, schema, (_whole(batches, schema) for batches in parts))
+    write_batches(merged, schema, (join_batches(batches, schema) for batches in parts))
     return Receipt(task.name)
 
 

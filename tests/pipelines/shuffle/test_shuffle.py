@@ -1,7 +1,7 @@
 """Pieces spilled into buckets, intermediate files, placements, and the shards of a corpus."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from corpora.storage.sharded_rows import ShardedRows
 from pipelines.engine.artefacts import Parent
 from pipelines.shuffle.corpus_shard import SHARD_TOKENS, Packed, count_rows, shard_count
 from pipelines.shuffle.intermediate import checksum, partition, read_array, read_batch, write_array, write_batches
-from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
+from pipelines.shuffle.placements import ReadPlacements, place_pieces, use_numbers, write_placements
 from pipelines.shuffle.spill import Bucket, Pieces, bucket_of, read_bucket, spill_stages
 from tests.artefacts import make_documents
 
@@ -170,17 +170,17 @@ def test_a_damaged_or_missing_array_is_refused(tmp_path):
 STARTS = np.array([0, 4, 4, 9])  # rows of three documents shards, one of them empty
 
 
-def placed(rows: list[int]) -> Placed:
+def placed(rows: list[int]) -> pa.RecordBatch:
     number = np.arange(len(rows))
-    return Placed(
-        document_rows=np.array(rows, np.int64),
-        document_ids=[f"made:{row}" for row in rows],
-        keys=np.stack([number + 7, number], axis=1).astype(np.uint64) << np.uint64(60),
-        positions=number,
-        offsets=number * 2,
-        sizes=number + 1,
-        uses=number % 2,
-        clusters=number + 100,
+    return place_pieces(
+        np.array(rows, np.int64),
+        [f"made:{row}" for row in rows],
+        np.stack([number + 7, number], axis=1).astype(np.uint64) << np.uint64(60),
+        position=number,
+        offset=number * 2,
+        size=number + 1,
+        use=number % 2,
+        cluster=number + 100,
     )
 
 
@@ -195,8 +195,8 @@ def documents(shard: int) -> pa.RecordBatch:
 @pytest.fixture
 def read(tmp_path):
     files = (str(tmp_path / "a.arrow"), str(tmp_path / "b.arrow"))
-    write_placements(files[0], placed([8, 0, 4, 0]), STARTS)
-    write_placements(files[1], placed([3]), STARTS)
+    write_placements(files[0], [placed([8, 0, 4, 0])], STARTS)
+    write_placements(files[1], [placed([3])], STARTS)
     return ReadPlacements(files, tuple(STARTS.tolist()), 4, False)
 
 
@@ -217,12 +217,15 @@ def test_other_documents_than_were_placed_are_refused(read):
         read(2, documents(2).set_column(0, "document_id", pa.array([f"other:{row}" for row in range(5)])))
 
 
-def test_placements_are_joined_in_order():
-    joined = join_placed([placed([1, 2]), placed([5])])
-    assert joined.document_rows.tolist() == [1, 2, 5]
-    assert list(joined.document_ids) == ["made:1", "made:2", "made:5"]
-    assert len(join_placed([]).document_rows) == 0
-    assert join_placed([replace(placed([]), keys=np.empty((0, 2), np.uint64))]).keys.shape == (0, 2)
+def test_placements_are_joined_in_order(tmp_path):
+    files = (str(tmp_path / "a.arrow"), str(tmp_path / "none.arrow"))
+    write_placements(files[0], [placed([1, 2]), placed([]), placed([2, 5])], STARTS)
+    write_placements(files[1], [], STARTS)
+    read = ReadPlacements(files, tuple(STARTS.tolist()), 4, False)
+    joined = read(0, documents(0))
+    assert joined.rows.tolist() == [1, 2, 2]
+    assert joined.positions.tolist() == [0, 1, 0]
+    assert read(2, documents(2)).rows.tolist() == [1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=20))
