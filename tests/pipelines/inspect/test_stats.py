@@ -17,8 +17,7 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.card import padding_share
 from pipelines.inspect import histograms
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.histograms import describe, draw
-from pipelines.inspect.stats import cuts, print_stats, statistics, stats
+from pipelines.inspect.stats import cuts, describe, draw, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors
