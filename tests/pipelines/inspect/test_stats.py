@@ -15,7 +15,6 @@ from corpora.schemas.pairs import PairSet, open_pairs
 from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.card import padding_share
-from pipelines.inspect import histograms
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
 from pipelines.inspect.stats import cuts, describe, draw, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
@@ -234,7 +233,7 @@ def test_the_line_above_a_panel(values: list, unit: str, words: str):
 
 def drawn(found, path):
     """The figure before it is written, laid out."""
-    with patch.object(histograms, "save") as save:
+    with patch("pipelines.inspect.stats.save") as save:
         draw(found, str(path))
     plt, figure, _ = save.call_args.args
     figure.draw_without_rendering()
