@@ -419,7 +419,7 @@ def show(
     row: int | None = None,
     corpus: str | PathLike[str] | None = None,
     documents: str | PathLike[str] | None = None,
-    width: int = 0,
+    width: int | None = None,
     figure: str | PathLike[str] | None = None,
     step: int | None = None,
     rank: int | None = None,

@@ -38,7 +38,7 @@ class Show(RowLayout):
     Attributes:
         artefact: folder of documents, a corpus, masks, pairs or predictions; or a run of `farspan train`, with --step.
         row: number of the row (default: 0; of an update, all of its rows).
-        width: characters to show of each text; 0 for all.
+        width: characters to show of each text; 0 for all (default: all, but 300 of each document of a pair).
         figure: draw the row in colour instead of printing it.
         choice: what to show on the row.
         step: of a run: show the rows that this update saw, as the model saw them.
@@ -59,7 +59,7 @@ class Show(RowLayout):
     row: int | None = None
     corpus: Annotated[str | None, _CORPUS] = None
     documents: Annotated[str | None, _TITLED] = None
-    width: Annotated[int, Flag(least=0)] = 0
+    width: Annotated[int | None, Flag(least=0)] = None
     figure: Annotated[str | None, Flag(metavar="FILE.svg")] = None
     step: Annotated[int | None, Flag(metavar="N")] = None
     rank: Annotated[int | None, Flag(metavar="R")] = None

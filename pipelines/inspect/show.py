@@ -86,8 +86,6 @@ def command(options: Show) -> None:
 
 def show(options: Show, console: Console | None = None) -> None:
     """Print a row of an artefact, or the rows of an update of a run."""
-    if options.width < 0:
-        raise FarspanError(f"--width {options.width}: give the number of characters to show of each text, 0 for all")
     if options.figure and not options.figure.endswith(".svg"):
         raise FarspanError(f"--figure {options.figure}: is drawn as SVG; give FILE.svg")
     if options.figure:  # printed nowhere, and recorded
@@ -101,14 +99,15 @@ def show(options: Show, console: Console | None = None) -> None:
         rows = range(len(subject))
     if not 0 <= rows[-1] < len(subject):
         raise FarspanError(f"--row {options.row}: {subject.folder} has {row_numbers(len(subject))}")
-    how = _page_options(options.width, options.choice.draw)
+    width, beginning = options.width or 0, _BEGINNING if options.width is None else options.width
+    how = _page_options(width, beginning, options.choice.draw)
     pages = map(partial(subject.page, options=how), rows)
     first = next(pages)  # errors come before anything is printed
     with console:  # a notebook shows one output, not one for each line
         if subject.kind == "update":
-            _print_places(console, cast("UpdateRows", subject).update, subject.folder)
+            _print_places(console, cast("UpdateRows", subject).update, subject.folder, rows)
         for page in (first, *pages):
-            _print_page(console, page, subject.folder, options.width)
+            _print_page(console, page, subject.folder, width, beginning)
     if options.figure:
         picture = console.export_svg(code_format=_SVG, theme=_ON_PAPER, title=" ", unique_id="show")
         write_bytes(options.figure, picture.encode())
@@ -147,27 +146,28 @@ def _flag(choice: Choice, name: str) -> str:
     return f"--{name} {value}" if name in ("objective", "task") else "--set" if name == "options" else f"--{name}"
 
 
-def _page_options(width: int, draw: int) -> PageOptions:
+def _page_options(width: int, beginning: int, draw: int) -> PageOptions:
     """Ask for as much of a page as is printed: a character has at most four tokens."""
     return PageOptions(
         draw=draw,
         parts=max(width, 3) if width else _ALL,
         size=4 * width or _ALL,
-        beginning=4 * (width or _BEGINNING),
+        beginning=4 * beginning or _ALL,
         reasons=_lines(_ALL, width),
     )
 
 
-def _print_places(console: Console, update: Update, folder: str) -> None:
-    """Print the place of each row of an update, one in a line."""
+def _print_places(console: Console, update: Update, folder: str, rows: Iterable[int]) -> None:
+    """Print the places of some rows of an update, one in a line."""
     console.print(Text.assemble((f"update {update.step:,}", "bold"), f" of {printable(folder)}"))
-    for number, seen in enumerate(update.rows):
+    for number in rows:
+        seen = update.rows[number]
         order = f"rank {seen.rank}, micro-batch {seen.micro_batch}, sample {seen.sample:,}, epoch {seen.epoch}"
         console.print(Text(f"  row {number}: {order}, {printable(seen.place)}"))
 
 
-def _print_page(console: Console, page: RowPage, folder: str, width: int) -> None:
-    """Print a page, at most ``width`` characters of each text; 0 for all."""
+def _print_page(console: Console, page: RowPage, folder: str, width: int, beginning: int) -> None:
+    """Print a page, at most ``width`` characters of each text and ``beginning`` of a pair's documents; 0 for all."""
     noun, facts = page.heading.partition(" ")[0], [f"{name} {printable(value)}" for name, value in page.facts]
     if noun == "update":
         console.print(Text(f"\n{page.heading}", style="bold reverse"))
@@ -184,7 +184,7 @@ def _print_page(console: Console, page: RowPage, folder: str, width: int) -> Non
             _print_parts(console, page, width)
             _print_masks(console, column, width)
         else:
-            _print_column(console, column, width)
+            _print_column(console, column, width, beginning)
         for block in column.seen:
             _heading(console, f"{block.heading}, {block.note}")
             marks = brackets_of(console).get("shown", _NONE) if block.heading == "stream" else _NONE
@@ -216,18 +216,18 @@ def _print_masks(console: Console, column: Column, width: int) -> None:
         _print_rest(console, column.more_reasons)
 
 
-def _print_column(console: Console, column: Column, width: int) -> None:
+def _print_column(console: Console, column: Column, width: int, beginning: int) -> None:
     """Print the texts of a column without masks, each under its name."""
     if column.note:
         _heading(console, f"{printable(column.heading)}: {printable(column.note)}")
+    documents = column.heading == "documents"
     for block in column.blocks:
-        text, shown_width = as_text(block.pieces), _BEGINNING if column.heading == "documents" else 0
-        if block.part is None or shown_width:
-            noun = "document " if shown_width else ""
+        if block.part is None or documents:
+            noun = "document " if documents else ""
             _heading(console, ", ".join(filter(None, (noun + title_and_id(block.heading, block.title), block.note))))
         else:
             console.print(Text(f"  {title_and_id(block.heading, block.title)}: {block.note}", style="bold cyan"))
-        console.print(_cut(text, width or shown_width, block))
+        console.print(_cut(as_text(block.pieces), beginning if documents else width, block))
 
 
 def _reason(reason: Reason) -> Text:

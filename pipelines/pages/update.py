@@ -136,11 +136,11 @@ class UpdateRows:
         return len(self._pages)
 
     def page(self, row: int, options: PageOptions) -> RowPage:
-        (subject, inner, draw), seen = self._pages[row], self.update.rows[row]
+        (subject, inner, draw, number), seen = self._pages[row], self.update.rows[row]
         page = subject.page(inner, replace(options, draw=draw))
         facts = (
             ("source", seen.source),
-            ("row", f"{seen.row:,} of {Path(subject.folder).name}"),
+            ("row", f"{number:,} of {Path(subject.folder).name}"),
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )
@@ -151,13 +151,13 @@ class UpdateRows:
         return row, row + 1
 
     def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
-        names, documents = zip(*(page.ids(row, row + 1) for page, row, _ in self._pages[start:stop]), strict=True)
+        names, documents = zip(*(page.ids(row, row + 1) for page, row, *_ in self._pages[start:stop]), strict=True)
         kind = pa.list_(pa.string())
         return pa.concat_arrays(names), pa.concat_arrays([one.cast(kind) for one in documents])
 
     def _tokens(self, start: int, stop: int) -> np.ndarray:
         lengths = []
-        for subject, row, _ in self._pages[start:stop]:
+        for subject, row, *_ in self._pages[start:stop]:
             (measure,) = (measure for measure in subject.measures if measure.key == "tokens")
             lengths.append(measure.read(row, row + 1))
         return np.concatenate(lengths)
@@ -170,17 +170,17 @@ class UpdateRows:
         return Measure(name, title, lambda start, stop: column[start:stop], decimals=None if named else 0)
 
     def beginning(self, row: int) -> tuple[str, str]:
-        subject, inner, _ = self._pages[row]
+        subject, inner, *_ = self._pages[row]
         return subject.beginning(inner)
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
-        subject, inner, _ = self._pages[row]
+        subject, inner, *_ = self._pages[row]
         return subject.texts(inner)
 
 
-def _find_pages(update: Update) -> list[tuple[Subject, int, int]]:
-    """Find the subject, row and draw of each row of the update."""
-    pages: dict[int, tuple[Subject, int, int]] = {}
+def _find_pages(update: Update) -> list[tuple[Subject, int, int, int]]:
+    """Find the subject, row and draw of each row of the update, and the number of the row in its artefact."""
+    pages: dict[int, tuple[Subject, int, int, int]] = {}
     for part, (name, source) in enumerate((part.name, unpacked(part.source)) for part in update.mixture.parts):
         rows = {number: row for number, row in enumerate(update.rows) if row.part == part}
         if not rows:
@@ -188,10 +188,11 @@ def _find_pages(update: Update) -> list[tuple[Subject, int, int]]:
         if isinstance(source, MaskedCorpus):
             masker = Masker(name, source.objective, source.special, _draw_masks(source))
             subject: Subject = CorpusRows(name, source.corpus, [masker], titles=find_titles(source.corpus))
-            pages |= {number: (subject, row.row, row.epoch) for number, row in rows.items()}
+            pages |= {number: (subject, row.row, row.epoch, row.row) for number, row in rows.items()}
         elif isinstance(source, PairedSource):
-            subject = _open_pairs(name, source, list(rows.values()))
-            pages |= {number: (subject, inner, 0) for inner, number in enumerate(rows)}
+            places = [source.pair_of(row.row)[1] for row in rows.values()]  # the source has the pairs of one split
+            subject = _open_pairs(name, source, list(rows.values()), np.array(places))
+            pages |= {number: (subject, inner, 0, places[inner]) for inner, number in enumerate(rows)}
         else:
             raise FarspanError(f"source {name!r} has rows of a kind that cannot be shown")
     return [pages[number] for number in range(len(update.rows))]
@@ -202,12 +203,11 @@ def _draw_masks(source: MaskedCorpus) -> Callable[[SequenceBatch, np.ndarray, in
     return lambda batch, rows, draw: source.rows(rows, np.full(len(rows), draw))[1]
 
 
-def _open_pairs(name: str, source: PairedSource, rows: Sequence[SeenRow]) -> PairRows:
+def _open_pairs(name: str, source: PairedSource, rows: Sequence[SeenRow], places: np.ndarray) -> PairRows:
     """The pairs of some rows of a source, with the source and target that the run made of each."""
 
     def render(page: int, row: int) -> Rendered:
         return source.rendered(np.array([rows[page].row]), np.array([rows[page].epoch]))
 
     pairs, _ = source.pair_of(rows[0].row)
-    places = np.array([source.pair_of(row.row)[1] for row in rows])
     return PairRows(name, pairs, (), Rendering(f"task {source.task.name}", source.special, render), places)

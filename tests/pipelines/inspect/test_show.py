@@ -120,7 +120,6 @@ def test_a_cut_text_has_few_reasons(masks):
     ("folder", "named", "message"),
     [
         ("corpus", {"row": 10_000}, "has rows 0 to"),
-        ("corpus", {"width": -1}, "--width -1: give the number of characters"),
         ("corpus", {"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
         ("corpus", {"corpus": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
     ],

@@ -14,6 +14,7 @@ pytest.importorskip("starlette", reason="farspan[view] is not installed")
 from starlette.testclient import TestClient
 
 from corpora.errors import FarspanError
+from corpora.schemas.pairs import open_pairs
 from objectives.api.examples import Examples
 from pipelines.pages.filters import Filter, matches
 from pipelines.pages.options import View
@@ -115,15 +116,20 @@ def test_show_prints_places_and_rows(recipe: Recipe, run):
 
 
 @pytest.mark.parametrize("step", [1, 37])
-def test_each_row_is_as_the_model_saw_it(folder, step):
+def test_each_row_is_as_the_model_saw_it(made, folder, step):
     subject, update = view_update(folder, step), read_update(folder, step)
     assert len(subject) == len(update.rows) == 9
     assert {row.source for row in update.rows} == {"stored", "drawn", "tales"}
     for number, row in enumerate(update.rows):
         page, examples = subject.page(number, PageOptions()), examples_of(update, row)
         facts = dict(page.facts[:4])
-        folder_name = "pairs" if row.source == "tales" else "corpus"
-        assert (facts["source"], facts["row"]) == (row.source, f"{row.row} of {folder_name}")
+        assert facts["source"] == row.source
+        if row.source == "tales":  # rows of the split of the source, not of the pairs
+            place = int(facts["row"].removesuffix(" of pairs"))
+            (pair,) = open_pairs(made["pairs"]).take([place]).pair_ids
+            assert f"(pair {pair})" in row.place
+        else:
+            assert facts["row"] == f"{row.row} of corpus"
         assert facts["process"] == f"rank {row.rank}, micro-batch {row.micro_batch}"
         source, target = next(column.seen for band in page.bands for column in band if column.seen)
         for block, ids, length in (
