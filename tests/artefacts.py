@@ -278,8 +278,10 @@ def make_pairs(
     return finish_artefact(folder, "farspan.pairs", {"builder": "pairs"}, receipts, documents, seed, rows_per_batch=8)
 
 
-def make_predictions(folder: str, pairs: str, split: str = "validation", texts: Sequence[str] | None = None) -> str:
-    """Predictions for the pairs of ``split``: ``texts``, or of each pair its last reference."""
+def make_predictions(
+    folder: str, pairs: str, split: str = "validation", texts: Sequence[str] | None = None, run: str = ""
+) -> str:
+    """Predictions of a run, or of a model's folder, for the pairs of ``split``: ``texts``, or the last references."""
     tokenizer, parent = small_tokenizer(), PairSet(pairs)
     table = parent.table(parent.rows_of(split))
     answers = [references[-1] for references in table.column("references").to_pylist()] if texts is None else texts
@@ -293,7 +295,8 @@ def make_predictions(folder: str, pairs: str, split: str = "validation", texts: 
     batch = pa.RecordBatch.from_pydict(columns, schema)
     totals = dict.fromkeys(PREDICTION_TOTALS, 0)
     add_prediction_totals(totals, batch)
-    model = {"folder": "model", "checkpoint": None, "sha256": "0" * 64, "vocab_size": tokenizer.vocab_size}
+    model = {"run": run} if run else {"folder": "model"}
+    model |= {"checkpoint": None, "sha256": "0" * 64, "vocab_size": tokenizer.vocab_size}
     task = {"name": "text_to_text", "options": {}}
     config = {"split": split, "generation": {"beams": 1}, "task": task, "model": model}
     receipts = [write_part(folder, 0, 1, batch, totals, rows_per_batch=8)]

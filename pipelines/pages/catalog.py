@@ -118,7 +118,8 @@ class _Known:
     def parents(self, entry: Entry, facts: Any) -> tuple[str, ...]:
         names = dict.fromkeys(self._names.get(text, "") for text in self._spell(entry, facts))
         if entry.kind == "predictions" and isinstance(facts, Mapping):
-            names[self._runs.get(base_name(str(facts["config"].get("model", {}).get("folder", ""))), "")] = None
+            model = facts["config"].get("model", {})  # by the name of its folder: a run, or a folder with a model
+            names[self._runs.get(base_name(str(model.get("run") or model.get("folder", ""))), "")] = None
         return tuple(name for name in names if name not in ("", entry.name))
 
     def _spell(self, entry: Entry, facts: Any) -> Iterator[str]:

@@ -33,7 +33,7 @@ from pipelines.pages.piece import shorten, title_and_id
 from pipelines.pages.row import cluster_of, parts_of
 from pipelines.pages.table import Table, histogram
 from pipelines.view.overview import HEIGHT, draw_graph
-from tests.artefacts import all_rows, make_corpus, make_documents
+from tests.artefacts import all_rows, make_corpus, make_documents, make_predictions
 from tests.neighbours import make_neighbours
 from tests.pipelines.pages.invented import make_run
 from trainer.data.config import SourceConfig
@@ -47,6 +47,7 @@ def root(made, tmp_path_factory) -> Path:
         shutil.copytree(folder, root / "data" / name)
     mixture = [SourceConfig(name="a", corpus=str(root / "data/corpus"), masks=str(root / "data/spans"))]
     make_run(str(root / "runs" / "one"), mixture, made["corpus"])
+    make_predictions(str(root / "answers"), f"{root}/data/pairs", run="one")
     (root / "half" / "_work").mkdir(parents=True)
     shutil.copytree(made["pairs"], root / "broken")
     (root / "broken" / "manifest.json").write_text("{")
@@ -56,6 +57,7 @@ def root(made, tmp_path_factory) -> Path:
 def test_all_are_found_with_their_parents(root):
     entries = {entry.title: entry for entry in find_entries([str(root)])}
     assert {title: (entry.kind, entry.state) for title, entry in entries.items()} == {
+        "answers": ("predictions", "finished"),
         "broken": ("artefact", "unreadable"),
         "data/corpus": ("corpus", "finished"),
         "data/documents": ("documents", "finished"),
@@ -68,6 +70,7 @@ def test_all_are_found_with_their_parents(root):
         "runs/one": ("run", "stopped"),
     }
     assert {entry.name: set(entry.parents) for entry in entries.values() if entry.parents} == {
+        "answers": {"pairs", "one"},
         "first": {"pairs"},
         "pairs": {"documents"},
         "second": {"pairs"},
@@ -93,7 +96,7 @@ def test_parents_stand_left_of_what_was_made_from_them(root):
     assert len(set(places.values())) == len(entries)
     for entry in entries:
         assert all(places[parent][0] < places[entry.name][0] for parent in entry.parents)
-    assert len(graph.edges) == 6  # that from the corpus to the run goes through its masks
+    assert len(graph.edges) == 8  # that from the corpus to the run goes through its masks
     columns: dict[int, list[int]] = {}
     for x, y in places.values():
         columns.setdefault(x, []).append(y)
