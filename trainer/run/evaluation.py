@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from corpora.errors import FarspanError, nearest
 from trainer.checkpoint.run_files import VALIDATION, write_sealed
+from trainer.checkpoint.selection import Selection
 from trainer.data.batch import Batch, collate
 from trainer.data.config import DataConfig, Source
 from trainer.data.mixture import Mixture
@@ -117,6 +118,10 @@ class Evaluations:
         texts_every = (generation and generation.every) or every
         last = step in ends
         return last or step % every == 0, bool(generation) and (last or step % texts_every == 0)
+
+    def missing(self, step: int, ends: frozenset[int], selection: Selection) -> bool:
+        """Return True if ``step`` is due for an evaluation that has not been made."""
+        return any(self.due(step, ends)) and selection.evaluated < step
 
     def measure(self, trainer: Trainer, loss: bool, texts: bool, directory: str) -> dict[str, Any]:
         """Measure what is due; all ranks call this together. Texts are kept in the run's ``directory``."""

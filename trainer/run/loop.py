@@ -8,7 +8,7 @@ from typing import Any
 from corpora.errors import FarspanError, mark_raised_alike
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.data.batch import Batches
-from trainer.optim.optimizer import calmer
+from trainer.optim.optimizer import advise_calmer_settings
 from trainer.run.display import Display
 from trainer.run.evaluation import Evaluations
 from trainer.run.logs import MetricsLog, Profile
@@ -34,7 +34,7 @@ class SkippedUpdates:
         run, step, samples = self._config, record["step"], record["skipped"]
         named = [" ".join(map(str, sample.values())) for sample in samples[:_NAMED]]
         ids = "; ".join(named) + ("; ..." if len(samples) > _NAMED else "")
-        cure = f"look at these sequences in the corpus, or {calmer(run.precision)}"
+        cure = f"look at these sequences in the corpus, or {advise_calmer_settings(run.precision)}"
         if run.non_finite == "abort":
             raise FarspanError(
                 f"step {step}: loss or gradient is not finite (samples {ids}); {cure}, or set run.non_finite to skip"
@@ -103,10 +103,11 @@ class Loop:
     def _evaluate(self, stop_requested: Callable[[], bool]) -> bool:
         """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""
         trainer, before = self._trainer, self._checkpoints.selection
-        due = self._evaluations.due(trainer.step, trainer.unit.ends)
-        if not any(due) or before.evaluated >= trainer.step or trainer.world.any(stop_requested()):
+        missing = self._evaluations.missing(trainer.step, trainer.unit.ends, before)
+        if not missing or trainer.world.any(stop_requested()):
             return False
         self._log()
+        due = self._evaluations.due(trainer.step, trainer.unit.ends)
         record = self._evaluations.measure(trainer, *due, self._run.directory)
         if self._metrics:
             self._metrics.write({"step": trainer.step, **record})

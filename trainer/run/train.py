@@ -15,7 +15,7 @@ from rich.console import Console
 
 from corpora.errors import mark_raised_alike
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.run_files import keep_recipe, keep_start, tokenizer_contents
+from trainer.checkpoint.run_files import SUMMARY, find_faults, keep_recipe, keep_start, tokenizer_contents
 from trainer.checkpoint.selection import Selection
 from trainer.conversion.convert import settle_model
 from trainer.data.config import Source
@@ -137,6 +137,8 @@ def _train(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
         restored = _restore(trainer, checkpoints, evaluations, directory, display)
+        if _is_complete(trainer, checkpoints.selection, evaluations, directory):
+            return Outcome(trainer.step, True)
         if run.dry_run and trainer.step < unit.steps and not checkpoints.selection.ends_run(evaluations.patience):
             dry_run(trainer.gradients, trainer.optimizer, unit, vocab_size, world)
         batches = stack.enter_context(unit.batches(loader, model, world))
@@ -177,6 +179,16 @@ def _restore(
     else:
         display.say(f"continuing after step {step}")
     return step
+
+
+def _is_complete(trainer: Trainer, selection: Selection, evaluations: Evaluations, directory: Path) -> bool:
+    """Return True if nothing is left to do or to mend, so that the files of the run stay as they are."""
+    ended = trainer.step >= trainer.unit.steps or selection.ends_run(evaluations.patience)
+    if not ended or evaluations.missing(trainer.step, trainer.unit.ends, selection):
+        return False
+    first = trainer.world.first
+    lacking = first and (not (directory / SUMMARY).is_file() or bool(find_faults(directory, trainer.step, None)))
+    return not trainer.world.any(lacking)
 
 
 def _describe_stop(step: int, signal: str | None) -> str:

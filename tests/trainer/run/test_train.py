@@ -203,6 +203,27 @@ def extended(recipe, *steps):
     return replace(recipe, run=replace(recipe.run, extend=steps))
 
 
+def test_a_finished_run_stays_as_it_is_but_for_what_is_missing(tmp_path):
+    evaluated = replace(toy_recipe(tmp_path, steps=6), evaluation=EvaluationConfig(every=6, sequences=2))
+    plain, held_out = replace(evaluated, evaluation=None), ToySource(5)
+    assert run(evaluated, held_out=held_out)[0].finished
+
+    def contents():
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {path.name: path.read_bytes() for path in files if path.name != "run.json"}  # which has the last start
+
+    before = contents()
+    outcome, said, _ = run(plain)
+    assert (outcome.step, outcome.finished, "all 6 steps" in said) == (6, True, True)
+    assert contents() == before
+    (tmp_path / "summary.json").unlink()
+    (tmp_path / "recipe.json").write_text("{")
+    assert run(evaluated, held_out=held_out)[0].finished
+    assert contents().keys() == before.keys()
+    first, second = (json.loads(files["recipe.json"])["recipe"] for files in (before, contents()))
+    assert second == first
+
+
 def test_a_finished_run_is_extended_as_if_it_had_been_so_from_the_start(tmp_path):
     """Twice, the second time inside of the first extension; with the optimizer's state and held-out loss."""
     evaluation, held_out = EvaluationConfig(every=4, sequences=2), {"held_out": ToySource(9)}
