@@ -148,7 +148,8 @@ def derive(
         "source_padding_share": 1 - counts.source_tokens / max(counts.source_positions, 1),
         "target_padding_share": 1 - counts.target_tokens / max(counts.target_positions, 1),
         "model_tflops_per_second": tflops,
-        "mfu": tflops / peak_tflops if peak_tflops else None,
+        # a peak measured while the machine was busy can be below an update
+        "mfu": tflops / max(peak_tflops, tflops) if peak_tflops else None,
         "data_wait_share": min(waited / seconds, 1.0),
         "seconds": seconds,
     }

@@ -120,7 +120,7 @@ class Display:
             "" if mfu is None else f"{mfu:.1%} of peak",
             f"{padding:.0%} padding" if padding >= 0.05 else "",
             f"{waited:.0%} waiting for data" if waited >= 0.05 else "",
-            f"{record['seconds']:.2f} s",
+            f"{record['seconds']:.2f} s/update",
         ]
 
 

@@ -32,7 +32,7 @@ from trainer.run import startup
 from trainer.run.display import Display
 from trainer.run.evaluation import open_held_out
 from trainer.run.logs import MetricsLog, model_summary
-from trainer.run.startup import check_shards, find_doubts
+from trainer.run.startup import check_shards, list_warnings
 from trainer.run.units import open_unit
 from trainer.run.units.single import Seq2SeqUnit
 from trainer.run_config import EvaluationConfig
@@ -184,7 +184,7 @@ def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, cor
 def test_a_run_that_repeats_its_corpus_says_so(steps, passes):
     recipe = toy_recipe("none", steps=steps, batch_size=5)
     unit = Seq2SeqUnit(recipe, [Mixture([Part("a", ToySource(size=15)), Part("b", ToySource(size=45), weight=3.0)])])
-    said = list(find_doubts(unit, None))
+    said = list(list_warnings(unit, None))
     assert len(said) == (2 if passes else 0)
     assert all(f"{passes} times" in line for line in said)
     assert not said or "'a'" in said[0]
@@ -277,8 +277,8 @@ def show(terminal: bool, log_every: int, records, steps: int = 3, **options) -> 
 
 def test_plain_lines_come_every_few_steps_and_at_the_end():
     assert show(False, 2, [{**RECORD, "step": step} for step in (1, 2, 3)]).splitlines() == [
-        "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s  0:00:01 left",
-        "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s",
+        "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s/update  0:00:01 left",
+        "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s/update",
     ]
 
 
@@ -309,7 +309,7 @@ def test_a_line_says_what_matters_now():
 
 @pytest.mark.parametrize(
     ("seconds", "steps", "end"),
-    [([60, 1, 1], 123, "1.00 s  0:02:00 left\n"), ([10] * 99 + [2] * 100, 1099, "2.00 s  0:30:00 left\n")],
+    [([60, 1, 1], 123, "1.00 s/update  0:02:00 left\n"), ([10] * 99 + [2] * 100, 1099, "2.00 s/update  0:30:00 left\n")],
 )
 def test_the_time_left_is_that_of_the_latest_updates_without_the_first_which_compiles(seconds, steps, end):
     records = [{**RECORD, "step": step, "seconds": float(each)} for step, each in enumerate(seconds, 1)]
