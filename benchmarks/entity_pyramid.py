@@ -30,7 +30,7 @@ from corpora.text.utf8 import byte_offsets
 from corpora.tokenizers.protocol import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.api.protocol import Tools, equip, load_objective
-from objectives.rouge.scores import cluster_scores
+from objectives.rouge.sentence_scores import cluster_scores
 from objectives.rouge.words import split_words
 from objectives.sentences.entities import SpacyRecognizer
 

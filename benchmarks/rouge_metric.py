@@ -13,7 +13,7 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, sentences_of
 
-from objectives.rouge.pairs import MEASURES, pair_scores
+from objectives.rouge.prediction_scores import MEASURES, pair_scores
 
 GOAL = 100
 WORDS = 500  # of each text, or the few more that end its last sentence

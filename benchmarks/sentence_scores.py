@@ -19,7 +19,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, sentences_of
 
 from corpora.storage.ragged import Ragged
-from objectives.rouge.scores import select_greedily, sentence_scores
+from objectives.rouge.sentence_scores import select_greedily, sentence_scores
 from objectives.rouge.words import split_words
 
 try:

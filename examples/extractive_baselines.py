@@ -22,7 +22,7 @@ import farspan
 from corpora.keyed import id_keys, make_key
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
-from objectives.rouge.scores import sentence_scores
+from objectives.rouge.sentence_scores import sentence_scores
 from objectives.rouge.words import split_words
 from pipelines.evaluation.report import draw, print_table
 

@@ -27,7 +27,7 @@ from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTE
 from objectives.rendering.layout import Layout
 from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
-from objectives.rouge.scores import TIES, cluster_scores, sentence_scores
+from objectives.rouge.sentence_scores import TIES, cluster_scores, sentence_scores
 from objectives.rouge.words import WORDS, split_words
 from objectives.sentences.entities import SpacyRecognizer, choose_pyramid, find_mentions
 from objectives.sentences.selection import (

@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys
+from corpora.packing.assemble import assemble
 from corpora.printing import format_count
-from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
+from corpora.schemas.sequences import SequenceBatch
 from corpora.settings import format_value
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
@@ -305,17 +306,10 @@ class Mixture:
 def _longest_row(facts: CorpusFacts) -> SequenceBatch:
     """Make a row with the most tokens and documents of a corpus, each token a sentence."""
     parts = min(max(facts.max_documents, 1), max(facts.max_tokens, 1))
-    zeros = Ragged.from_rows([np.zeros(parts)], np.int32)
-    return SequenceBatch(
-        np.zeros((1, 16), np.uint8),
-        Ragged.from_rows([np.zeros(facts.max_tokens)], np.int32),
-        Ragged.from_rows([np.arange(parts)], np.int32),
-        pa.array([[""] * parts], pa.list_(pa.string())),
-        zeros,
-        zeros,
-        Ragged.from_rows([np.arange(facts.max_tokens)], np.int32),
-        np.array([NO_CLUSTER]),
-    )
+    starts, none = np.append(np.arange(parts), facts.max_tokens), np.zeros(parts, np.int64)
+    tokens = Ragged(np.zeros(facts.max_tokens, np.int32), starts)
+    ids, sentences = pa.array([""] * parts), np.arange(facts.max_tokens)
+    return assemble(ids, tokens, sentences, none, none, np.array([0, parts]))
 
 
 def _runs(which: np.ndarray) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:

@@ -38,7 +38,7 @@ from objectives.api.special_tokens import (
     MASK,
     SpecialTokens,
 )
-from objectives.draws.compositions import noise_counts, span_counts
+from objectives.draws.compositions import count_hidden_tokens, count_spans
 from objectives.draws.hardest_spans import (
     AGGREGATIONS,
     Candidates,
@@ -159,8 +159,8 @@ class ModelBased(MarkedSpans):
         # One row for each mean; all counts grow with tokens and parts.
         means = np.asarray(self.mean_span_lengths)
         tokens = np.full(len(means), facts.max_tokens)
-        drawn = noise_counts(tokens, self.candidate_density)
-        candidates = np.minimum(drawn, span_counts(tokens, drawn, means) + max(facts.max_documents - 1, 0))
+        drawn = count_hidden_tokens(tokens, self.candidate_density)
+        candidates = np.minimum(drawn, count_spans(tokens, drawn, means) + max(facts.max_documents - 1, 0))
         hidden, spans, positions = self._budgets(tokens, candidates)
         # A budget holds the most spans if each has one token.
         most = np.minimum.reduce([candidates, hidden, spans, positions // 2])
@@ -175,9 +175,9 @@ class ModelBased(MarkedSpans):
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return upper bounds on source and target lengths over all draws and losses, ``(n,)`` int64 each."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
-        drawn, targets = noise_counts(tokens, self.candidate_density), []
+        drawn, targets = count_hidden_tokens(tokens, self.candidate_density), []
         for mean in np.asarray(self.mean_span_lengths):
-            candidates = np.minimum(drawn, span_counts(tokens, drawn, mean) + np.maximum(parts - 1, 0))
+            candidates = np.minimum(drawn, count_spans(tokens, drawn, mean) + np.maximum(parts - 1, 0))
             hidden, spans, positions = self._budgets(tokens, candidates)
             used = np.minimum(hidden + np.minimum(hidden, spans), positions)
             targets.append(np.where(hidden > 0, used + self.layout.ends, 0))
@@ -233,7 +233,7 @@ class ModelBased(MarkedSpans):
 
         Returns budgets of tokens, of spans, and of positions without begin and end, ``(n,)`` int64 each.
         """
-        hidden = noise_counts(tokens, self.candidate_density if self.density is None else self.density)
+        hidden = count_hidden_tokens(tokens, self.candidate_density if self.density is None else self.density)
         spans = candidates
         if self.span_share is not None:
             # Rounding may put an exact share slightly below the integer: 0.29 * 100 is 28.999999999999996.

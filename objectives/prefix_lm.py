@@ -21,7 +21,7 @@ from objectives.api.masks import MaskBatch
 from objectives.api.options import FITS, check, check_choice, check_flag, check_layout, check_whole, is_share, normalize
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import SpecialTokens
-from objectives.draws.compositions import PLACEMENTS, SpanDraws, draw_masks, noise_counts
+from objectives.draws.compositions import PLACEMENTS, SpanDraws, count_hidden_tokens, draw_masks
 from objectives.rendering.marked import MarkedSpans
 
 
@@ -122,7 +122,7 @@ class PrefixLm(MarkedSpans):
         elif self.pivot == "uniform":
             first = np.minimum(1, last)
         else:
-            first = last = tokens - noise_counts(tokens, self.density)
+            first = last = tokens - count_hidden_tokens(tokens, self.density)
         if self.target_length is not None and self.fit != "error":
             first = np.maximum(first, tokens - (self.target_length - self._framing))
             last = np.maximum(first, last)

@@ -32,7 +32,7 @@ from objectives.api.protocol import Tools
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, UNKNOWN
 from objectives.rendering.marked import MarkedSpans
 from objectives.rendering.render import rendered_lengths
-from objectives.rouge.scores import COUNTS, PRECISIONS, TIES, select_greedily, sentence_scores, window_scores
+from objectives.rouge.sentence_scores import COUNTS, PRECISIONS, TIES, select_greedily, sentence_scores, window_scores
 from objectives.rouge.words import WORDS, Words, split_words, token_words
 from objectives.sentences.selection import (
     Choice,

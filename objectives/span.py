@@ -37,7 +37,7 @@ from objectives.api.options import (
 )
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
-from objectives.draws.compositions import PLACEMENTS, SpanDraws, draw_masks, noise_counts, span_counts
+from objectives.draws.compositions import PLACEMENTS, SpanDraws, count_hidden_tokens, count_spans, draw_masks
 from objectives.rendering.marked import MarkedSpans
 
 # Documents are concatenated without a separator. Targets have 1,024 positions, which limits the hidden tokens.
@@ -194,18 +194,18 @@ class Span(MarkedSpans):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Count the tokens in the window, those hidden, and spans before they are cut, ``(n,)`` int64 each."""
         densities = self._densities(tokens)
-        size, noise = np.asarray(tokens, np.int64), noise_counts(tokens, densities)
+        size, noise = np.asarray(tokens, np.int64), count_hidden_tokens(tokens, densities)
 
         def spans(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            return span_counts(size, noise, means, self.placement == "free")
+            return count_spans(size, noise, means, self.placement == "free")
 
         def fits(size: np.ndarray, noise: np.ndarray) -> np.ndarray:
             pieces = self._pieces(noise, spans(size, noise), parts)
             return noise + pieces + self.layout.ends <= (self.target_length or 0)
 
         if self.target_length is not None and self.fit == "window":
-            size = _largest(size, lambda size: fits(size, noise_counts(size, densities)))
-            noise = noise_counts(size, densities)
+            size = _largest(size, lambda size: fits(size, count_hidden_tokens(size, densities)))
+            noise = count_hidden_tokens(size, densities)
         elif self.target_length is not None and self.fit == "reduce":
             noise = _largest(noise, lambda noise: fits(size, noise))
         return size, noise, spans(size, noise)

@@ -98,7 +98,7 @@ def labels() -> list[np.ndarray]:
 
 def scores_by_logarithms() -> list[np.ndarray]:
     from corpora.storage.ragged import Ragged
-    from objectives.rouge.scores import select_greedily, sentence_scores
+    from objectives.rouge.sentence_scores import select_greedily, sentence_scores
     from objectives.rouge.words import token_words
 
     ids = np.sort((np.random.Philox(5).random_raw(24_000) % np.uint64(89)) ** np.uint64(2) % np.uint64(53))

@@ -80,9 +80,9 @@ def run_command(options: Training) -> None:
         with mark_raised_alike():
             recipe = _load(options.recipe, options.assignments)
     if options.estimate is not None:
-        from trainer.run.estimate import complete, estimate_lines
+        from trainer.run.estimate import complete_recipe, estimate_lines
 
-        recipe, rows = complete(recipe, options.estimate)
+        recipe, rows = complete_recipe(recipe, options.estimate)
         for line in chain(memory_table(recipe, rows), estimate_lines(recipe, rows)):
             print(line, flush=True)
         return

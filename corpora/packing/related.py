@@ -138,7 +138,7 @@ def _whole_sentences(
     return own[np.searchsorted(own, budget, side="right") - 1]
 
 
-def groups(
+def form_groups(
     neighbours: Ragged,
     similarities: np.ndarray,
     keys: np.ndarray,

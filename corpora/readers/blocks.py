@@ -72,7 +72,7 @@ class BlockBuilder:
         if isinstance(text, list):
             self._add_cluster(key, text, named, raw)
         else:
-            self._judge(str(key), text, named, raw)
+            self._keep_or_reject(str(key), text, named, raw)
 
     def place(self, key: str) -> Place:
         """Return the place of a record of a task."""
@@ -123,9 +123,9 @@ class BlockBuilder:
         for number, text in enumerate(texts):
             piece = text if isinstance(text, str) else reprlib.repr(text)
             document = named if named.id is None else named._replace(id=f"{named.id}.{number}")
-            self._judge(f"{key}.{number}", text, document, piece[:RAW_BYTES].encode(errors="backslashreplace"))
+            self._keep_or_reject(f"{key}.{number}", text, document, piece[:RAW_BYTES].encode(errors="backslashreplace"))
 
-    def _judge(self, key: str, text: Any, named: _Named, raw: bytes) -> None:
+    def _keep_or_reject(self, key: str, text: Any, named: _Named, raw: bytes) -> None:
         name = self.options.text_field
         if text is None:
             self.reject(key, "null_text", raw, f"{name!r} is null")

@@ -17,7 +17,7 @@ _ITEM_BYTES = 16
 _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
-def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
+def wanted_columns(schema: pa.Schema, options: ReadOptions) -> list[str]:
     """Return the names of those columns of a file that hold the text, the id, the cluster or the title."""
     named = {options.text_field, *(name for _, name in options.named_fields)}
     return [name for name in schema.names if name in named]

@@ -159,9 +159,9 @@ def _batches(stream: IterableDataset, block: BlockBuilder) -> Iterator[tuple[pa.
     """Yield the wanted columns of a shard in small batches, each with the schema of all columns."""
     if stream.features is not None:  # so that Parquet reads no other column
         schema = stream.features.arrow_schema
-        stream = stream.select_columns(columns.wanted(schema, block.options))
+        stream = stream.select_columns(columns.wanted_columns(schema, block.options))
     for table in stream.with_format("arrow").iter(_MOST_ROWS):
-        names = columns.wanted(table.schema, block.options)
+        names = columns.wanted_columns(table.schema, block.options)
         for batch in table.select(names).to_batches():
             yield batch, table.schema if stream.features is None else schema
 

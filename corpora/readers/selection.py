@@ -28,7 +28,7 @@ _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 
 @cache
-def reader(format: str) -> Reader:
+def load_reader(format: str) -> Reader:
     """Return the reader of one of ``FORMATS``, of ``DATA_SETS`` (or its pairs), or of ``hf:`` names."""
     if format == _LOAD_DATASET:
         return load_dataset.READER
@@ -44,29 +44,29 @@ def reader(format: str) -> Reader:
 @cache
 def formats_by_suffix() -> dict[str, str]:
     """Map the suffix of a file's name, with its dot, to the default format."""
-    return {suffix: format for format in FORMATS for suffix in reader(format).suffixes}
+    return {suffix: format for format in FORMATS for suffix in load_reader(format).suffixes}
 
 
 @cache
 def native_suffixes() -> tuple[str, ...]:
     """Return the suffixes of files that native code reads in some format."""
-    readers = [reader(format) for format in FORMATS]
+    readers = [load_reader(format) for format in FORMATS]
     return tuple(s for r in readers for s in (r.suffixes if r.native else r.native_suffixes))
 
 
 def holds_records(path: str, options: ReadOptions) -> bool:
     """Return True if a file in a folder can contain records of a published data set, judging by its name."""
-    if not options.format or not reader(options.format).published:
+    if not options.format or not load_reader(options.format).published:
         return True
-    if records := reader(options.format).records:
+    if records := load_reader(options.format).records:
         return bool(re.fullmatch(records, posixpath.basename(path)))
-    beside = reader(options.format).beside or _NOTES
+    beside = load_reader(options.format).beside or _NOTES
     return not re.fullmatch(f"{beside}|{_NOTES}", posixpath.basename(path))
 
 
 def gives_ids(options: ReadOptions) -> bool:
     """Return True if the format gives each document an id, by which repeated documents are left out."""
-    return options.format is not None and reader(options.format).own_ids
+    return options.format is not None and load_reader(options.format).own_ids
 
 
 def state_of(path: str) -> FileState:
@@ -91,15 +91,15 @@ def format_of(path: str, options: ReadOptions) -> str:
             "text also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
             + (f"; --input 'hf:csv:{path}' reads it with the extra datasets" if suffix == ".csv" else "")
         )
-    if reader(format).own_ids and path.lower().endswith(_PICKLES):
+    if load_reader(format).own_ids and path.lower().endswith(_PICKLES):
         raise FarspanError(f"{path}: a pickle, which can run code, is never loaded; save it again as JSON lines")
     by_name = formats_by_suffix().get(suffix)
-    if kind and (reader(format).native or (by_name and reader(by_name).native)):
+    if kind and (load_reader(format).native or (by_name and load_reader(by_name).native)):
         raise FarspanError(f"{path}: {format} files are compressed inside, not as a whole; unpack the .{kind} first")
-    if reader(format).fields is None:
+    if load_reader(format).fields is None:
         for flag, name in options.named_fields:
             raise FarspanError(f"{path}: format {format} has no field {name!r}; leave {flag} out")
-    if options.title_field and reader(format).own_ids:
+    if options.title_field and load_reader(format).own_ids:
         raise FarspanError(f"{path}: format {format} gives no titles; leave --title-field out")
     return format
 
@@ -120,7 +120,7 @@ def plan_ranges(path: str, options: ReadOptions, target_bytes: int) -> list[Rang
     format = format_of(path, options)
     try:
         native, arguments = _is_native(path, format), (path, options, target_bytes)
-        (planned,) = isolation.call(cuts, *arguments) if native else [cuts(*arguments)]
+        (planned,) = isolation.call(cut_file, *arguments) if native else [cut_file(*arguments)]
     except FILE_ERRORS:
         planned = [Cut(0, 1, state.size)]
     return [
@@ -129,15 +129,15 @@ def plan_ranges(path: str, options: ReadOptions, target_bytes: int) -> list[Rang
     ]
 
 
-def cuts(path: str, options: ReadOptions, target_bytes: int) -> list[Cut]:
+def cut_file(path: str, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
     with _as_file_error():
-        return reader(format_of(path, options)).plan(path, target_bytes)
+        return load_reader(format_of(path, options)).plan(path, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
     """Return True if native code, which damaged or malicious input can crash, reads the file."""
-    return reader(format).native or (format != _LOAD_DATASET and path.lower().endswith(native_suffixes()))
+    return load_reader(format).native or (format != _LOAD_DATASET and path.lower().endswith(native_suffixes()))
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def read_records(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
     try:
         if piece.size is not None:
             native = _is_native(piece.path, piece.format)
-            read = isolation.call(blocks, piece, options) if native else blocks(piece, options)
+            read = isolation.call(read_blocks, piece, options) if native else read_blocks(piece, options)
             for block in read:
                 position = block.position
                 good += len(block.texts) + block.filtered
@@ -188,9 +188,9 @@ def read_records(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
         yield block
 
 
-def blocks(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
+def read_blocks(piece: Range, options: ReadOptions) -> Iterator[RecordBlock]:
     """Read the records of a range of a file, in this process."""
-    chosen = reader(piece.format)
+    chosen = load_reader(piece.format)
     block = BlockBuilder(piece.path, chosen.resolve(options), piece.format.startswith(PAIRS_OF))
     position = 0
     try:
@@ -234,10 +234,10 @@ def check_fields(path: str, options: ReadOptions) -> None:
     A file that cannot be read, or has no good record at its beginning, passes: reading it gives rejects.
     """
     format = format_of(path, options)
-    options = reader(format).resolve(options)
+    options = load_reader(format).resolve(options)
     try:
         native = _is_native(path, format)
-        (names,) = isolation.call(fields, path, options) if native else [fields(path, options)]
+        (names,) = isolation.call(list_field_names, path, options) if native else [list_field_names(path, options)]
     except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
@@ -249,8 +249,8 @@ def check_fields(path: str, options: ReadOptions) -> None:
             )
 
 
-def fields(path: str, options: ReadOptions) -> dict[str, int]:
+def list_field_names(path: str, options: ReadOptions) -> dict[str, int]:
     """Return the fields of a file's first records with the amount of text in each, read in this process."""
-    look = reader(format_of(path, options)).fields
+    look = load_reader(format_of(path, options)).fields
     with _as_file_error():
         return look(path) if look else {}

@@ -22,7 +22,7 @@ from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shard_cache import ShardCache
-from corpora.storage.shards import list_shards, map_shard, open_shard, unreadable
+from corpora.storage.shards import list_shards, map_shard, open_shard, unreadable_error
 from corpora.tokenizers.load import load_tokenizer_of
 
 _CACHED_BATCHES = 1 << 16
@@ -194,9 +194,9 @@ class ShardedRows:
             try:
                 size = files.size(self.path(shard))
             except OSError as error:
-                raise unreadable(self.path(shard), error) from error
+                raise unreadable_error(self.path(shard), error) from error
             if size != info.bytes:
-                raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
+                raise unreadable_error(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum."""
@@ -265,12 +265,12 @@ class ShardedRows:
         try:
             reader = pa.ipc.open_file(buffer)
         except (OSError, pa.ArrowInvalid) as error:
-            raise unreadable(self.path(shard), error) from error
+            raise unreadable_error(self.path(shard), error) from error
         return self._check_reader(shard, buffer, reader)
 
     def _check_reader(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
         if self.schema is not None and not reader.schema.equals(self.schema):
-            raise unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
+            raise unreadable_error(self.path(shard), f"its columns are not those of {self.manifest.format}")
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
         if reader.num_record_batches != expected:
             raise FarspanError(
@@ -283,10 +283,10 @@ class ShardedRows:
         try:
             rows = self.shard(shard)[1].get_batch(batch)
         except (OSError, pa.ArrowInvalid) as error:
-            raise unreadable(self.path(shard), error) from error
+            raise unreadable_error(self.path(shard), error) from error
         size = self.manifest.rows_per_batch
         if len(rows) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
-            raise unreadable(self.path(shard), f"record batch {batch} has {len(rows)} rows, not {expected}")
+            raise unreadable_error(self.path(shard), f"record batch {batch} has {len(rows)} rows, not {expected}")
         return rows
 
 

@@ -116,7 +116,7 @@ def open_shard(path: str) -> pa.RecordBatchFileReader:
     try:
         return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
     except (OSError, pa.ArrowInvalid) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
 
 
 def map_shard(path: str, ahead: bool = True) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
@@ -136,7 +136,7 @@ def map_shard(path: str, ahead: bool = True) -> tuple[pa.Buffer, pa.ipc.RecordBa
                     buffer = pa.py_buffer(mapping)
             return buffer, pa.ipc.open_file(buffer)  # stays valid after the name is deleted
         except (OSError, ValueError) as error:  # Arrow's errors of content and an empty file are values
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error
 
 
 @contextmanager
@@ -150,12 +150,12 @@ def local_copy(path: str) -> Iterator[str]:
             with files.open(path) as source:
                 shutil.copyfileobj(source, copy, 8 << 20)
         except FileNotFoundError as error:
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error
         copy.flush()
         yield copy.name
 
 
-def unreadable(path: str, error: Exception | str) -> StoreError:
+def unreadable_error(path: str, error: Exception | str) -> StoreError:
     """Return the error for a shard that is damaged or differs from its artefact's manifest."""
     return StoreError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
@@ -196,7 +196,7 @@ class StoredShard:
     def compare(self, buffer: pa.Buffer) -> None:
         """Compare the bytes of the shard with its checksum."""
         if (actual := hashlib.sha256(buffer).hexdigest()) != self.sha256:
-            raise unreadable(self.path, f"sha256 {actual} where the manifest says {self.sha256}")
+            raise unreadable_error(self.path, f"sha256 {actual} where the manifest says {self.sha256}")
 
 
 def list_shards(folder: str, manifest: Manifest) -> list[StoredShard]:

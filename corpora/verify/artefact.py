@@ -48,7 +48,7 @@ def verify(folder: str, documents: str | None = None) -> list[str]:
     """
     manifest = read_manifest(folder)
     if manifest.format == "farspan.export":
-        return list(others(folder, manifest))
+        return list(check_other_files(folder, manifest))
     if manifest.format == "farspan.pairs":
         return list(_problems(folder, PairsCheck(PairSet(folder, documents))))
     if manifest.format not in _CHECKS:
@@ -62,13 +62,13 @@ def verify(folder: str, documents: str | None = None) -> list[str]:
 
 def _problems(folder: str, check: Check) -> Problems:
     manifest = check.manifest
-    yield from others(folder, manifest)
-    yield from shards(folder, manifest, check.schema, check.shard)
+    yield from check_other_files(folder, manifest)
+    yield from check_shards(folder, manifest, check.schema, check.shard)
     yield from check.end()
-    yield from totals(manifest, check.counted)
+    yield from check_totals(manifest, check.counted)
 
 
-def others(folder: str, manifest: Manifest) -> Problems:
+def check_other_files(folder: str, manifest: Manifest) -> Problems:
     """Compare all files except the shards with the manifest: contents, number, and the tokenizer's identity."""
     for name, info in sorted(manifest.files.items()):
         try:
@@ -86,7 +86,7 @@ def others(folder: str, manifest: Manifest) -> Problems:
     yield from _tokenizer(folder, manifest)
 
 
-def shards(
+def check_shards(
     folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[str, list[pa.RecordBatch]], Problems]
 ) -> Problems:
     """Check structure and checksum of every shard, and run ``check`` on the batches of undamaged ones."""
@@ -202,7 +202,7 @@ def _tokenizer(folder: str, manifest: Manifest) -> Problems:
         yield f"tokenizer/: {wrong}"
 
 
-def totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
+def check_totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
     """Report differences between the manifest's totals and the contents of the shards."""
     for name, value in counted.items():
         if manifest.totals.get(name) != value:

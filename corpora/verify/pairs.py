@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, PairSet, add_pair_totals
 from corpora.storage.ragged import Ragged
-from corpora.verify.rows import Check, Problems, token_range
+from corpora.verify.rows import Check, Problems, check_token_range
 
 
 class PairsCheck(Check):
@@ -39,7 +39,7 @@ class PairsCheck(Check):
         for name in ("query", "options", "targets"):
             column = batch.column(name)
             lists = column if name == "query" else column.flatten()
-            yield from token_range(f"{place} {name}", Ragged.from_arrow(lists), self.manifest)
+            yield from check_token_range(f"{place} {name}", Ragged.from_arrow(lists), self.manifest)
 
     def _pairs(self, place: str, batch: pa.RecordBatch) -> Problems:
         names = ("pair_id", "split", "targets", "references", "attributes")

@@ -57,8 +57,8 @@ class DocumentsCheck(Check):
 
     def batch(self, place: str, batch: pa.RecordBatch) -> Problems:
         tokens = Ragged.from_arrow(batch.column("tokens"))
-        yield from token_range(place, tokens, self.manifest)
-        yield from ascending(
+        yield from check_token_range(place, tokens, self.manifest)
+        yield from check_ascending(
             place, "sentence_starts", Ragged.from_arrow(batch.column("sentence_starts")), tokens.lengths
         )
         for document in batch.column("document_id").to_pylist():
@@ -111,7 +111,7 @@ class CorpusCheck(Check):
         self.counted["documents"] += int(documents.max(initial=-1)) + 1
         use = self._use
         edges = np.cumsum([len(p.keys) for p in parts])
-        for part, fault in gaps(documents, offsets, sizes, lengths, use.overlap, use.truncated):
+        for part, fault in find_gaps(documents, offsets, sizes, lengths, use.overlap, use.truncated):
             block = int(np.searchsorted(edges, part, side="right"))
             yield parts[block].describe(part - int(edges[block] - len(parts[block].keys))) + f" {fault}"
         uses = np.bincount(documents[offsets == 0])
@@ -121,9 +121,9 @@ class CorpusCheck(Check):
     def _rows(self, place: str, batch: SequenceBatch) -> Problems:
         lengths = batch.tokens.lengths
         parts = batch.document_starts.lengths
-        yield from token_range(place, batch.tokens, self.manifest)
-        yield from ascending(place, "document_starts", batch.document_starts, lengths)
-        yield from ascending(place, "sentence_starts", batch.sentence_starts, lengths)
+        yield from check_token_range(place, batch.tokens, self.manifest)
+        yield from check_ascending(place, "document_starts", batch.document_starts, lengths)
+        yield from check_ascending(place, "sentence_starts", batch.sentence_starts, lengths)
         reserved = self.manifest.config["room_per_sequence"] + self.manifest.config["room_per_document"] * parts
         for row in np.flatnonzero(lengths + reserved > self.manifest.config["sequence_length"]).tolist():
             added = reserved[row]
@@ -170,7 +170,7 @@ _COLUMNS = fields(_Parts)[2:]
 _KEY = make_key(0, "verification")
 
 
-def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
+def check_token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
     """Yield a problem if token ids are outside the vocabulary, or if special tokens are stored as text."""
     values = tokens.compact().values
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
@@ -186,7 +186,7 @@ def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
         )
 
 
-def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:
+def check_ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:
     """Report rows whose starts do not ascend strictly from 0, or are outside the row's tokens."""
     starts = starts.compact()
     rows = np.repeat(np.arange(len(starts)), starts.lengths)
@@ -225,7 +225,7 @@ class PredictionsCheck(Check):
         add_prediction_totals(self.counted, batch)
 
 
-def gaps(
+def find_gaps(
     documents: np.ndarray,
     offsets: np.ndarray,
     sizes: np.ndarray,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
-from corpora.verify.artefact import others, shards, totals
+from corpora.verify.artefact import check_other_files, check_shards, check_totals
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, TOTALS, VISIBLE, MaskBatch, add_mask_totals
 
@@ -42,8 +42,8 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
             if not faults:
                 add_mask_totals(counted, batch)
 
-    problems = [*others(folder, masks.manifest), *shards(folder, masks.manifest, masks.schema, check)]
-    return problems or list(totals(masks.manifest, counted))
+    problems = [*check_other_files(folder, masks.manifest), *check_shards(folder, masks.manifest, masks.schema, check)]
+    return problems or list(check_totals(masks.manifest, counted))
 
 
 def _aligned(place: str, sequences: SequenceBatch, masks: MaskBatch, mask_set: MaskSet) -> Iterator[str]:

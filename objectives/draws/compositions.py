@@ -182,12 +182,12 @@ def _draw_up_to(
     return used
 
 
-def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
+def count_hidden_tokens(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
     """Count the tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least 1, never all; 0 of a single."""
     return np.minimum(np.maximum(np.rint(tokens * density), tokens > 0), np.maximum(tokens - 1, 0)).astype(np.int64)
 
 
-def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
+def count_spans(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
     """Count the spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
 
     ``free``: True if a row may start and end with a span, which allows one more.

@@ -15,7 +15,7 @@ from corpora.keyed import make_key
 from corpora.text.word_ngrams import ngram_hashes
 from objectives.metrics.flavours import ANSWERS, FLAVOURS, SCROLLS, Flavour, list_metrics
 from objectives.metrics.protocol import Metric, check_references, round_values
-from objectives.rouge.pairs import pair_scores
+from objectives.rouge.prediction_scores import pair_scores
 
 SAMPLES = 1_000
 INTERVAL = (2.5, 97.5)  # percentiles of a 95 % interval
@@ -92,14 +92,14 @@ _FLAVOURS = {
 }
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Normalise as SQuAD: lower case, without punctuation and articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def token_f1(prediction: str, reference: str) -> float:
     """Compute F1 of the bags of normalised tokens, from 0 to 1; 0 if they share none, even if both are empty."""
-    predicted, expected = normalized(prediction).split(), normalized(reference).split()
+    predicted, expected = normalize_answer(prediction).split(), normalize_answer(reference).split()
     shared = (Counter(predicted) & Counter(expected)).total()
     if not shared:
         return 0.0
@@ -109,7 +109,7 @@ def token_f1(prediction: str, reference: str) -> float:
 
 def exact_match(prediction: str, reference: str) -> float:
     """Return 1 if both are equal after normalisation, else 0."""
-    return float(normalized(prediction) == normalized(reference))
+    return float(normalize_answer(prediction) == normalize_answer(reference))
 
 
 def compute_contained_share(prediction: str, references: Sequence[str]) -> float:
@@ -120,7 +120,7 @@ def compute_contained_share(prediction: str, references: Sequence[str]) -> float
 def lists_exactly(prediction: str, references: Sequence[str]) -> float:
     """Return 1 if the normalised parts of the prediction between commas are the references in any order, else 0."""
     parts = (part for text in references for part in text.split(","))  # a reference may itself have commas
-    return float(Counter(map(normalized, prediction.split(","))) == Counter(map(normalized, parts)))
+    return float(Counter(map(normalize_answer, prediction.split(","))) == Counter(map(normalize_answer, parts)))
 
 
 def _best(score: Callable[[str, str], float]) -> Callable[[str, Sequence[str]], float]:

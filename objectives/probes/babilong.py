@@ -32,7 +32,7 @@ class Story(NamedTuple):
 
 
 @dataclass
-class World:
+class StoryWorld:
     """People who walk between places and carry things, with the facts that say so."""
 
     draws: Draws
@@ -63,7 +63,7 @@ class World:
 
 def one_fact(draws: Draws) -> Story:
     """qa1: the place of a person."""
-    world = World(draws)
+    world = StoryWorld(draws)
     world.wander(_STEPS)
     who = draws.one(sorted(world.at))
     return Story(world.facts, f"Where is {who}? {who} is in the", world.at[who], [world.moved[who]])
@@ -71,7 +71,7 @@ def one_fact(draws: Draws) -> Story:
 
 def two_facts(draws: Draws) -> Story:
     """qa2: the place of a thing, by its carrier."""
-    world = World(draws)
+    world = StoryWorld(draws)
     thing, *others = draws.pick(THINGS, 3)
     who, *rest = draws.pick(PEOPLE, len(PEOPLE))
     world.wander(_STEPS // 2)
@@ -87,7 +87,7 @@ def two_facts(draws: Draws) -> Story:
 
 def three_facts(draws: Draws) -> Story:
     """qa3: the place of a thing before the last one."""
-    world = World(draws)
+    world = StoryWorld(draws)
     thing, other = draws.pick(THINGS, 2)
     who, *rest = draws.pick(PEOPLE, len(PEOPLE))
     world.take(rest[0], other)
@@ -102,7 +102,7 @@ def three_facts(draws: Draws) -> Story:
 
 def two_arguments(draws: Draws) -> Story:
     """qa4: what lies beside what."""
-    world = World(draws)
+    world = StoryWorld(draws)
     places = draws.pick(PLACES, len(PLACES))
     sides = [draws.one(sorted(_SIDES)) for _ in places[1:]]
     for (one, other), side in zip(pairwise(places), sides, strict=True):
@@ -115,7 +115,7 @@ def two_arguments(draws: Draws) -> Story:
 
 def three_arguments(draws: Draws) -> Story:
     """qa5: who gave what to whom."""
-    world = World(draws)
+    world = StoryWorld(draws)
     gifts = [(*draws.pick(PEOPLE, 2), thing) for thing in draws.pick(THINGS, len(THINGS))]
     for one, other, thing in gifts:
         world.walk(one)

@@ -14,13 +14,13 @@ _PRIME, _SPREAD = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
-def mixed(key: np.uint64, letter: int) -> np.uint64:
+def mix_letter(key: np.uint64, letter: int) -> np.uint64:
     """Update the key of a word by one more letter."""
     return (key ^ np.uint64(letter)) * _PRIME + _SPREAD
 
 
 @compiled
-def number(
+def number_words(
     letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, keys: np.ndarray, exact: int, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Number the words of each text by first occurrence, in a table with open addressing.

@@ -1,4 +1,4 @@
-"""Compiled loops of ``objectives.rouge.scores``."""
+"""Compiled loops of ``objectives.rouge.sentence_scores``."""
 
 from __future__ import annotations
 

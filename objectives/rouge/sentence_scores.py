@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from corpora.storage.ragged import Ragged
-from objectives.rouge.kernels import Measure, pick, score_clusters, slide
+from objectives.rouge.sentence_kernels import Measure, pick, score_clusters, slide
 from objectives.rouge.sequences import number_ngrams
 from objectives.rouge.words import Words
 

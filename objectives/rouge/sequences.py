@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corpora.compiled import compiled
-from objectives.rouge.numbering import mixed, number
+from objectives.rouge.numbering import mix_letter, number_words
 from objectives.rouge.words import Words
 
 
@@ -34,7 +34,7 @@ def number_ngrams(words: Words, size: int) -> Ngrams:
         return Ngrams(1, values, edges, bounds, words.sentences, words.distinct)
     begins = np.arange(len(values))
     ends = np.minimum(begins + size, len(values))
-    ids, distinct = number(values, begins, ends, _keys(values, begins, ends), 0, edges)
+    ids, distinct = number_words(values, begins, ends, _keys(values, begins, ends), 0, edges)
     return Ngrams(size, ids, edges, bounds, words.sentences, distinct)
 
 
@@ -43,7 +43,7 @@ def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarra
     keys = np.zeros(len(begins), np.uint64)
     for i in range(len(begins)):
         for position in range(begins[i], ends[i]):
-            keys[i] = mixed(keys[i], values[position])
+            keys[i] = mix_letter(keys[i], values[position])
     return keys
 
 

@@ -1,7 +1,8 @@
 """Splitting of texts into numbered words, without a Python object per word.
 
 Words are defined as in Google's ``rouge_score``, or by Unicode for scripts in which ``rouge_score`` finds no words. A
-number identifies a word within its text only, because ``objectives.rouge.scores`` compares sentences of one text.
+number identifies a word within its text only, because ``objectives.rouge.sentence_scores`` compares sentences of one
+text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from corpora.compiled import compiled
 from corpora.storage.ragged import Ragged
 from corpora.text.utf8 import byte_offsets
-from objectives.rouge.numbering import mixed, number, renumber
+from objectives.rouge.numbering import mix_letter, number_words, renumber
 
 WORDS = ("rouge", "unicode")
 _8, _56 = np.uint64(8), np.uint64(56)
@@ -71,10 +72,10 @@ def split_words(
     exact = 8 if by_bytes else 0
     edges = np.cumsum(sizes)[sentences]  # (texts + 1,) limits of the texts, in words
     if stem:
-        ids, _ = number(letters, begins, stops, keys, exact, edges[[0, -1]])
+        ids, _ = number_words(letters, begins, stops, keys, exact, edges[[0, -1]])
         ids, distinct = renumber(_number_stems(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
     else:
-        ids, distinct = number(letters, begins, stops, keys, exact, edges)
+        ids, distinct = number_words(letters, begins, stops, keys, exact, edges)
     sizes = sizes[1:]
     if stopwords:
         rows = np.repeat(np.arange(len(sizes)), sizes)[ids >= 0]
@@ -180,7 +181,7 @@ def _split_unicode(
                 state = kind
             if kind != JOINER and state != SEPARATOR:
                 ends[word - 1] = position + 1
-                keys[word - 1] = mixed(keys[word - 1], letters[position])
+                keys[word - 1] = mix_letter(keys[word - 1], letters[position])
         sizes[sentence] = word - before
     return begins[:word], ends[:word], keys[:word], sizes
 

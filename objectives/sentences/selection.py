@@ -2,7 +2,7 @@
 
 Sentences are scored against their *text*: a part of a row, or the whole row. Source: Zhang et al. 2020 (PEGASUS),
 section 3.1, and the published code. Four of its six strategies use individual scores; the other two choose sentences
-jointly (greedily, and as windows), with the scores of ``objectives.rouge.scores``.
+jointly (greedily, and as windows), with the scores of ``objectives.rouge.sentence_scores``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from corpora.linking.options import Linking
 from corpora.options import record_options
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import Packing, RelatedRows
-from corpora.packing.related import arrange, groups
+from corpora.packing.related import arrange, form_groups
 from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.manifest import Manifest, Receipt
@@ -151,7 +151,9 @@ def _place_groups(group_rows: RelatedRows, linking: Linking, key: bytes, cluster
     near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is below any floor
     ids = cluster.rows.column("document_id").to_pylist()
     keys = id_keys(key, ids)
-    grouped = groups(graph.neighbours, near, keys, group_rows.min_documents, group_rows.max_documents, linking.floor)
+    grouped = form_groups(
+        graph.neighbours, near, keys, group_rows.min_documents, group_rows.max_documents, linking.floor
+    )
     rows = cluster.rows.column("document_row").to_numpy()
     documents, heads, sizes = grouped.values, grouped.offsets[:-1], grouped.lengths
     zeros = np.zeros(len(documents), np.int64)

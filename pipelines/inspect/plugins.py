@@ -31,7 +31,7 @@ _ANOTHER_PROCESS = "Masks are the same in another process, under another hash se
 def check(options: Check) -> None:
     """Run ``farspan check-objective``."""
     if options.digest:
-        print(digest(trial(options)))
+        print(digest(load_trial(options)))
         return
     failed = []
     for law, problems in check_laws(options):
@@ -44,7 +44,7 @@ def check(options: Check) -> None:
         raise FarspanError(f"objective {options.objective} breaks {sum(failed)} of {len(failed)} laws")
 
 
-def trial(check: Check) -> Trial:
+def load_trial(check: Check) -> Trial:
     """Load the objective, and rows to test it on, spread over the corpus."""
     corpus = Corpus(check.corpus)
     if not len(corpus):
@@ -70,7 +70,7 @@ def trial(check: Check) -> Trial:
 
 def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
     """Test each law; yield it as a sentence, with its violations."""
-    tried = trial(check)
+    tried = load_trial(check)
     for law in LAWS:
         yield " ".join((law.__doc__ or law.__name__).replace("``", "").split()), broken(law, tried)
     yield _ANOTHER_PROCESS, list(_elsewhere(check, tried))

@@ -44,7 +44,7 @@ def statistics(folder: str, columns: Sequence[Distribution], lengths: Sequence[i
         numbers["padding_share"] = padding_share(manifest)
         numbers["documents_per_sequence"] = totals["parts"] / max(totals["sequences"], 1)
     if manifest.format == "farspan.pairs":
-        numbers |= cuts(PairSet(folder), lengths or _LENGTHS)
+        numbers |= count_cut_pairs(PairSet(folder), lengths or _LENGTHS)
     numbers |= shares(manifest)
     numbers["bytes"] = manifest.bytes
     for one in columns:
@@ -61,7 +61,7 @@ def _summary(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(values.mean()), **quantiles, "max": float(values.max())}
 
 
-def cuts(pairs: PairSet, lengths: Sequence[int]) -> dict[str, dict[str, float]]:
+def count_cut_pairs(pairs: PairSet, lengths: Sequence[int]) -> dict[str, dict[str, float]]:
     """Count the pairs that a source of each length would cut, and the share of their documents' tokens left out.
 
     A source is the query followed by the documents; special tokens are not counted, and a document counts for each of

@@ -16,7 +16,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.readers import RAW_BYTES, ReadOptions, Reject
 from corpora.readers.options import PAIRS_OF
 from corpora.readers.raw_tasks import RawPair, find_split_name
-from corpora.readers.selection import reader
+from corpora.readers.selection import load_reader
 from corpora.schemas.documents import rows_with_special_tokens
 from corpora.schemas.pairs import SPLITS, pairs_schema
 from corpora.schemas.sequences import token_dtype
@@ -118,7 +118,7 @@ class ReadPairs:
     def _pairs(self, reading: ReadRanges, task: Task, report: Report) -> Iterator[list[ReadPair]]:
         """Iterate over the readable pairs of a task in blocks."""
         for source, name, block in reading.blocks(task.payload["ranges"], report):
-            by_place = reader(str(self.reads[source].format)).keyed_by_place
+            by_place = load_reader(str(self.reads[source].format)).keyed_by_place
             prefix = f"{source}:{name}:" if by_place else f"{source}:"
             pairs = [RawPair.from_json(text) for text in block.texts]
             yield [

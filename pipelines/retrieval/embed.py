@@ -29,7 +29,7 @@ from corpora.storage.shards import StoredShard, map_shard, write_shard
 from corpora.text.utf8 import byte_offsets
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.tokenizers.protocol import Tokenizer
-from objectives.rouge.scores import sentence_scores
+from objectives.rouge.sentence_scores import sentence_scores
 from objectives.rouge.words import split_words
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
 from pipelines.engine.job import Job, Report, Stage, Task, count_by_source, make_sharded_stage, shard_paths

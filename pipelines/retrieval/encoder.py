@@ -27,7 +27,7 @@ from trainer.scorer.encoder import (
     load_weights,
     position_count,
 )
-from trainer.scorer.inference import BATCH_TOKENS, batches, choose_device, pin_threads
+from trainer.scorer.inference import BATCH_TOKENS, batch_by_length, choose_device, pin_threads
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +99,7 @@ class Encoder:
         lengths = np.minimum(ids.lengths, self.max_text_tokens) + len(self._framing.before) + len(self._framing.after)
         done = int((lengths == 0).sum())
         with pin_threads(self._options.threads), torch.inference_mode():
-            for rows in batches(lengths, self._batch_tokens):
+            for rows in batch_by_length(lengths, self._batch_tokens):
                 tokens, mask = self._pad(ids, rows, lengths[rows])
                 vectors[rows] = self._run(torch.from_numpy(tokens), torch.from_numpy(mask))
                 done += len(rows)

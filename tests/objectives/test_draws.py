@@ -15,7 +15,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET
-from objectives.draws.compositions import PLACEMENTS, noise_counts, span_counts
+from objectives.draws.compositions import PLACEMENTS, count_hidden_tokens, count_spans
 from objectives.draws.hardest_spans import keep_hardest, rank_spans
 from objectives.draws.independent import choose_tokens, cos_of_turns, draw_ids, log, normal
 from objectives.span import Span
@@ -109,8 +109,8 @@ def test_spans_hide_t5s_number_of_tokens_and_touch_at_borders_only(lengths, docu
     for row, length in enumerate(lengths):
         starts, sizes = masks.span_starts[row].astype(int), masks.span_lengths[row].astype(int)
         stops = starts + sizes
-        noise = noise_counts(np.array([length]), density)
-        spans = span_counts(np.array([length]), noise, mean, placement == "free")
+        noise = count_hidden_tokens(np.array([length]), density)
+        spans = count_spans(np.array([length]), noise, mean, placement == "free")
         assert sizes.sum() == noise[0]
         assert (masks.span_flags[row] == IN_SOURCE | IN_TARGET).all()
         if not len(starts):
@@ -157,16 +157,16 @@ def test_draws_are_numpys(tokens, density, mean, placement):
     masks = Span(density=density, mean_span_lengths=mean, placement=placement).mask(batch, KEY)
     hidden = hidden_rows(masks, tokens)
     for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(rows)])):
-        noise = noise_counts(np.array([tokens]), density)
-        spans = span_counts(np.array([tokens]), noise, mean, placement == "free")
+        noise = count_hidden_tokens(np.array([tokens]), density)
+        spans = count_spans(np.array([tokens]), noise, mean, placement == "free")
         expected = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement)
         assert np.flatnonzero(hidden[row]).tolist() == expected
 
 
 @given(st.integers(0, 50_000), st.floats(0.001, 0.999), st.floats(1, 40))
 def test_counts_are_t5s_with_a_guard(tokens, density, mean):
-    noise = int(noise_counts(np.array([tokens]), density)[0])
-    spans = int(span_counts(np.array([tokens]), np.array([noise]), mean)[0])
+    noise = int(count_hidden_tokens(np.array([tokens]), density)[0])
+    spans = int(count_spans(np.array([tokens]), np.array([noise]), mean)[0])
     if tokens < 2:
         assert (noise, spans) == (0, 0)
     else:
@@ -177,7 +177,7 @@ def test_counts_are_t5s_with_a_guard(tokens, density, mean):
 def test_products_are_those_of_python_and_not_of_tensorflow():
     """float64, half to even; TensorFlow's float32 gives other numbers at 166 lengths below 20,000."""
     tokens = np.arange(20_000)
-    noise = noise_counts(tokens, 0.15)
+    noise = count_hidden_tokens(tokens, 0.15)
     single = np.rint(tokens.astype(np.float32) * np.float32(0.15))
     differ = np.flatnonzero((noise != single) & (tokens > 3))
     assert (len(differ), differ[:3].tolist()) == (166, [190, 350, 390])

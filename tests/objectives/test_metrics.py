@@ -15,7 +15,7 @@ from objectives.metrics.metrics import (
     compute_copied_shares,
     exact_match,
     load_metric,
-    normalized,
+    normalize_answer,
     option_texts,
     resample_means,
     token_f1,
@@ -35,7 +35,7 @@ from tests.objectives.rouge.test_counts import random_texts
     ],
 )
 def test_normalisation(text, expected):
-    assert normalized(text) == expected
+    assert normalize_answer(text) == expected
 
 
 @pytest.mark.parametrize(

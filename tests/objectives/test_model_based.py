@@ -15,7 +15,7 @@ from objectives.api.examples import IGNORED
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
 from objectives.api.protocol import CorpusFacts, Objective, Tools, equip, load_objective, mask_key
 from objectives.api.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
-from objectives.draws.compositions import noise_counts
+from objectives.draws.compositions import count_hidden_tokens
 from objectives.model_based import ModelBased
 from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences
@@ -84,7 +84,7 @@ def compare(batch, aggregation, target_length, sentinels):
         losses = [
             float(np.float32(aggregate(token_losses[start : start + size], aggregation))) for start, size in spans
         ]
-        hidden = int(noise_counts(np.array([len(text)]), 0.1)[0])
+        hidden = int(count_hidden_tokens(np.array([len(text)]), 0.1)[0])
         room = math.inf if target_length is None else target_length - 1
         expected = choose(spans, losses, hidden, sentinels or math.inf, room)
         got = list(
@@ -113,8 +113,10 @@ def test_hidden_tokens_are_exactly_those_of_span_corruption(lengths, density, ca
     """A share of the spans varies with their lengths instead."""
     batch = make_sequences(lengths, 3, seed=seed)
     masks = model_based(density=density, candidate_density=candidate_density).mask(batch, KEY)
-    assert np.array_equal(hidden_tokens(masks), noise_counts(batch.tokens.lengths, density))
-    assert np.array_equal(masks.span_lengths.values.sum(), noise_counts(batch.tokens.lengths, candidate_density).sum())
+    assert np.array_equal(hidden_tokens(masks), count_hidden_tokens(batch.tokens.lengths, density))
+    assert np.array_equal(
+        masks.span_lengths.values.sum(), count_hidden_tokens(batch.tokens.lengths, candidate_density).sum()
+    )
 
 
 def test_bart_ls_hides_a_fifth_of_the_spans_that_5120_of_16384_tokens_make():

@@ -56,7 +56,7 @@ from trainer.checkpoint.state import (
     tensors_to_write,
     write_tensors,
 )
-from trainer.optim.optimizer import calmer
+from trainer.optim.optimizer import advise_calmer_settings
 from trainer.parallel.distributed import PATIENCE, World, run_together
 
 
@@ -144,7 +144,7 @@ class Checkpoints:
         bad = run_together(self._world, lambda: self._check(states))
         if any(bad):
             newest = next((path.name for path in newest_first(self._directory)), "none")
-            cure = calmer(self._identity.get("run", {}).get("precision"))
+            cure = advise_calmer_settings(self._identity.get("run", {}).get("precision"))
             raise FarspanError(
                 f"after step {step}, {next(filter(None, bad))} holds values that are not finite; no checkpoint is "
                 f"written, the newest is {newest}; {cure}"

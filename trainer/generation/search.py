@@ -24,7 +24,7 @@ often as past each other. It makes ties of continuations that differ: with 2^16 
 """
 
 
-def on_grid(logits: Tensor) -> Tensor:
+def round_to_grid(logits: Tensor) -> Tensor:
     """Round log-probabilities to multiples of 1 / ``STEPS``, so that their sums are exact; ``(R, V)`` float64.
 
     Logits of lower precision are widened to float32 first.
@@ -220,7 +220,7 @@ class Texts:
         """
         samples, beams = self.live.shape
         log_probs = constrain(
-            on_grid(logits), self.history.flatten(0, 1), self.row_positions, self.step, self.config, self.ids
+            round_to_grid(logits), self.history.flatten(0, 1), self.row_positions, self.step, self.config, self.ids
         )
         totals, parents, tokens = self._candidates(log_probs)
         ended = (tokens == self.ids.end) & totals.isfinite()

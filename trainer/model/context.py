@@ -90,7 +90,7 @@ class Context(NamedTuple):
 
     padding_mask: Tensor | None = None  # (B, L) bool, False at padding
     segments: Tensor | None = None  # (B, L) int
-    documents: int = 1  # largest number of documents in a row
+    most_documents: int = 1  # largest number of documents in a row
     globals: Globals | None = None
     biases: tuple[Tensor, ...] = ()  # (H, *offsets.shape) each
     rotation: tuple[Tensor, Tensor] | None = None  # cosines and sines of rotary positions, (L, D) each
@@ -115,11 +115,11 @@ def make_context(
     Arguments are ``(B, L)``: ``padding_mask`` is False at padding, ``segments`` as in ``Context``, ``global_positions``
     True at positions with global attention. ``packed`` says that segments are examples, whose positions begin at 0.
     """
-    documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
+    most_documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
     return Context(
         padding_mask,
         segments,
-        documents,
+        most_documents,
         None if global_positions is None else _gather_globals(global_positions, padding_mask),
         places=None if segments is None or not packed else derive_per_batch(_places, (segments,)),
     )

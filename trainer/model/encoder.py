@@ -70,8 +70,8 @@ class Encoder(nn.Module):
         """
         x, length, extra = self.embedded(tokens, context.places), tokens.shape[1], 0
         if self.pattern.extra_tokens:
-            extra = context.documents * self.pattern.extra_tokens
-            x = torch.cat([self.extra.repeat(context.documents, 1).expand(len(x), -1, -1).to(x.dtype), x], 1)
+            extra = context.most_documents * self.pattern.extra_tokens
+            x = torch.cat([self.extra.repeat(context.most_documents, 1).expand(len(x), -1, -1).to(x.dtype), x], 1)
         context = self._with_positions(context, length, tokens.device)
         for index, layer in enumerate(self.layers):
             if index and self.per_layer:

@@ -35,8 +35,9 @@ class Pattern(ABC):
     ``__post_init__``; the field ``pattern`` is its name. Every pattern implements the abstract methods; the others
     have defaults for patterns without learned tokens, side keys or weights of their own.
 
-    With learned tokens, sequences are ``(B, G + L)``. G is ``extra_tokens``, times ``context.documents`` if documents
-    must not attend to each other; the tokens of document 0 come first. A context describes the L positions only.
+    With learned tokens, sequences are ``(B, G + L)``. G is ``extra_tokens``, times ``context.most_documents`` if
+    documents must not attend to each other; the tokens of document 0 come first. A context describes the L positions
+    only.
 
     Attributes:
         pattern: the pattern's name in recipes.

@@ -99,7 +99,7 @@ class Seq2Seq(nn.Module):
             output = output._replace(extra=extra)
         if not self.attends_extra or context.segments is None:
             return output
-        given = (context.segments,), context.documents, extra.shape[1]
+        given = (context.segments,), context.most_documents, extra.shape[1]
         return output._replace(
             extra_mask=derive_per_batch(_mask_of_sets, *given),
             extra_segments=derive_per_batch(_sets, *given) if packed else None,

@@ -79,7 +79,7 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
-def calmer(precision: str | None) -> str:
+def advise_calmer_settings(precision: str | None) -> str:
     """Return the advice against values that are not finite, for messages."""
     cure = "lower optimizer.learning_rate" + (", set run.precision to fp32" if precision == "bf16" else "")
     return f"{cure} (a run with other values begins in a new run.directory)"

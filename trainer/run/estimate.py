@@ -46,7 +46,7 @@ class Work:
     largest: float  # operations of the largest micro-batch
 
 
-def complete(recipe: Recipe, token_rows: int) -> tuple[Recipe, int]:
+def complete_recipe(recipe: Recipe, token_rows: int) -> tuple[Recipe, int]:
     """Return a recipe with its model and number of updates, and the rows of its token table, 0 to count them.
 
     What the recipe does not say is read from its data, which are opened once.

@@ -53,9 +53,9 @@ def open_data(
     def open_here() -> tuple[TrainUnit, Evaluations]:
         unit = open_unit(recipe, source)
         evaluations = Evaluations.open(unit, held_out)
-        for warning in [*check_data(unit, evaluations.held_out), *find_doubts(unit, recipe.run.epochs)]:
+        for warning in [*check_data(unit, evaluations.held_out), *list_warnings(unit, recipe.run.epochs)]:
             display.warn(warning)
-        for message in consequences(unit, recipe.run.epochs):
+        for message in describe_consequences(unit, recipe.run.epochs):
             display.say(message)
         return unit, evaluations
 
@@ -77,7 +77,7 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
     return warnings
 
 
-def find_doubts(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
+def list_warnings(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
     """Yield warnings of settings that are allowed but seldom meant: repeated data, noise that rounding removes."""
     recipe = unit.recipe
     if epochs is None:
@@ -89,7 +89,7 @@ def find_doubts(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
         )
 
 
-def consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
+def describe_consequences(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
     """Yield consequences of a recipe as messages: steps of epochs, packed rows, costs of R3F, extensions."""
     recipe = unit.recipe
     if epochs is not None:

@@ -26,7 +26,7 @@ def choose_device(kind: str) -> torch.device:
     return torch.device("cuda", int(number) % torch.cuda.device_count())
 
 
-def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
+def batch_by_length(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
     """Batch rows of similar ``lengths``, ``(n,)`` int, longest first; yields arrays of row indices.
 
     A batch has at most ``tokens`` tokens after padding, or is one longer row; rows of length 0 are in no batch.

@@ -21,7 +21,7 @@ from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, PAD
 from trainer.model.masked_lm import MaskedLM
-from trainer.scorer.inference import BATCH_TOKENS, batches, choose_device, pin_threads
+from trainer.scorer.inference import BATCH_TOKENS, batch_by_length, choose_device, pin_threads
 from trainer.scorer.models import FoundModel, PretrainedMaskedLM, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -71,7 +71,7 @@ class MaskedLMScorer:
         losses = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pin_threads(self._threads), torch.inference_mode():
-            for chosen in batches(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
+            for chosen in batch_by_length(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
                 rows, starts, sizes = (column[chosen] for column in windows)
                 places = np.arange(sizes.max())
                 inside = places < sizes[:, None]  # (n, longest)

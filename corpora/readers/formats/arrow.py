@@ -51,7 +51,7 @@ def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     with files.open(piece.path) as file:
         layout = _walk(file, files.size(piece.path))
         schema = _schema(file, layout)
-        names = columns.wanted(schema, block.options)
+        names = columns.wanted_columns(schema, block.options)
         options = pa.ipc.IpcReadOptions(included_fields=[schema.names.index(name) for name in names])
         row = sum(batch.rows for batch, _ in layout.batches[: piece.start])
         position = 0

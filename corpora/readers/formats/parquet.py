@@ -33,7 +33,7 @@ def plan(path: str, target_bytes: int) -> list[Cut]:
 
 def read(piece: Range, block: BlockBuilder) -> Iterator[int]:
     """Read each row as a record."""
-    return read_columns(piece, block, lambda schema: columns.wanted(schema, block.options), columns.add_rows)
+    return read_columns(piece, block, lambda schema: columns.wanted_columns(schema, block.options), columns.add_rows)
 
 
 def read_columns(piece: Range, block: BlockBuilder, wanted: Wanted, add_rows: AddRows) -> Iterator[int]:

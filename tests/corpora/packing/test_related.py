@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from corpora.keyed import id_keys, make_key
 from corpora.packing.options import Packing, RelatedRows
-from corpora.packing.related import arrange, groups, water_fill
+from corpora.packing.related import arrange, form_groups, water_fill
 from corpora.storage.ragged import Ragged
 
 
@@ -137,7 +137,7 @@ def test_groups_are_seeds_with_their_nearest_free_neighbours(graph, sizes, floor
     neighbours, similarities = graph
     least, most = sizes
     keys = keys_of(len(neighbours))
-    made = groups(neighbours, similarities, keys, least, most, floor)
+    made = form_groups(neighbours, similarities, keys, least, most, floor)
     found = [made[row].tolist() for row in range(len(made))]
     near = Ragged(similarities, neighbours.offsets)
     free = set(range(len(neighbours)))
@@ -161,7 +161,7 @@ def test_a_group_that_stays_too_small_leaves_its_documents_to_later_seeds():
     first, *others = sorted(range(4), key=lambda document: tuple(keys_of(4)[document]))
     rows = [[other for other in range(4) if other != own] if own != first else others[:1] for own in range(4)]
     near = np.concatenate([np.linspace(1, 0.5, len(row)) for row in rows])
-    found = groups(Ragged.from_rows(rows, np.int32), near, keys_of(4), 4, 4)
+    found = form_groups(Ragged.from_rows(rows, np.int32), near, keys_of(4), 4, 4)
     assert len(found) == 1
     assert sorted(found[0].tolist()) == [0, 1, 2, 3]
     assert found[0][0] == others[0]
@@ -173,10 +173,10 @@ def test_groups_do_not_depend_on_how_documents_are_numbered():
     rows = [rng.permutation(np.delete(np.arange(count), own))[:5] for own in range(count)]
     near = np.sort(rng.random((count, 5)).astype(np.float32))[:, ::-1]
     keys = keys_of(count)
-    found = groups(Ragged.from_rows(rows, np.int32), near.ravel(), keys, 3, 4)
+    found = form_groups(Ragged.from_rows(rows, np.int32), near.ravel(), keys, 3, 4)
     names = rng.permutation(count)  # new number -> old number
     number = np.argsort(names)
-    turned = groups(
+    turned = form_groups(
         Ragged.from_rows([number[rows[old]] for old in names], np.int32), near[names].ravel(), keys[names], 3, 4
     )
     assert [names[turned[row]].tolist() for row in range(len(turned))] == [

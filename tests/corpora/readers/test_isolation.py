@@ -50,8 +50,8 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     ("call", "number"),
     [
-        pytest.param(call, number, marks=() if call == "blocks" or number == usual else pytest.mark.slow)
-        for call, usual in (("cuts", signal.SIGSEGV), ("fields", signal.SIGABRT), ("blocks", None))
+        pytest.param(call, number, marks=() if call == "read_blocks" or number == usual else pytest.mark.slow)
+        for call, usual in (("cut_file", signal.SIGSEGV), ("list_field_names", signal.SIGABRT), ("read_blocks", None))
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
     ],
 )
@@ -66,9 +66,9 @@ def test_a_crash_is_a_dead_letter_and_the_next_file_is_read(monkeypatch, path, c
     (piece,) = plan_ranges(path, ReadOptions(), 1 << 30)
     with monkeypatch.context() as patch:
         patch.setattr(isolation, "call", crashing)
-        if call == "cuts":
+        if call == "cut_file":
             assert [(cut.start, cut.stop) for cut in plan_ranges(path, ReadOptions(), 100)] == [(0, 1)]
-        elif call == "fields":
+        elif call == "list_field_names":
             check_fields(path, ReadOptions(text_field="nothing"))
         else:
             (block,) = read_records(piece, ReadOptions())

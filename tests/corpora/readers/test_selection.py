@@ -14,7 +14,7 @@ from corpora.readers import FORMATS, ReadOptions
 from corpora.readers.blocks import DOCUMENT_ID, Reader
 from corpora.readers.formats.huggingface import data_files
 from corpora.readers.records import group
-from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
+from corpora.readers.selection import check_fields, formats_by_suffix, load_reader, plan_ranges
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
@@ -125,7 +125,7 @@ def test_bad_options(options, message):
 
 # Declarations of formats.
 def test_every_format_declares_itself_and_no_suffix_is_declared_twice():
-    readers = [reader(format) for format in FORMATS]
+    readers = [load_reader(format) for format in FORMATS]
     assert all(isinstance(found, Reader) for found in readers)
     suffixes = [suffix for found in readers for suffix in found.suffixes]
     assert len(suffixes) == len(set(suffixes)) == len(formats_by_suffix())

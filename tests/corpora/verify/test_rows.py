@@ -21,7 +21,7 @@ from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
 from corpora.verify.artefact import verify
-from corpora.verify.rows import ascending, gaps
+from corpora.verify.rows import check_ascending, find_gaps
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
 from tests.artefacts import all_rows, make_documents, make_pairs, make_predictions
 from tests.corpora.verify.test_artefact import column, rewrite
@@ -76,7 +76,7 @@ def by_hand(rows: list[list[int]], lengths: list[int]) -> list[int]:
 @given(st.lists(st.tuples(st.lists(st.integers(-1, 5), max_size=4), st.integers(0, 6)), max_size=5))
 def test_starts_ascend_from_0_inside_the_row(drawn):
     rows, lengths = [row for row, _ in drawn], [length for _, length in drawn]
-    found = list(ascending("here", "starts", Ragged.from_rows(rows, np.int32), np.array(lengths, np.int64)))
+    found = list(check_ascending("here", "starts", Ragged.from_rows(rows, np.int32), np.array(lengths, np.int64)))
     expected = [f"here row {number}: starts do not ascend from 0 inside the row" for number in by_hand(rows, lengths)]
     assert found == expected
 
@@ -100,7 +100,7 @@ def whole_documents(draw):
 
 @given(whole_documents())
 def test_whole_documents_have_no_gap(parts):
-    assert gaps(*columns(parts)) == []
+    assert find_gaps(*columns(parts)) == []
 
 
 @given(whole_documents(), st.data())
@@ -110,7 +110,7 @@ def test_a_lost_part_shows(parts, data):
         return
     parts = list(parts)
     parts.remove(lost)
-    found = gaps(*columns(parts)) if parts else [(0, "")]
+    found = find_gaps(*columns(parts)) if parts else [(0, "")]
     inside = lost[1] > 0 or lost[1] + lost[2] < lost[3]
     assert bool(found) == inside
 
@@ -126,7 +126,7 @@ def test_a_lost_part_shows(parts, data):
     ],
 )
 def test_faults_are_named(parts, what):
-    (fault,) = gaps(*columns(parts))
+    (fault,) = find_gaps(*columns(parts))
     assert what in fault[1]
 
 
@@ -141,16 +141,16 @@ def test_windows_with_an_overlap_and_the_cuts_of_what_they_leave(lengths, window
         edges = sorted({0, last[2], *data.draw(st.lists(st.integers(0, last[2]), max_size=2))})
         parts += [(document, last[1] + a, b - a, length) for a, b in pairwise(edges)]
     parts = data.draw(st.permutations(parts))
-    assert gaps(*columns(parts), overlap=window - stride) == []
+    assert find_gaps(*columns(parts), overlap=window - stride) == []
 
 
 def test_overlap_and_allowed_cuts():
     windows = [(0, 0, 8, 20), (0, 6, 8, 20), (0, 12, 8, 20)]
-    assert gaps(*columns(windows), overlap=2) == []
-    assert gaps(*columns(windows))
-    assert gaps(*columns(windows[:2]), overlap=2)
-    assert gaps(*columns(windows[:2]), overlap=2, may_be_cut=True) == []
-    assert gaps(*columns(windows[1:]), overlap=2, may_be_cut=True)
+    assert find_gaps(*columns(windows), overlap=2) == []
+    assert find_gaps(*columns(windows))
+    assert find_gaps(*columns(windows[:2]), overlap=2)
+    assert find_gaps(*columns(windows[:2]), overlap=2, may_be_cut=True) == []
+    assert find_gaps(*columns(windows[1:]), overlap=2, may_be_cut=True)
 
 
 @pytest.fixture

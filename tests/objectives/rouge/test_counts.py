@@ -11,9 +11,9 @@ from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenizers import DefaultTokenizer
 
 from corpora.storage.ragged import Ragged
-from objectives.rouge import pairs as module
-from objectives.rouge.numbering import mixed, number
-from objectives.rouge.pairs import MEASURES, pair_scores
+from objectives.rouge import prediction_scores as module
+from objectives.rouge.numbering import mix_letter, number_words
+from objectives.rouge.prediction_scores import MEASURES, pair_scores
 from objectives.rouge.sequences import lcs_lengths, union_lcs
 from objectives.rouge.words import Words, split_words, token_words
 from tests.objectives.handmade import documents, sentences, starts_of
@@ -36,7 +36,7 @@ def by_dictionary(stopwords: list[bytes], texts: list[list[bytes]]) -> tuple[lis
 def key(word: bytes) -> int:
     value = np.uint64(0)
     for letter in word:
-        value = np.uint64(mixed(value, letter))
+        value = np.uint64(mix_letter(value, letter))
     return int(value)
 
 
@@ -51,7 +51,7 @@ def test_words_are_numbered_by_first_occurrence(stopwords, texts, keys):
         "all equal": [0] * len(flat),
         "exact": [int.from_bytes(word[:7]) + (len(word) << 56) for word in flat],
     }[keys]
-    ids, distinct = number(
+    ids, distinct = number_words(
         np.frombuffer(b"".join(flat), np.uint8).copy(),
         ends[:-1],
         ends[1:],

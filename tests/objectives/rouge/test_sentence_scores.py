@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import load_splitter
-from objectives.rouge.scores import cluster_scores, select_greedily, sentence_scores, window_scores
+from objectives.rouge.sentence_scores import cluster_scores, select_greedily, sentence_scores, window_scores
 from objectives.rouge.words import Words, split_words, token_words
 from tests.objectives.handmade import documents, sentences, starts_of
 from tests.objectives.rouge.plain_rouge import TOKENIZER, Plain, against_the_rest, of_clusters

@@ -16,7 +16,7 @@ from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.card import padding_share
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.stats import cuts, describe, draw, print_stats, statistics, stats
+from pipelines.inspect.stats import count_cut_pairs, describe, draw, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors
@@ -80,7 +80,7 @@ def test_pairs_tell_what_a_length_would_cut(tmp_path):
     beyond = [min(max(query + own - 100, 0), own) for query, own in zip(queries, lengths, strict=True)]
     share = sum(beyond) / sum(lengths)
     assert 0 < share < 1
-    assert cuts(pairs, [100, 10_000]) == {
+    assert count_cut_pairs(pairs, [100, 10_000]) == {
         "cut_at_100": {"pairs": sum(map(bool, beyond)), "share_of_document_tokens": pytest.approx(share)},
         "cut_at_10000": {"pairs": 0, "share_of_document_tokens": 0.0},
     }

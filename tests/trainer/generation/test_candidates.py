@@ -18,7 +18,7 @@ from trainer.generation.search import (
     best_tokens,
     constrain,
     draw,
-    on_grid,
+    round_to_grid,
     uniforms,
     without_repeats,
 )
@@ -63,7 +63,7 @@ def test_continuations_are_the_best_of_all_with_ties_by_beam_and_id(samples, bea
 
 def test_log_probabilities_are_multiples_of_a_step_whose_sums_are_exact():
     logits = 30 * torch.randn(5, 50)
-    found = on_grid(logits)
+    found = round_to_grid(logits)
     assert torch.equal(found * STEPS, (found * STEPS).round())
     torch.testing.assert_close(found, logits.double().log_softmax(-1), atol=1 / STEPS, rtol=1e-5)
     total = found.flatten().cumsum(0)[-1]
@@ -81,7 +81,7 @@ def test_far_tokens_of_a_large_vocabulary_keep_the_order_of_their_ids():
 
 def test_continuations_that_differ_are_no_ties():
     """A difference of 4e-6 is more than float32 loses, and decides for the later id and the later beam."""
-    log_probs = on_grid(torch.tensor([[0.0, 4e-6, -1.0], [0.0, 5e-6, -1.0]]))
+    log_probs = round_to_grid(torch.tensor([[0.0, 4e-6, -1.0], [0.0, 5e-6, -1.0]]))
     assert best_tokens(log_probs, 1)[1].tolist() == [[1], [1]]
     live = torch.zeros(1, 2, dtype=torch.float64)
     totals, beams, ids = best_candidates(log_probs - log_probs[:, 2:] - 1, live, 2)

@@ -74,9 +74,9 @@ def test_global_positions_are_gathered_in_order_without_padding(chosen, lengths,
 
 
 def test_documents_are_counted_over_the_batch():
-    assert make_context(segments=torch.tensor([[0, 0, 1], [0, 1, 2]])).documents == 3
-    assert make_context(segments=torch.full((2, 3), -1)).documents == 1  # rows of padding alone
-    assert make_context().documents == 1
+    assert make_context(segments=torch.tensor([[0, 0, 1], [0, 1, 2]])).most_documents == 3
+    assert make_context(segments=torch.full((2, 3), -1)).most_documents == 1  # rows of padding alone
+    assert make_context().most_documents == 1
 
 
 def test_a_context_of_nothing_is_the_default():

@@ -309,7 +309,10 @@ def test_a_line_says_what_matters_now():
 
 @pytest.mark.parametrize(
     ("seconds", "steps", "end"),
-    [([60, 1, 1], 123, "1.00 s/update  0:02:00 left\n"), ([10] * 99 + [2] * 100, 1099, "2.00 s/update  0:30:00 left\n")],
+    [
+        ([60, 1, 1], 123, "1.00 s/update  0:02:00 left\n"),
+        ([10] * 99 + [2] * 100, 1099, "2.00 s/update  0:30:00 left\n"),
+    ],
 )
 def test_the_time_left_is_that_of_the_latest_updates_without_the_first_which_compiles(seconds, steps, end):
     records = [{**RECORD, "step": step, "seconds": float(each)} for step, each in enumerate(seconds, 1)]

@@ -38,7 +38,7 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.positions import Learned
 from trainer.run.train import train
 from trainer.scorer.encoder import find_encoder
-from trainer.scorer.inference import batches, choose_device
+from trainer.scorer.inference import batch_by_length, choose_device
 from trainer.scorer.models import FoundModel, describe_positions, load_masked_lm, open_generator
 from trainer.scorer.scorers import load_scorer
 
@@ -211,7 +211,7 @@ def test_a_generator_of_another_tokenizer_is_refused(corpus, generator, monkeypa
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
 def test_batches_hold_every_row_once_within_the_budget(lengths, tokens):
     lengths = np.array(lengths, np.int64)
-    found = list(batches(lengths, tokens))
+    found = list(batch_by_length(lengths, tokens))
     assert sorted(row for rows in found for row in rows.tolist()) == np.flatnonzero(lengths).tolist()
     assert all(len(rows) == 1 or len(rows) * lengths[rows].max() <= tokens for rows in found)
     assert (np.diff(lengths[np.concatenate([np.empty(0, np.int64), *found])]) <= 0).all()

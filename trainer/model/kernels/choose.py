@@ -63,7 +63,7 @@ def attend_across(
         of_queries, of_keys = sides
         if of_queries.document.device != of_keys.document.device:  # one of them is made on the device
             of_queries, of_keys = (side._replace(document=side.document.to(q.device)) for side in (of_queries, of_keys))
-        return varlen.across(of_queries, of_keys).on(q.device)
+        return varlen.plan_documents(of_queries, of_keys).on(q.device)
 
     plan = remember_per_batch(
         (queries.padding_mask, queries.segments, keys.padding_mask, keys.segments), (batch, *sizes), make
@@ -92,7 +92,7 @@ def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | 
     padding_mask, segments = context.padding_mask, context.segments
     if (padding_mask is None and segments is None) or context.biases or not varlen.AVAILABLE:
         return None
-    batch, length = len(q), q.shape[1] - context.documents * pattern.extra_tokens
+    batch, length = len(q), q.shape[1] - context.most_documents * pattern.extra_tokens
     key = (pattern, batch, length)
 
     def make() -> varlen.Plan | None:

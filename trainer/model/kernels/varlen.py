@@ -34,10 +34,10 @@ def rows_of(context: Context, batch: int, length: int, device: torch.device) -> 
     known = {name: on_host(x) for name, x in given.items() if x is not None}
     if all(x.device.type == "cpu" for x in known.values()):
         device, context = torch.device("cpu"), context._replace(**known)
-    return Rows(number_documents(context, batch, length, device), context.documents, not known)
+    return Rows(number_documents(context, batch, length, device), context.most_documents, not known)
 
 
-def across(queries: Rows, keys: Rows) -> Plan:
+def plan_documents(queries: Rows, keys: Rows) -> Plan:
     """Plan for queries that attend to the keys of their own document: full, cross- and pooled attention."""
     count = max(queries.documents, keys.documents)
     row, whole = _row(queries.document), queries.whole and keys.whole
@@ -47,7 +47,7 @@ def across(queries: Rows, keys: Rows) -> Plan:
     return pack(query_side, key_side, len(row) * count)
 
 
-def blocks(rows: Rows, size: int) -> Plan:
+def plan_blocks(rows: Rows, size: int) -> Plan:
     """Plan for positions i that attend to block ``i // size``."""
     batch, length = rows.document.shape
     parts = -(-length // size)
@@ -74,7 +74,7 @@ def plan_overlaps(rows: Rows, size: int) -> Plan:
     )
 
 
-def with_global_tokens(rows: Rows, size: int, shift: int, tokens: int) -> Plan:
+def plan_global_tokens(rows: Rows, size: int, shift: int, tokens: int) -> Plan:
     """Plan for blocks ``(i + shift) // size`` and ``tokens`` extra positions per document.
 
     Blocks attend to themselves and to their document's extra positions, which attend to the whole document. Sequences

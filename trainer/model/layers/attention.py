@@ -63,7 +63,9 @@ def attend(
     return mixed if empty is None else mixed.masked_fill(empty[..., None], 0.0)
 
 
-def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segments: Tensor | None) -> Tensor | None:
+def mask_other_documents(
+    padding_mask: Tensor | None, query_segments: Tensor | None, key_segments: Tensor | None
+) -> Tensor | None:
     """Make the mask of ``attend``: keys of the query's own document, without padding.
 
     ``padding_mask`` is ``(N, Lk)`` bool, ``query_segments`` and ``key_segments`` are ``(N, Lq)`` and ``(N, Lk)`` int,
@@ -168,7 +170,7 @@ class CrossAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         mixed = attend_across(q, k, v, context, keys, dropout, self.scale)
         if mixed is None:
-            mask = visible(keys.padding_mask, context.segments, keys.segments)
+            mask = mask_other_documents(keys.padding_mask, context.segments, keys.segments)
             mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
 
@@ -198,7 +200,7 @@ class Causal(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        same = visible(None, context.segments, context.segments)
+        same = mask_other_documents(None, context.segments, context.segments)
         if not context.biases and same is None:
             return attend(q, k, v, dropout=dropout, causal=True, scale=scale)
         places = torch.arange(q.shape[1], device=q.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from trainer.model.context import Context, on_host, remember_per_batch
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -69,7 +69,7 @@ class BigBird(Pattern):
     ) -> Tensor:
         length, padding_mask, segments = q.shape[1], context.padding_mask, context.segments
         if self._is_full(length):
-            return attend(q, k, v, visible(padding_mask, segments, segments), dropout=dropout, scale=scale)
+            return attend(q, k, v, mask_other_documents(padding_mask, segments, segments), dropout=dropout, scale=scale)
         blocks = -(-length // self.size)
         keys, last = remember_per_batch(
             (padding_mask,), (self, q.shape[:2], q.device), lambda: self._layout(padding_mask, q)
@@ -88,10 +88,12 @@ class BigBird(Pattern):
         real = q.new_ones(q.shape[:2], dtype=torch.bool) if padding_mask is None else padding_mask
         known = near(real) & (keys >= 0).flatten(0, 1).repeat_interleave(self.size, 1)
         pairs = (None, None) if segments is None else (cut(segments).flatten(0, 1), near(segments))
-        mixed = attend(cut(q).flatten(0, 1), near(k), near(v), visible(known, *pairs), dropout=dropout, scale=scale)
+        mixed = attend(
+            cut(q).flatten(0, 1), near(k), near(v), mask_other_documents(known, *pairs), dropout=dropout, scale=scale
+        )
         mixed = mixed.unflatten(0, (len(q), blocks))  # (B, n, W, H, D)
 
-        mask = visible(padding_mask, None if segments is None else ends(segments), segments)
+        mask = mask_other_documents(padding_mask, None if segments is None else ends(segments), segments)
         whole = attend(ends(q), k, v, mask, dropout=dropout, scale=scale).unflatten(1, (2, -1))  # (B, 2, W, H, D)
         is_last = torch.arange(blocks, device=q.device) == last[:, None]  # (B, n)
         is_end = is_last.index_fill(1, last.new_zeros(1), True)

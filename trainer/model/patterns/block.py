@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -54,7 +54,7 @@ class Block(Pattern):
         padding_mask = None if context.padding_mask is None else context.padding_mask[:, part].reshape(-1, size)
         segments = None if context.segments is None else context.segments[:, part].reshape(-1, size)
         biases = [bias[:, :size, :size] for bias in context.biases]
-        mask = visible(padding_mask, segments, segments)
+        mask = mask_other_documents(padding_mask, segments, segments)
         mixed = attend(q_blocks, k_blocks, v_blocks, mask, *biases, dropout=dropout, scale=scale)
         return mixed.reshape(len(q), -1, *q.shape[2:])
 
@@ -66,7 +66,7 @@ class Block(Pattern):
         return query // self.size == key // self.size
 
     def plan(self, rows: varlen.Rows) -> Plan:
-        return varlen.blocks(rows, self.size)
+        return varlen.plan_blocks(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         blocks, rest = divmod(length, self.size)

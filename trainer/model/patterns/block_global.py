@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -43,8 +43,8 @@ class BlockGlobal(Pattern):
     ) -> Tensor:
         length, padding_mask, segments = q.shape[1], context.padding_mask, context.segments
         if length <= self.size:  # every position attends to all others
-            return attend(q, k, v, visible(padding_mask, segments, segments), dropout=dropout, scale=scale)
-        mask = visible(padding_mask, None if segments is None else self._globals(segments), segments)
+            return attend(q, k, v, mask_other_documents(padding_mask, segments, segments), dropout=dropout, scale=scale)
+        mask = mask_other_documents(padding_mask, None if segments is None else self._globals(segments), segments)
         everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
         whole = length - length % self.size
         parts, done = [], 0
@@ -89,7 +89,7 @@ class BlockGlobal(Pattern):
             return torch.cat([mine, shared], 2).flatten(0, 1)
 
         padding_mask, segments = context.padding_mask, context.segments
-        mask = visible(
+        mask = mask_other_documents(
             None if padding_mask is None else keys(padding_mask),
             *(None, None) if segments is None else (queries(segments), keys(segments)),
         )

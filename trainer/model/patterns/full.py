@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -24,7 +24,7 @@ class Full(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        mask = visible(context.padding_mask, context.segments, context.segments)
+        mask = mask_other_documents(context.padding_mask, context.segments, context.segments)
         return attend(q, k, v, mask, *context.biases, dropout=dropout, scale=scale)
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
@@ -35,7 +35,7 @@ class Full(Pattern):
         return torch.ones_like(query + key, dtype=torch.bool)
 
     def plan(self, rows: varlen.Rows) -> Plan:
-        return varlen.across(rows, rows)
+        return varlen.plan_documents(rows, rows)
 
     def flops(self, length: int, width: int) -> int:
         return 4 * length * length * width

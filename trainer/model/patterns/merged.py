@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -31,7 +31,7 @@ class Merged(Pattern):
         length = q.shape[1]
         places = torch.arange(length, device=q.device)
         mask = self.own.mask_mod(places[:, None], places, length)[None]  # (1, T, T)
-        beside = visible(context.side_mask, context.segments, context.side_segments)  # (B, 1 or T, S)
+        beside = mask_other_documents(context.side_mask, context.segments, context.side_segments)  # (B, 1 or T, S)
         if beside is None:
             beside = mask.new_ones(1, 1, k.shape[1] - length)
         if context.segments is not None:

@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -82,7 +82,9 @@ class Overlap(Pattern):
 
         padding_mask = None if context.padding_mask is None else windows(context.padding_mask)
         segments = context.segments
-        mask = visible(padding_mask, *(None, None) if segments is None else (blocks(segments), windows(segments)))
+        mask = mask_other_documents(
+            padding_mask, *(None, None) if segments is None else (blocks(segments), windows(segments))
+        )
         first = half - left
         biases = [bias[:, :rows, first : first + columns] for bias in context.biases]
         mixed = attend(blocks(q), windows(k), windows(v), mask, *biases, dropout=dropout, scale=scale)

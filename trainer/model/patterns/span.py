@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -141,7 +141,9 @@ def _attend_part(
 
     query_segments = None if context.segments is None else queries(context.segments)
     key_segments = None if context.segments is None else keys(context.segments)
-    mask = visible(None if context.padding_mask is None else keys(context.padding_mask), query_segments, key_segments)
+    mask = mask_other_documents(
+        None if context.padding_mask is None else keys(context.padding_mask), query_segments, key_segments
+    )
     k_seen, v_seen, bias = keys(k), keys(v), None
     if max(start + size - 1 - first_key - span.left, first_key + reach - 1 - start - span.right) > 0:
         places = torch.arange(first_key, first_key + reach, device=q.device)
@@ -153,7 +155,7 @@ def _attend_part(
             mask = near & mask  # (B n, Q, K)
     if shown and mask is not None:  # with global positions there is always a mask
         beside_segments = None if shown.segments is None else _repeat(shown.segments, groups)
-        beside = visible(_repeat(shown.padding_mask, groups), query_segments, beside_segments)
+        beside = mask_other_documents(_repeat(shown.padding_mask, groups), query_segments, beside_segments)
         assert beside is not None
         mask = torch.cat([mask.expand(-1, size, -1), beside.expand(-1, size, -1)], -1)  # (B n, Q, K + G)
         k_seen = torch.cat([k_seen, _repeat(shown.k, groups)], 1)

@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.kernels import varlen
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.attention import attend, mask_other_documents
 from trainer.model.pattern import Pattern
 
 
@@ -71,11 +71,11 @@ class Staggered(Pattern):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        extra = context.documents * self.global_tokens  # G
+        extra = context.most_documents * self.global_tokens  # G
         known = self._with_extra(context, extra, q.device)
         # (B, G, H, D): the learned tokens attend to all G + L positions, which are contiguous already
         documents = None if known.segments is None else known.segments[:, :extra]
-        mask = visible(known.padding_mask, documents, known.segments)
+        mask = mask_other_documents(known.padding_mask, documents, known.segments)
         parts = self._parts(q.shape[1] - extra)
         # one split, not a slice per part, because the gradient of a slice is a tensor of full size, mostly zeros
         q_extra, *q_parts = q.split([extra, *(positions for positions, _ in parts)], 1)
@@ -87,7 +87,7 @@ class Staggered(Pattern):
             parts, q_parts, k_parts, v_parts, mask_parts, segment_parts, strict=True
         ):
             q_blocks = q_part.unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
-            mask = visible(padding_mask, None if segments is None else segments[:, extra:], segments)
+            mask = mask_other_documents(padding_mask, None if segments is None else segments[:, extra:], segments)
             blocks = attend(q_blocks, k_blocks, v_blocks, mask, dropout=dropout, scale=scale)
             mixed.append(blocks.reshape(len(q), -1, *q.shape[2:]))
         return torch.cat(mixed, 1)
@@ -98,7 +98,7 @@ class Staggered(Pattern):
         if padding_mask is not None:
             padding_mask = F.pad(padding_mask, (extra, 0), value=True)
         if segments is not None:
-            owners = torch.arange(context.documents, device=device).repeat_interleave(self.global_tokens)
+            owners = torch.arange(context.most_documents, device=device).repeat_interleave(self.global_tokens)
             segments = torch.cat([owners.to(segments.dtype).expand(len(segments), -1), segments], 1)
         return context._replace(padding_mask=padding_mask, segments=segments)
 
@@ -120,7 +120,7 @@ class Staggered(Pattern):
 
     def plan(self, rows: varlen.Rows) -> Plan:
         shift = self.size // 2 if self.shifted else 0
-        return varlen.with_global_tokens(rows, self.size, shift, self.global_tokens)
+        return varlen.plan_global_tokens(rows, self.size, shift, self.global_tokens)
 
     def flops(self, length: int, width: int) -> int:
         pairs = self.global_tokens * (self.global_tokens + 2 * length)

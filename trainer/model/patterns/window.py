@@ -11,7 +11,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context, Globals
-from trainer.model.layers.attention import SelfAttention, attend, visible
+from trainer.model.layers.attention import SelfAttention, attend, mask_other_documents
 from trainer.model.layers.heads import HeadsConfig, Projections
 from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
@@ -128,7 +128,7 @@ class WindowAttention(SelfAttention):
             turns = [part[chosen.at.flatten()] for part in context.rotation]  # (B G, D)
             q = rotate(q.flatten(0, 1)[None], (turns[0], turns[1]))[0].view_as(q)
             k = rotate(k, context.rotation)
-        mask = visible(context.padding_mask, _at(context.segments, chosen), context.segments)
+        mask = mask_other_documents(context.padding_mask, _at(context.segments, chosen), context.segments)
         dropout = self.dropout if self.training else 0.0
         return attend(q, k, v, mask, dropout=dropout, scale=self.scale)
 

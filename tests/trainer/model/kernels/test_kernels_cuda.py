@@ -43,7 +43,7 @@ def test_the_fast_way_equals_the_patterns_own(pattern, name, monkeypatch):
     torch.manual_seed(0)
     context = contexts()[name]
     sides = LENGTH // pattern.block if isinstance(pattern, TGlobal) else 0
-    extra = context.documents * pattern.extra_tokens
+    extra = context.most_documents * pattern.extra_tokens
     x = torch.randn(4, extra + LENGTH + sides, 3, HEADS, WIDTH, device="cuda")
     tables = [RelativeBias(Buckets(), HEADS, both_ways=True).cuda() for _ in pattern.offsets(LENGTH)]
     if not isinstance(pattern, Local | TGlobal):

@@ -178,7 +178,7 @@ def test_across_sees_the_real_keys_of_the_row(lengths, targets, padded_queries):
     query_real = right_padded([min(n, targets) for n in lengths], targets) if padded_queries else None
     cpu = torch.device("cpu")
     queries = varlen.rows_of(make_context(query_real), batch, targets, cpu)
-    plan = varlen.across(queries, varlen.rows_of(make_context(real), batch, 9, cpu))
+    plan = varlen.plan_documents(queries, varlen.rows_of(make_context(real), batch, 9, cpu))
     asked = torch.ones(batch, targets, dtype=torch.bool) if query_real is None else query_real
     expected = torch.block_diag(*(asked[:, :, None] & real[:, None]).long())
     assert torch.equal(pairs(plan, batch * targets, batch * 9), expected)

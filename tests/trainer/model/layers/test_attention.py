@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, dense, dense_mask, right_padded
 from trainer.model.context import Context
-from trainer.model.layers.attention import Causal, SelfAttention, attend, visible
+from trainer.model.layers.attention import Causal, SelfAttention, attend, mask_other_documents
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns import Full, Span
 from trainer.model.patterns.merged import Merged
@@ -44,11 +44,11 @@ def test_equals_its_formula_and_gives_zeros_without_keys(lengths, queries, biase
 def test_the_mask_of_a_batch_joins_padding_and_documents():
     real = right_padded([4, 2], 4)
     documents = torch.tensor([[0, 0, 1, 1], [0, 0, -1, -1]])
-    assert visible(None, None, None) is None
-    assert torch.equal(visible(real, None, None), real[:, None])
+    assert mask_other_documents(None, None, None) is None
+    assert torch.equal(mask_other_documents(real, None, None), real[:, None])
     same = documents[:, :, None] == documents[:, None]
-    assert torch.equal(visible(None, documents, documents), same)
-    assert torch.equal(visible(real, documents, documents), same & real[:, None])
+    assert torch.equal(mask_other_documents(None, documents, documents), same)
+    assert torch.equal(mask_other_documents(real, documents, documents), same & real[:, None])
 
 
 @pytest.mark.parametrize("scaled", [True, False])

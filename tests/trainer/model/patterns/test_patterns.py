@@ -15,7 +15,7 @@ from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, de
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.context import Context, make_context
-from trainer.model.layers.attention import Causal, attend, visible
+from trainer.model.layers.attention import Causal, attend, mask_other_documents
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.pattern import Pattern
 from trainer.model.patterns import (
@@ -161,7 +161,7 @@ class Parity(Pattern):
     def attend(self, q, k, v, context, dropout=0.0, scale=None):
         places = torch.arange(q.shape[1])
         seen = self.mask_mod(places[:, None], places, q.shape[1])
-        known = visible(context.padding_mask, context.segments, context.segments)
+        known = mask_other_documents(context.padding_mask, context.segments, context.segments)
         return attend(q, k, v, seen[None] if known is None else seen & known, dropout=dropout, scale=scale)
 
     def mask_mod(self, query, key, length):
