@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from corpora.errors import StoreError
 from corpora.storage import files
-from corpora.storage.arrow_views import numbers
 from corpora.storage.files import is_local, read_bytes, write_bytes
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.shards import StoredShard, open_shard
+from corpora.storage.shards import StoredShard, compact, open_shard
 
 _KEY = b"crc32"
 _seen: set[tuple[str, int, int, int]] = set()  # local arrays whose checksum this process has compared
@@ -43,7 +42,7 @@ def first_of_key(keys: np.ndarray) -> np.ndarray:
 
 
 def write_batches(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write record batches without nulls to a file, each with its checksum."""
+    """Write record batches to a file, each with its checksum."""
     with files.create(path) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
         for batch in batches:
             writer.write_batch(batch, custom_metadata={_KEY: str(checksum(batch))})
@@ -58,7 +57,7 @@ def read_checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) 
     """As ``read_batch``, from an open file."""
     try:
         batch, metadata = reader.get_batch_with_custom_metadata(index)
-        batch.validate()
+        batch.validate(full=True)
         found, expected = str(checksum(batch)), (metadata or {}).get(_KEY, b"none").decode()
     except (pa.ArrowException, OSError, ValueError, IndexError, OverflowError) as error:
         raise _damaged(path, f"record batch {index}: {error}") from error
@@ -68,31 +67,12 @@ def read_checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) 
 
 
 def checksum(batch: pa.RecordBatch) -> int:
-    """CRC-32 of the values of a batch without nulls; independent of the buffers that hold them."""
+    """CRC-32 of the values of a batch; independent of the buffers that hold them."""
     total = zlib.crc32(str(len(batch)).encode())
     for column in batch.columns:
-        total = _add(column, total)
+        for buffer in compact(column).buffers():
+            total = zlib.crc32(buffer or b"", total)
     return total
-
-
-def _add(array: pa.Array, total: int) -> int:
-    kind = array.type
-    if not len(array):
-        return total
-    if array.null_count:
-        raise ValueError("a null")
-    if pa.types.is_fixed_size_list(kind):
-        return _add(array.flatten(), total)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = numbers(array.offsets)
-        values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-        return _add(values, zlib.crc32(np.diff(offsets).data, total))
-    if pa.types.is_string(kind):
-        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-        text = memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]]
-        return zlib.crc32(text, zlib.crc32(np.diff(offsets).data, total))
-    start, width = array.offset, kind.byte_width
-    return zlib.crc32(memoryview(array.buffers()[1])[start * width : (start + len(array)) * width], total)
 
 
 def write_checksum(shard: str, info: ShardInfo) -> None:
