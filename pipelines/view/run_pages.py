@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Spike:
-    """An update at which the loss of run number ``run`` rose, with its place in the panel."""
-
-    run: int
-    step: int
-    x: float
-    y: float
-
-
-@dataclass(frozen=True)
 class Panel:
     """A metric of several runs. Ticks are ``(place, label)``, restarts ``(run, place)``."""
 
@@ -80,7 +70,7 @@ class Panel:
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
     restarts: tuple[tuple[int, float], ...] = ()
-    spikes: tuple[Spike, ...] = ()
+    spikes: tuple[tuple[int, int, float, float], ...] = ()  # run, update, and its place
 
 
 def draw_panels(runs: Mapping[int, Logs]) -> list[Panel]:
@@ -112,20 +102,18 @@ def _panel(key: str, title: str, runs: Mapping[int, Logs], last: int) -> Panel:
         faint = "" if shown is values else _points(x(steps), y(values))
         lines.append(Line(run, label, _points(x(steps), y(shown)), faint, _number(float(shown[-1]))))
     restarts = [(run, float(x(np.array(step)))) for run, logs in runs.items() for step in logs.restarts]
-    spikes = _spikes(runs, x, y) if key == "loss" else ()
+    spikes = tuple(_spikes(runs, x, y)) if key == "loss" else ()
     across = tuple((float(x(np.array(step))), thousands(step)) for step in _ticks(0, last) if step == int(step))
     up = tuple((float(y(np.array(value))), _number(value)) for value in _ticks(low, high))
     return Panel(title, tuple(lines), across, up, tuple(restarts), spikes)
 
 
-def _spikes(runs: Mapping[int, Logs], x: _Scale, y: _Scale) -> tuple[Spike, ...]:
-    spikes = []
+def _spikes(runs: Mapping[int, Logs], x: _Scale, y: _Scale) -> Iterator[tuple[int, int, float, float]]:
     for run, logs in runs.items():
         steps, losses = logs.curve("loss")
         for step in logs.spikes:
             loss = losses[np.searchsorted(steps, step)]
-            spikes.append(Spike(run, step, float(x(np.array(step))), max(float(y(loss)), 8.0)))
-    return tuple(spikes)
+            yield run, step, float(x(np.array(step))), max(float(y(loss)), 8.0)
 
 
 def _range(curves: Sequence[np.ndarray], cut: bool) -> tuple[float, float]:
