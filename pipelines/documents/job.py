@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.options import record_options
-from corpora.readers import BLOCK_BYTES, RAW_BYTES, ReadOptions, RecordBlock, Reject
+from corpora.readers import BLOCK_BYTES, RAW_BYTES, ReadOptions, Reject
 from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
 from corpora.storage.manifest import Manifest, Receipt
@@ -144,9 +144,15 @@ class TokenizeRanges:
         """Yield source and good texts of a task in blocks, without repeated documents of data sets of tasks."""
         seen: set[str] = set()
         for source, name, block in reading.blocks(task.payload["ranges"], report):
-            ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, self.reads[source])
+            read, names = self.reads[source], block.ids
+            if names is None:
+                names = [f"{name}:{key}" for key in block.keys]
+            ids = [f"{source}:{one}" for one in names]
+            # names of clusters, unique in the artefact; None for a document without one
+            prefix = f"{source}:" if read.cluster_field else f"{source}:{name}:"
+            clusters = [None if cluster is None else prefix + cluster for cluster in block.clusters]
             texts = list(map(_Text, ids, block.texts, clusters, block.titles or [None] * len(ids)))
-            if gives_ids(self.reads[source]):
+            if gives_ids(read):
                 texts = [text for text in texts if text.id not in seen]
                 reading.counts[source]["filtered"] += len(ids) - len(texts)
                 seen.update(text.id for text in texts)
@@ -183,18 +189,6 @@ def _merge(blocks: Iterable[tuple[str, list[_Text]]]) -> Iterator[tuple[str, lis
         size += sum(len(one.text) + len(one.title or "") for one in texts)
     if held:
         yield source, held
-
-
-def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
-    if block.ids is not None:
-        return [f"{source}:{name}" for name in block.ids]
-    return [f"{source}:{name}:{key}" for key in block.keys]
-
-
-def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> list[str | None]:
-    """Name of each document's cluster, unique in the artefact; None for a document without one."""
-    prefix = f"{source}:" if read.cluster_field else f"{source}:{name}:"
-    return [None if cluster is None else prefix + cluster for cluster in block.clusters]
 
 
 _load_splitter = lru_cache(maxsize=2)(load_splitter)

@@ -14,7 +14,6 @@ from corpora.keyed import id_keys, make_key
 from corpora.printing import format_count
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from corpora.schemas.sequences import SequenceBatch
 from corpora.schemas.vectors import vector_rows
 from corpora.storage import files
 from corpora.storage.arrow_views import items, numbers
@@ -23,7 +22,6 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.word_ngrams import ngram_hashes, redundancy
 from corpora.tokenizers.load import load_tokenizer_of
-from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.masks import IN_TARGET
 
 PLACES = ("hidden text in its row", "hidden text in its document")
@@ -181,19 +179,11 @@ def redundancy_of(corpus: Corpus, rows: np.ndarray) -> np.ndarray:
     A span that is hidden in such words can be copied from elsewhere in the sequence (BART-LS, section 5, on why linked
     text trained no better).
     """
-    batch = corpus.take(rows)
-    tokenizer = load_tokenizer_of(corpus.folder)
-    repeated, total = redundancy(ngram_hashes(_part_texts(batch, tokenizer)), batch.document_starts.compact().offsets)
+    batch, tokenizer = corpus.take(rows), load_tokenizer_of(corpus.folder)
+    parts = (np.split(tokens, starts[1:]) for tokens, starts in zip(batch.tokens, batch.document_starts, strict=True))
+    hashes = ngram_hashes([tokenizer.decode(part) for of_row in parts for part in of_row])
+    repeated, total = redundancy(hashes, batch.document_starts.compact().offsets)
     return repeated / np.maximum(total, 1)
-
-
-def _part_texts(batch: SequenceBatch, tokenizer: Tokenizer) -> list[str]:
-    """The text of every part, row after row."""
-    texts = []
-    for row in range(len(batch)):
-        tokens, starts = batch.tokens[row], batch.document_starts[row]
-        texts += [tokenizer.decode(piece) for piece in np.split(tokens, starts[1:])]
-    return texts
 
 
 def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
