@@ -36,6 +36,13 @@ MARKS = [
 """Marks of tests that need the browser."""
 
 
+PHONE = (
+    *("Emulation.setDeviceMetricsOverride", "Emulation.clearDeviceMetricsOverride"),
+    {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+)
+"""The settings of a phone's screen."""
+
+
 def start(profile: Path) -> Any:
     """A browser with a profile of its own, which records what its pages complain about."""
     options = webdriver.ChromeOptions()
