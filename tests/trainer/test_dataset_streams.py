@@ -137,9 +137,7 @@ def test_workers_give_the_same_batches(folders):
         dataset = Dataset(folders[0], **{"layout": "stream", **arguments})
         loaders = [DataLoader(dataset, 4, num_workers=count, collate_fn=dataset.collate) for count in (0, 2)]
         for one, other in zip(*loaders, strict=True):
-            assert one.keys() == other.keys()
-            for name, value in one.items():
-                assert torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name]
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def test_a_flat_batch_is_that_of_transformers_collator_for_rows_of_one_document(folders):
@@ -150,10 +148,7 @@ def test_a_flat_batch_is_that_of_transformers_collator_for_rows_of_one_document(
     expected = DataCollatorWithFlattening(return_flash_attn_kwargs=True)([{**item} for item in items])
     found = dataset.collate(items)
     assert found.pop("use_cache") is False
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
-        assert not isinstance(value, torch.Tensor) or found[name].dtype == value.dtype
+    torch.testing.assert_close(found, {**expected}, rtol=0, atol=0)  # of the same dtypes
 
 
 def test_documents_begin_and_end_as_the_layout_says(folders):

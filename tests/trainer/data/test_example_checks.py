@@ -48,15 +48,18 @@ def checked(data: DataConfig, pattern=BLOCK, **named) -> list[str]:
 
 
 def drawn(corpus: str, name: str, **options) -> DataConfig:
-    return DataConfig(
-        corpus=corpus, objective=ObjectiveConfig(name=name, options=options), source_length=256, target_length=128
-    )
+    objective = ObjectiveConfig(name=name, options=options)
+    return DataConfig(corpus=corpus, objective=objective, source_length=256, target_length=128)
+
+
+def source_of(data: DataConfig) -> Any:
+    return open_source(data).parts[0].source
 
 
 def test_a_draw_that_would_be_too_long_later_is_found_though_the_rows_tried_fit(corpus):
     """Of BART-LS's mixed spans a row with short ones has the longer target; which rows draw them is chance."""
     data = drawn(corpus, "span", density=0.3, mean_span_lengths=[2, 30])
-    source: Any = open_source(data).parts[0].source
+    source = source_of(data)
     bound = source.longest()
     rows = np.arange(len(source))
     examples = [source.examples(rows, np.full(len(rows), epoch)) for epoch in range(5)]
@@ -85,7 +88,7 @@ def test_the_number_to_set_is_a_multiple_that_the_recipe_takes(corpus):
 
 def test_sentences_without_a_limit_are_bounded_by_their_own_lengths(corpus):
     data = drawn(corpus, "principal_sentences", words="tokens", ratio=0.5)
-    source: Any = open_source(replace(data, target_length=256)).parts[0].source
+    source = source_of(replace(data, target_length=256))
     examples = source.examples(np.arange(len(source)))
     bound = source.longest()
     assert examples.target_lengths.max() <= bound.target < Corpus(corpus).manifest.totals["max_tokens"]
@@ -96,7 +99,7 @@ def test_sentences_without_a_limit_are_bounded_by_their_own_lengths(corpus):
 
 def test_only_rows_that_are_used_count(corpus):
     data = drawn(corpus, "span", density=0.5)
-    source: Any = open_source(data).parts[0].source
+    source = source_of(data)
     bound = source.longest()
     before = source.longest(bound.source_row)  # not this row
     assert 0 < before.source < bound.source
@@ -109,7 +112,7 @@ def test_only_rows_that_are_used_count(corpus):
 def test_adjusted_masks_are_as_long_as_they_are(corpus, tmp_path, farspan_lead):
     masks = masks_of(corpus, tmp_path / "masks", "lead_in", lead=6)
     data = DataConfig(corpus=corpus, masks=masks, masks_options={"lead": 5}, source_length=256, target_length=256)
-    source: Any = open_source(data).parts[0].source
+    source = source_of(data)
     longest = int(source.examples(np.arange(len(source))).target_lengths.max())
     assert source.longest().target == longest
     with pytest.raises(FarspanError, match=rf"mask set {masks} may give .* target of {longest} positions"):
@@ -151,44 +154,42 @@ def test_an_objective_of_ones_own_is_bounded_by_what_it_hides_at_most(corpus):
     assert told(40) == []
 
 
+NOTHING = {"mlm_probability": 1e-9, "treatments": [1.0, 0.0, 0.0]}
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_masks_that_ask_for_nothing_are_refused(corpus, tmp_path, mixed):
-    empty = masks_of(corpus, tmp_path / "masks", "cross_document", mlm_probability=1e-9, treatments=[1.0, 0.0, 0.0])
-    objective = ObjectiveConfig(name="cross_document", options={"mlm_probability": 1e-9, "treatments": [1.0, 0.0, 0.0]})
-    widths: dict[str, Any] = {"source_length": 512, "target_length": 128}
-    if mixed:
-        good = SourceConfig(name="good", corpus=corpus, objective=ObjectiveConfig(name="cross_document"))
-        of_masks = DataConfig(mixture=(good, SourceConfig(name="empty", corpus=corpus, masks=empty)), **widths)
-        of_draws = DataConfig(mixture=(good, SourceConfig(name="empty", corpus=corpus, objective=objective)), **widths)
-    else:
-        of_masks = DataConfig(corpus=corpus, masks=empty, **widths)
-        of_draws = DataConfig(corpus=corpus, objective=objective, **widths)
+    empty = masks_of(corpus, tmp_path / "masks", "cross_document", **NOTHING)
     where = "source 'empty' of data.mixture" if mixed else "data"
-    with pytest.raises(FarspanError, match=f"^{where}: mask set {empty}: none of its rows has a target token"):
-        checked(of_masks)
-    with pytest.raises(FarspanError, match=rf"^{where}: objective cross_document on .*: none of the \d+ rows tried"):
-        checked(of_draws)
+    good = SourceConfig(name="good", corpus=corpus, objective=ObjectiveConfig(name="cross_document"))
+    for masks, said in (
+        ({"masks": empty}, f"mask set {empty}: none of its rows has a target token"),
+        (
+            {"objective": ObjectiveConfig(name="cross_document", options=NOTHING)},
+            r"objective cross_document on .*: none of the \d+ rows tried",
+        ),
+    ):
+        section: dict[str, Any] = {"corpus": corpus, **masks}
+        if mixed:
+            section = {"mixture": (good, SourceConfig(name="empty", **section))}
+        with pytest.raises(FarspanError, match=f"^{where}: {said}"):
+            checked(DataConfig(**section, source_length=512, target_length=128))
 
 
 def test_one_row_in_many_that_asks_is_enough(corpus, tmp_path):
-    masks = masks_of(corpus, tmp_path / "masks", "cross_document", mlm_probability=1e-9, treatments=[1.0, 0.0, 0.0])
+    masks = masks_of(corpus, tmp_path / "masks", "cross_document", **NOTHING)
     manifest = read_manifest(masks)
     totals = {**manifest.totals, "unmasked": manifest.totals["sequences"] - 1}
     write_manifest(masks, replace(manifest, totals=totals))
     assert checked(DataConfig(corpus=corpus, masks=masks, source_length=512)) == []
 
 
-class Mute(ToySource):
-    """Sequences with nothing to say."""
-
-    def examples(self, indices, epochs=None):
-        examples = super().examples(indices)
-        return replace(examples, target_lengths=np.zeros_like(examples.target_lengths))
-
-
-def test_a_run_on_nothing_never_begins(tmp_path):
+def test_a_run_on_nothing_never_begins(tmp_path, monkeypatch):
+    made = ToySource.examples
+    empty = lambda *rows: replace(made(*rows), target_lengths=np.zeros(len(rows[1]), np.int32))  # noqa: E731
+    monkeypatch.setattr(ToySource, "examples", empty)
     with pytest.raises(FarspanError, match="none of the 50 rows tried has a target token"):
-        train_quietly(toy_recipe(tmp_path), source=Mute())
+        train_quietly(toy_recipe(tmp_path), source=ToySource())
     assert not list(tmp_path.iterdir())
 
 
@@ -206,11 +207,10 @@ def test_a_window_without_global_positions_is_told_with_the_cure(corpus, tmp_pat
 
 
 def test_warnings_of_a_run_are_told_at_its_start(tmp_path):
-    said = StringIO()
-    recipe = toy_recipe(tmp_path)
+    said, recipe = StringIO(), toy_recipe(tmp_path)
     encoder = replace(recipe.model.encoder, attention=Window(8), pooling=None)
-    train(replace(recipe, model=replace(recipe.model, encoder=encoder)), source=ToySource(), until=1,
-          console=Console(file=said, soft_wrap=True))  # fmt: skip
+    recipe = replace(recipe, model=replace(recipe.model, encoder=encoder))
+    train(recipe, source=ToySource(), until=1, console=Console(file=said, soft_wrap=True))
     assert said.getvalue().startswith("warning: data: the examples make no position global")
 
 

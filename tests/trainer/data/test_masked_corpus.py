@@ -121,10 +121,8 @@ def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(fol
     encoder = replace(recipe.model.encoder, positions=Learned(128), attention=Window(8), pooling=None)
     decoder = replace(recipe.model.decoder, positions=Learned(64))
     options = {**OPTIONS, "global_attention": "bos"}
-    data = DataConfig(
-        corpus=folders[0], objective=ObjectiveConfig(name="span", options=options), source_length=128,
-        target_length=64, across_documents=False,
-    )  # fmt: skip
+    given = {"corpus": folders[0], "objective": ObjectiveConfig(name="span", options=options)}
+    data = DataConfig(**given, source_length=128, target_length=64, across_documents=False)
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
     source = open_source(data)
     stages = [replace(stage, micro_batch_size=4) for stage in stages_of(data)]
@@ -155,10 +153,8 @@ def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
     data = data_of(corpus)
     span = replace(data, objective=ObjectiveConfig(name="span"))
     scored = replace(data, objective=replace(data.objective, scorer="some run"))
-    mixed = DataConfig(
-        mixture=tuple(SourceConfig(name=name, corpus=corpus, objective=data.objective) for name in "ab"),
-        source_length=LENGTH,
-    )
+    sources = (SourceConfig(name=name, corpus=corpus, objective=data.objective) for name in "ab")
+    mixed = DataConfig(mixture=tuple(sources), source_length=LENGTH)
     for wrong in (span, scored, mixed, replace(data, masks="masks")):
         with pytest.raises(FarspanError, match=r"a generator is trained on one corpus with data.objective model_based"):
             open_rows(wrong, generator)
@@ -191,5 +187,5 @@ def test_losses_decide_the_choice_and_padding_does_not(corpus, generator):
     easy = rows.choose(indices, np.where(shown.labels != IGNORED, losses, 0.0))
     hard = rows.choose(indices, np.where(shown.labels != IGNORED, 1 - losses, 0.0))
     assert not np.array_equal(easy.target_ids, hard.target_ids)
-    assert np.array_equal(rows.choose(indices, np.pad(losses, ((0, 0), (0, 9)))).target_ids,
-                          rows.choose(indices, losses).target_ids)  # fmt: skip
+    chosen, padded = (rows.choose(indices, each) for each in (losses, np.pad(losses, ((0, 0), (0, 9)))))
+    assert np.array_equal(padded.target_ids, chosen.target_ids)

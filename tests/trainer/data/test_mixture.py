@@ -19,39 +19,28 @@ from trainer.model.patterns.block import Block
 TWO = (SourceConfig(name="web", corpus="a"), SourceConfig(name="books", corpus="b", weight=2.0))
 
 
-def test_lengths_are_multiples():
-    with pytest.raises(FarspanError, match=r"data.source_length is 20 with data.source_multiple 8"):
-        DataConfig(source_length=20, source_multiple=8, target_length=12)
-    with pytest.raises(FarspanError, match=r"data.target_length is 0"):
-        DataConfig(source_length=16, target_length=0)
-
-
 def test_one_source_or_several():
     single = DataConfig(source_length=16, corpus="a", masks="b", masks_options={"choose": "top"})
     assert single.sources == (SourceConfig(name="data", corpus="a", masks="b", masks_options={"choose": "top"}),)
     assert DataConfig(source_length=16, mixture=TWO).sources == TWO
-
-
-@pytest.mark.parametrize("beside", [{"corpus": "a"}, {"masks": "b"}, {"masks_options": {"choose": "top"}}])
-def test_a_mixture_stands_alone(beside):
-    with pytest.raises(FarspanError, match=r"data.mixture conflicts with data.corpus, masks"):
-        DataConfig(source_length=16, mixture=TWO, **beside)
-
-
-def test_few_examples_are_of_one_source():
-    with pytest.raises(FarspanError, match=r"data\.examples is 0; it must be at least 1"):
-        DataConfig(source_length=16, pairs="p", examples=0)
-    with pytest.raises(FarspanError, match=r"data\.examples is 5 with data\.mixture; set it in each of its sources"):
-        DataConfig(source_length=16, mixture=TWO, examples=5)
-    with pytest.raises(FarspanError, match="source 'a': examples is 0; it must be at least 1"):
-        SourceConfig(name="a", pairs="p", examples=0)
     (source,) = DataConfig(source_length=16, pairs="p", examples=5, examples_seed=3).sources
     assert (source.examples, source.examples_seed) == (5, 3)
 
 
-def test_sources_have_names_of_their_own():
-    with pytest.raises(FarspanError, match=r"names of the sources are 'web', 'books', 'web'; give each"):
-        DataConfig(source_length=16, mixture=(*TWO, TWO[0]))
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"source_length": 20, "source_multiple": 8}, "data.source_length is 20 with data.source_multiple 8"),
+        ({"target_length": 0}, "data.target_length is 0"),
+        ({"pairs": "p", "examples": 0}, r"data\.examples is 0; it must be at least 1"),
+        ({"mixture": TWO, "examples": 5}, r"data\.examples is 5 with data\.mixture; set it in each of its sources"),
+        ({"mixture": (*TWO, TWO[0])}, "names of the sources are 'web', 'books', 'web'; give each"),
+        ({"mixture": TWO, "pairs": "p"}, "data.mixture conflicts with .* or pairs"),
+    ],
+)
+def test_wrong_sections_are_refused(section, message):
+    with pytest.raises(FarspanError, match=message):
+        DataConfig(**{"source_length": 16, **section})
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
@@ -61,13 +50,15 @@ def test_weights_are_above_zero(weight):
 
 
 @pytest.mark.parametrize("beside", [{"corpus": "a"}, {"masks": "b"}, {"masks_options": {"choose": "top"}}])
-def test_pairs_stand_beside_no_corpus(beside):
+def test_mixtures_and_pairs_stand_beside_no_corpus(beside):
+    with pytest.raises(FarspanError, match=r"data.mixture conflicts with data.corpus, masks"):
+        DataConfig(source_length=16, mixture=TWO, **beside)
     with pytest.raises(FarspanError, match=r"data.pairs conflicts with data.corpus, masks.* fine-tuning takes pairs"):
         DataConfig(source_length=16, pairs="p", **beside)
     with pytest.raises(FarspanError, match=r"source 'web': pairs conflicts with corpus, masks"):
         SourceConfig(name="web", pairs="p", **beside)
-    with pytest.raises(FarspanError, match=r"data.mixture conflicts with .* or pairs"):
-        DataConfig(source_length=16, mixture=TWO, pairs="p")
+    with pytest.raises(FarspanError, match="source 'a': examples is 0; it must be at least 1"):
+        SourceConfig(name="a", pairs="p", examples=0)
 
 
 RECIPE = toy_recipe("unused")
@@ -204,7 +195,7 @@ def test_each_source_is_told_the_epochs_of_its_rows():
     assert mixture.examples(rows).source_ids[[1, 2, 4], 0].tolist() == [0, 0, 0]
 
 
-def test_the_fingerprint_tells_names_weights_and_sources():
+def test_the_fingerprint_tells_names_weights_and_sources_and_origins_name_the_source():
     found = {
         both().fingerprint,
         both(1.0, 2.0).fingerprint,
@@ -214,24 +205,24 @@ def test_the_fingerprint_tells_names_weights_and_sources():
     }
     assert len(found) == 5
     assert both().fingerprint == both().fingerprint
-
-
-def test_origins_name_the_source():
     assert both().origins(np.array([26, 4])) == ["other: sequence 6", "toy: sequence 4"]
 
 
 def test_what_does_not_go_together_is_refused():
-    toy = Part("toy", ToySource())
-    with pytest.raises(FarspanError, match=r"source 'toy' has target texts, source 'mlm' labels at masked tokens"):
-        Mixture([toy, Part("mlm", ToySource(encoder_only=True))])
-    with pytest.raises(
-        FarspanError, match=r"'toy' holds ids of the tokenizer with fingerprint toy tokenizer, source 'x'"
+    for source, said in (
+        (ToySource(encoder_only=True), "source 'toy' has target texts, source 'x' labels at masked tokens"),
+        (
+            Other(tokenizer_fingerprint="y"),
+            "'toy' holds ids of the tokenizer with fingerprint toy tokenizer, source 'x'",
+        ),
+        (ToySource(0), "source 'x' of the data holds no sequence"),
+        (
+            Other(special=replace(WITH_MASK, ids={**WITH_MASK.ids, "<eos>": 3})),
+            "special token <eos> has id 2 for one objective, the tokenizer's 3",
+        ),
     ):
-        Mixture([toy, Part("x", Other(tokenizer_fingerprint="another"))])
-    with pytest.raises(FarspanError, match=r"source 'none' of the data holds no sequence"):
-        Mixture([toy, Part("none", ToySource(0))])
-    with pytest.raises(FarspanError, match=r"special token <eos> has id 2 for one objective, the tokenizer's 3"):
-        Mixture([toy, Part("x", Other(special=replace(WITH_MASK, ids={**WITH_MASK.ids, "<eos>": 3})))])
+        with pytest.raises(FarspanError, match=said):
+            Mixture([Part("toy", ToySource()), Part("x", source)])
 
 
 def test_stages_share_one_vocabulary():

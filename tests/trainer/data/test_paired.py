@@ -20,17 +20,15 @@ from trainer.data.packed import PackedPairs
 from trainer.data.paired import Cuts, FewExamples, PairedSource
 
 
+def make_set(place, seed: int = 0, **options) -> PairSet:
+    documents = make_documents(str(place / "documents"), shards=1, documents=20, seed=seed)
+    return PairSet(make_pairs(str(place / "pairs"), documents, max_targets=3, **options))
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> str:
+def pairs(tmp_path_factory) -> PairSet:
     """24 pairs about two documents each: 16 in train, 8 in validation; pair i has i % 3 + 1 targets."""
-    place = tmp_path_factory.mktemp("pairs")
-    documents = make_documents(str(place / "documents"), shards=1, documents=20)
-    return make_pairs(str(place / "pairs"), documents, documents_per_pair=2, max_targets=3)
-
-
-@pytest.fixture(scope="module")
-def pairs(folder) -> PairSet:
-    return PairSet(folder)
+    return make_set(tmp_path_factory.mktemp("pairs"), documents_per_pair=2)
 
 
 def source_of(pairs: PairSet, split: str = "train", seed: int = 0, **options) -> PairedSource:
@@ -99,8 +97,7 @@ def test_few_examples_are_drawn_by_seed_and_id(pairs):
 
 
 def test_the_fingerprint_covers_split_options_seed_and_data(pairs, tmp_path):
-    documents = make_documents(str(tmp_path / "documents"), shards=1, documents=20, seed=1)
-    same_pairs = PairSet(make_pairs(str(tmp_path / "pairs"), documents, documents_per_pair=2, max_targets=3))
+    same_pairs = make_set(tmp_path, seed=1, documents_per_pair=2)
     sources = [
         source_of(pairs), source_of(pairs, "validation"), source_of(pairs, query="none"),
         source_of(pairs, targets="sampled"), source_of(pairs, seed=1, targets="sampled"), source_of(same_pairs),
@@ -179,15 +176,10 @@ def test_questions_about_a_document_share_an_example(tmp_path, options):
         own = rows[3 * index : 3 * index + 3]
         answers = divide_answers(rendered.target_ids[index, prompt : size - 1], len(own), separator)
         assert all(answer.tolist() in row["targets"] for answer, row in zip(answers, own, strict=True))
-        assert source.pair_of(index)[1] == next(
-            n for n, row in enumerate(pairs.values("pair_id", np.arange(24))) if row == own[0]["pair_id"]
-        )
+        assert source.pair_of(index)[1] == list(pairs.values("pair_id", np.arange(24))).index(own[0]["pair_id"])
         assert own[0]["pair_id"] in source.origin(index)
-    again = source.examples(np.array([4, 1]), epochs[[4, 1]])
-    assert (
-        again.target_ids[1, : again.target_lengths[1]].tolist()
-        == rendered.target_ids[1, : again.target_lengths[1]].tolist()
-    )
+    again, size = source.examples(np.array([4, 1]), epochs[[4, 1]]), rendered.target_lengths[1]
+    assert again.target_ids[1, :size].tolist() == rendered.target_ids[1, :size].tolist()
     longest = source.longest()
     assert longest.source == rendered.source_lengths.max()
     assert longest.target >= rendered.target_lengths.max()
@@ -201,9 +193,7 @@ DATA = DataConfig(source_length=64, target_length=24, source_multiple=4)
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory) -> PairSet:
-    place = tmp_path_factory.mktemp("pairs")
-    documents = make_documents(str(place / "documents"), shards=1, documents=20)
-    return PairSet(make_pairs(str(place / "pairs"), documents, 60, max_targets=3))
+    return make_set(tmp_path_factory.mktemp("pairs"), pairs=60)
 
 
 def short_source(pairs: PairSet, **options) -> PairedSource:

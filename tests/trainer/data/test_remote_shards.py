@@ -19,6 +19,7 @@ from tests.trainer.joint_parts import data_of, make_generator
 from tests.trainer.masked_folders import SPAN, make_folders
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, TaskConfig
+from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import open_generator_masked
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture, Part
@@ -54,10 +55,14 @@ def remote(folders, tmp_path, monkeypatch):
 def open_loader(corpus, masks, cache=None, shuffle_shards=2, rank=0, world_size=1, steps=STEPS):
     objective = {"masks": masks} if masks else {"objective": SPAN}
     data = DataConfig(corpus=corpus, source_length=128, target_length=64, shuffle_shards=shuffle_shards, **objective)
-    (stage,) = toy_recipe("unused", steps=steps, batch_size=BATCH, micro_batch_size=BATCH // 2).curriculum
-    stages = [replace(stage, data=data)]
+    stages = stages_on(data, steps, BATCH)
     mixtures = open_stages(stages, cache=cache)
     return Loader(stages, mixtures, 1, rank, world_size, ShardsAhead.of(stages, mixtures, 1))
+
+
+def stages_on(data: DataConfig, steps: int, batch: int) -> list[Stage]:
+    (stage,) = toy_recipe("unused", steps=steps, batch_size=batch, micro_batch_size=batch // 2).curriculum
+    return [replace(stage, data=data)]
 
 
 def open_corpus_loader(corpus, cache):
@@ -168,8 +173,7 @@ def open_pairs_loader(pairs, cache=None, shuffle_shards=2, steps=30, examples=No
         pairs=str(pairs), task=TaskConfig(preset="bart_ls"), source_length=1024, target_length=64,
         shuffle_shards=shuffle_shards, examples=examples,
     )  # fmt: skip
-    (stage,) = toy_recipe("unused", steps=steps, batch_size=4, micro_batch_size=2).curriculum
-    stages = [replace(stage, data=data)]
+    stages = stages_on(data, steps, 4)
     mixtures = open_stages(stages, cache=cache)
     return Loader(stages, mixtures, 1, ahead=ShardsAhead.of(stages, mixtures, 1))
 
@@ -211,8 +215,7 @@ def open_joint_loader(corpus, cache=None):
     generator = make_generator()
     data = replace(data_of(corpus), shuffle_shards=2)
     rows = open_generator_masked(data, generator.special, generator.positions, cache=cache)
-    (stage,) = toy_recipe("unused", steps=20, batch_size=4, micro_batch_size=2).curriculum
-    stages = [replace(stage, data=data)]
+    stages = stages_on(data, 20, 4)
     mixtures = [Mixture([Part("data", rows.view_candidates(), shuffle_shards=2)])]
     return rows, Loader(stages, mixtures, 1, ahead=ShardsAhead.of(stages, mixtures, 1))
 
