@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -46,12 +47,8 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generate")
     pairs = make_artefacts(folder)
     recipe = paired_recipe(folder / "run", pairs, checkpoint_every=3)
-    recipe = replace(
-        recipe,
-        evaluation=EvaluationConfig(every=3),
-        checkpoint=replace(recipe.checkpoint, best="held_out_loss", keep=2),
-    )
-    train_quietly(recipe)
+    checkpoint = replace(recipe.checkpoint, best="held_out_loss", keep=2)
+    train_quietly(replace(recipe, evaluation=EvaluationConfig(every=3), checkpoint=checkpoint))
     return str(folder / "run"), pairs
 
 
@@ -85,9 +82,8 @@ def test_texts_are_those_of_plain_greedy_decoding(made, tmp_path):
         source = torch.from_numpy(examples.source_ids.astype(np.int64))
         assert text == predictor.text(greedy(model, source, special))
     assert len(set(found.texts)) > 3
-    assert json.loads(Path(folder, "predictions.json").read_text()) == dict(
-        zip(found.pair_ids, found.texts, strict=True)
-    )
+    texts = dict(zip(found.pair_ids, found.texts, strict=True))
+    assert json.loads(Path(folder, "predictions.json").read_text()) == texts
 
 
 def greedy(model, source, special):
@@ -112,10 +108,8 @@ def predictor_of(made):
 
 @pytest.mark.parametrize("options", [{}, {"query": "decoder"}], ids=["query in the source", "shared sources"])
 def test_batches_change_no_byte(made, tmp_path, options):
-    one, other = (
-        run_of(made, tmp_path / str(size), split="train", batch_positions=size, options=options)
-        for size in (1, 1 << 16)
-    )
+    given = {"split": "train", "options": options}
+    one, other = (run_of(made, tmp_path / str(size), batch_positions=size, **given) for size in (1, 1 << 16))
     assert whole(one) == whole(other)
 
 
@@ -125,8 +119,7 @@ def test_the_options_are_those_of_the_recipe_and_the_flags(made, tmp_path):
     assert config["generation"]["beams"] == 2
     assert config["generation"]["max_tokens"] == 15  # as many as targets in training may have, without their end
     assert config["task"]["options"]["source_length"] == 48
-    assert config["model"]["run"] == "run"
-    assert config["model"]["checkpoint"] == "step-00000006"
+    assert (config["model"]["run"], config["model"]["checkpoint"]) == ("run", "step-00000006")
     lengths = [len(row) for batch in open_predictions(folder).batches() for row in batch.column("tokens").to_pylist()]
     assert 3 <= min(lengths) <= max(lengths) <= 15
 
@@ -161,9 +154,8 @@ def test_a_folder_of_hugging_face_gives_the_texts_of_its_run(made, tmp_path):
 
 
 def test_too_little_memory_names_the_cure(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "trainer.prediction.predictor.generate", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
-    )
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    monkeypatch.setattr("trainer.prediction.predictor.generate", full)
     with pytest.raises(FarspanError, match=r"out of memory with --batch-positions 65536; finished shards are kept"):
         run_of(made, tmp_path / "small")
 
@@ -219,10 +211,8 @@ def test_the_command(made, tmp_path, capsys):
     assert "8 predictions" in capsys.readouterr().out
     best = json.loads(Path(run, "checkpoints/best.json").read_text())["step"]
     assert read_manifest(output).config["model"]["checkpoint"] == f"step-{best:08d}"
-    manifest = farspan.generate(
-        run, pairs=pairs, output=output, checkpoint="best", generation={"beams": 2}, device="cpu"
-    )
-    assert manifest == read_manifest(output)
+    options: dict[str, Any] = {"checkpoint": "best", "generation": {"beams": 2}, "device": "cpu"}
+    assert farspan.generate(run, pairs=pairs, output=output, **options) == read_manifest(output)
     found = farspan.open_predictions(output)
     assert found.open_pairs().folder == pairs
     cli.main(["show", output, "--row", "2"])
@@ -261,9 +251,7 @@ def test_a_special_token_that_the_model_lacks_is_refused_where_it_is_inserted(ma
     assert whole(run_of(made, tmp_path / "single", **options)) == whole(run_of(made, tmp_path / "plain"))
     documents = make_documents(str(tmp_path / "documents"), shards=1)
     several = make_pairs(str(tmp_path / "pairs"), documents, documents_per_pair=2)
-    with pytest.raises(
-        FarspanError, match=r"pair 'pair-2': task text_to_text inserts <doc-s>, which the model does not"
-    ):
+    with pytest.raises(FarspanError, match=r"pair 'pair-2': task text_to_text inserts <doc-s>, which the model doe"):
         run_of((made[0], several), tmp_path / "several", **options)
 
 
@@ -297,10 +285,8 @@ def test_the_commands_of_the_page_run(made, tmp_path, monkeypatch):
 
 
 def test_the_recipe_of_the_page_is_one():
-    (toml,) = (
-        block for block in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL) if "[evaluation.generation]" in block
-    )
-    sections = tomllib.loads(toml)
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (sections,) = (tomllib.loads(block) for block in blocks if "[evaluation.generation]" in block)
     evaluation = parse(EvaluationConfig, sections["evaluation"], "page", "evaluation")
     assert (evaluation.patience, evaluation.generation.beams) == (10, 4)
     assert parse(CheckpointConfig, sections["checkpoint"], "page", "checkpoint").best == "f1"

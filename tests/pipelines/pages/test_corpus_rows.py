@@ -336,14 +336,11 @@ def test_a_row_that_is_not_cut_is_all_target(folders):
     assert 0 < len(plain) < 12
     for row in plain:
         block = stream_of(folders["fill_in_the_middle"], row)
-        first, *others = block.pieces
-        assert not first.marked
-        assert all(piece.marked for piece in others)
-        assert (first.tokens, len(block.ids)) == (1, int(masks.target_lengths[row]))
+        assert [piece.marked for piece in block.pieces] == [False] + [True] * (len(block.pieces) - 1)
+        assert (block.pieces[0].tokens, len(block.ids)) == (1, int(masks.target_lengths[row]))
         apart = printed(folders["fill_in_the_middle"], row)
         hidden, target = apart.split("⟦hidden⟧\n")[1].split("\nsource, 0 positions\n")
-        assert hidden.startswith("⟦")
-        assert hidden.rstrip().endswith("⟧")
+        assert (hidden[0], hidden.rstrip()[-1]) == ("⟦", "⟧")
         assert target.endswith("<eos>\n")
 
 

@@ -61,7 +61,8 @@ def test_a_search_looks_at_each_row_once(monkeypatch, wanted, start, step, row, 
     if bounded:
         monkeypatch.setattr(filters, "ROWS", 10)
         monkeypatch.setattr(filters, "TOKENS", 6)
-    subject, total, match = Numbers(100), 0, Match(None, start, 0)
+    subject: Any = Numbers(100)
+    total, match = 0, Match(None, start, 0)
     for _ in range(1_000):
         match = search(subject, wanted, match.next, step, 100 - total)
         total += match.looked_at
