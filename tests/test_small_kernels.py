@@ -191,15 +191,11 @@ def rendered_rows(rng: np.random.Generator, wrong: bool) -> tuple:
                 replaced.append((len(tokens) - 1, last - first))
     row, first, length, flag = np.array(spans or np.zeros((0, 4)), np.int64).T
     given = [sum(count for at, count in replaced if at == each) for each in range(4)]
+    columns = first.astype(np.int32), length.astype(np.int32), flag.astype(np.uint8)
     return (
-        read_only(np.concatenate(tokens).astype(np.uint16), offsets_of([len(each) for each in tokens])),
-        read_only(np.concatenate(documents).astype(np.int32), offsets_of([len(each) for each in documents])),
-        read_only(
-            first.astype(np.int32),
-            length.astype(np.int32),
-            flag.astype(np.uint8),
-            offsets_of(np.bincount(row, minlength=4)),
-        ),
+        read_only(np.concatenate(tokens).astype(np.uint16), offsets_of([*map(len, tokens)])),
+        read_only(np.concatenate(documents).astype(np.int32), offsets_of([*map(len, documents)])),
+        read_only(*columns, offsets_of(np.bincount(row, minlength=4))),
         read_only(rng.integers(0, INT32, sum(given)).astype(np.int32), offsets_of(given)),
     )
 

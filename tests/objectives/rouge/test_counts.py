@@ -1,5 +1,6 @@
 """Words as ``rouge_score``'s tokenizer has them, n-grams, longest common subsequences, and scores of pairs."""
 
+import string
 import unicodedata
 from itertools import pairwise
 
@@ -51,14 +52,8 @@ def test_words_are_numbered_by_first_occurrence(stopwords, texts, keys):
         "all equal": [0] * len(flat),
         "exact": [int.from_bytes(word[:7]) + (len(word) << 56) for word in flat],
     }[keys]
-    ids, distinct = number_words(
-        np.frombuffer(b"".join(flat), np.uint8).copy(),
-        ends[:-1],
-        ends[1:],
-        np.array(values, np.uint64),
-        7 if keys == "exact" else 0,
-        edges,
-    )
+    letters, exact = np.frombuffer(b"".join(flat), np.uint8).copy(), 7 if keys == "exact" else 0
+    ids, distinct = number_words(letters, ends[:-1], ends[1:], np.array(values, np.uint64), exact, edges)
     expected, counts = by_dictionary(stopwords, texts)
     assert [ids[a - edges[0] : b - edges[0]].tolist() for a, b in pairwise(edges)] == expected
     assert distinct.tolist() == counts
@@ -141,9 +136,8 @@ def assert_equal(predictions: list[str], references: list[list[str]], stem: bool
 def test_a_thousand_pairs_are_those_of_the_reference(stem):
     """Empty texts, one word, repeated words, other scripts, up to 130 words; one to three references."""
     rng = np.random.default_rng(1)
-    predictions = random_texts(
-        rng.choice([0, 1, 2, 5, 12, 30, 130], 540, p=[0.1, 0.1, 0.15, 0.3, 0.3, 0.04, 0.01]).tolist(), 2
-    )
+    sizes = rng.choice([0, 1, 2, 5, 12, 30, 130], 540, p=[0.1, 0.1, 0.15, 0.3, 0.3, 0.04, 0.01])
+    predictions = random_texts(sizes.tolist(), 2)
     counts = rng.integers(1, 4, len(predictions))
     each = random_texts(rng.choice([0, 1, 3, 10, 25, 70], counts.sum(), p=[0.1, 0.1, 0.3, 0.4, 0.09, 0.01]).tolist(), 3)
     references = [list(part) for part in np.split(np.array(each, object), np.cumsum(counts)[:-1])]
@@ -182,11 +176,8 @@ def test_no_pair_has_no_score():
     assert [scores.shape for scores in pair_scores(["a"], [[]]).values()] == [(0, 3)] * 4
 
 
-def test_a_lone_surrogate_separates_words():
+def test_a_lone_surrogate_separates_words_and_ngrams_may_be_longer():
     assert pair_scores(["a\ud800b"], [["a b"]], measures=["rouge1"])["rouge1"].tolist() == [[1, 1, 1]]
-
-
-def test_longer_ngrams():
     assert pair_scores(["a b c d"], [["x a b c d"]], measures=["rouge4"])["rouge4"].tolist() == [[1, 0.5, 2 / 3]]
 
 
@@ -250,10 +241,8 @@ def test_stems_are_those_of_the_reference():
 def test_two_characters_beyond_ascii_have_ascii_letters_in_lower_case():
     """The facts of this Python's Unicode that ``_encode`` builds on."""
     others = [chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000]
-    assert [c for c in others if not set(c.lower()).isdisjoint("abcdefghijklmnopqrstuvwxyz0123456789")] == [
-        "İ",
-        "\u212a",
-    ]
+    letters = string.ascii_lowercase + string.digits
+    assert [c for c in others if not set(c.lower()).isdisjoint(letters)] == ["İ", "\u212a"]
     assert [c for c in others if len(c.lower()) > 1] == ["İ"]
     # starts behind either count characters of the text as it was
     for words in ("rouge", "unicode"):
@@ -327,9 +316,8 @@ def test_starts_may_lie_in_a_larger_array():
 def test_token_words_are_the_tokens_from_the_first_start_on(rows):
     tokens = Ragged.from_rows([row for row, _ in rows], np.uint16)
     starts = [sorted({min(start, len(row)) for start in starts}) for row, starts in rows]
-    expected = [
-        [row[a:b] for a, b in pairwise([*begins, len(row)])] for (row, _), begins in zip(rows, starts, strict=True)
-    ]
+    edges = [[*begins, len(row)] for (row, _), begins in zip(rows, starts, strict=True)]
+    expected = [[row[a:b] for a, b in pairwise(cuts)] for (row, _), cuts in zip(rows, edges, strict=True)]
     assert_words(token_words(tokens, Ragged.from_rows(starts, np.int32)), expected)
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -92,13 +93,10 @@ LAUGHS = (
     + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
     + "]><document><s>&i;</s></document>"
 )
+OUTSIDE = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]><document><s>&x;</s></document>'
 BAD = {
     "laughs": (LAUGHS, "unsafe_xml", "declares the entity 'a'"),
-    "outside": (
-        '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]><document><s>&x;</s></document>',
-        "unsafe_xml",
-        "declares the entity 'x'",
-    ),
+    "outside": (OUTSIDE, "unsafe_xml", "declares the entity 'x'"),
     "parameter": ('<!DOCTYPE d [<!ENTITY % x "y">]><document/>', "unsafe_xml", "declares the entity 'x'"),
     "unknown": ("<document><s>&x;</s></document>", "broken_xml", "undefined entity"),
     "cut": (RAW[: len(RAW) // 2], "broken_xml", "unclosed token|no element found"),
@@ -190,26 +188,27 @@ SHAPES: dict[str, list[Any]] = {
 }
 
 
+def store(clusters: list, path: Path) -> None:
+    """Write clusters in the form that the name of the file says."""
+    if path.suffix == ".pt":
+        torch.save(clusters, path, _use_new_zipfile_serialization="old" not in path.name)
+    elif ".jsonl" in path.name:
+        write(path, "\n".join(map(json.dumps, clusters)))
+    else:
+        path.write_text(json.dumps(clusters, indent=1 if "indented" in path.name else None))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["pt", "old.pt", "json", "indented.json", "jsonl", "jsonl.gz"])
 def test_newshead(tmp_path, shape, kind):
-    clusters = SHAPES[shape]
     path = tmp_path / f"train_0.{kind}"
-    if path.suffix == ".pt":
-        torch.save(clusters, path, _use_new_zipfile_serialization=kind == "pt")
-    elif "jsonl" in kind:
-        write(path, "\n".join(json.dumps(cluster) for cluster in clusters))
-    else:
-        path.write_text(json.dumps(clusters, indent=1 if "indented" in kind else None))
+    store(SHAPES[shape], path)
     check_fields(str(path), NEWSHEAD)
     block = read_all(path, NEWSHEAD, 500)
     assert (block.texts, block.rejects) == (ARTICLES, [])
-    assert [key.partition(".") for key in block.keys] == [
-        (cluster, ".", str(place % 3)) for place, cluster in enumerate(block.clusters)
-    ]
-    assert [block.clusters[place * 3 : place * 3 + 3] for place in range(5)] == [
-        [cluster] * 3 for cluster in dict.fromkeys(block.clusters)
-    ]
+    assert block.keys == [f"{cluster}.{place % 3}" for place, cluster in enumerate(block.clusters)]
+    assert block.clusters == [cluster for cluster in dict.fromkeys(block.clusters) for _ in range(3)]
+    assert len(set(block.clusters)) == 5
     if path.suffix == ".pt":
         assert block.clusters[::3] == ["0", "1", "2", "3", "4"]
 
@@ -227,23 +226,11 @@ BAD_CLUSTERS = [
 @pytest.mark.parametrize("kind", ["pt", "json", "jsonl"])
 def test_bad_clusters_cost_themselves(tmp_path, kind):
     path = tmp_path / f"a.{kind}"
-    if kind == "pt":
-        torch.save(BAD_CLUSTERS, path)
-    elif kind == "json":
-        path.write_text(json.dumps(BAD_CLUSTERS))
-    else:
-        path.write_text("\n".join(map(json.dumps, BAD_CLUSTERS)))
+    store(BAD_CLUSTERS, path)
     block = read_all(path, NEWSHEAD)
     assert block.texts == ["Good.", "A string.", "Alone."]
-    assert [reason for _, reason in reasons(block)] == [
-        "null_text",
-        "empty_text",
-        "not_a_string",
-        "empty_cluster",
-        "not_a_cluster",
-        "not_a_cluster",
-        "not_a_cluster",
-    ]
+    expected = ["null_text", "empty_text", "not_a_string", "empty_cluster", *["not_a_cluster"] * 3]
+    assert [reason for _, reason in reasons(block)] == expected
 
 
 class Evil:
@@ -255,10 +242,8 @@ def test_nothing_in_a_file_is_executed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save([Evil()], "new.pt")
     torch.save([Evil()], "old.pt", _use_new_zipfile_serialization=False)
-    with open("plain.pt", "wb") as file:
-        pickle.dump([Evil()], file, protocol=2)
-    with open("newer.pt", "wb") as file:
-        pickle.dump([Evil()], file, protocol=4)  # of which torch warns
+    for name, protocol in (("plain.pt", 2), ("newer.pt", 4)):  # torch warns of the second
+        Path(name).write_bytes(pickle.dumps([Evil()], protocol=protocol))
     for name in ("new.pt", "old.pt", "plain.pt", "newer.pt"):
         with warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("always")
@@ -273,16 +258,14 @@ def test_pt_files_that_hold_something_else(tmp_path):
     path = tmp_path / "a.pt"
     torch.save({"weight": torch.zeros(3)}, path)
     block = read_all(path, NEWSHEAD)
-    assert [(r.reason, "where a list of clusters is expected" in r.detail) for r in block.rejects] == [
-        ("unreadable_file", True)
-    ]
+    (reject,) = block.rejects
+    assert (reject.reason, "where a list of clusters is expected" in reject.detail) == ("unreadable_file", True)
     torch.save(CLUSTERS, path)
     whole = path.read_bytes()
     for content in (whole[: len(whole) // 2], whole[:-1], b"", b"not a file of torch", whole[:10]):
         path.write_bytes(content)
         block = read_all(path, NEWSHEAD)
-        assert block.texts == []
-        assert len(block.rejects) == 1
+        assert (block.texts, len(block.rejects)) == ([], 1)
 
 
 # Multi-News: clusters of articles in source lines and in records.
@@ -303,13 +286,8 @@ def test_multi_news_lines(tmp_path):
     block = read_all(path, MULTI_NEWS, 50)
     starts = [str(sum(len(line) + 1 for line in lines[:n])) for n in range(5)]
     assert block.texts == [
-        "First story.\n\nIts second paragraph.",
-        "Second story.",
-        "Third.",
-        "Fourth.\nEnd.",
-        "Alone in its cluster.",
-        "Before",
-        "after an empty one",
+        *("First story.\n\nIts second paragraph.", "Second story.", "Third.", "Fourth.\nEnd."),
+        *("Alone in its cluster.", "Before", "after an empty one"),
     ]
     assert block.clusters == [starts[0]] * 2 + [starts[1]] * 2 + [starts[2]] + [starts[3]] * 2
     assert block.keys[-2:] == [f"{starts[3]}.0", f"{starts[3]}.2"]
