@@ -41,6 +41,7 @@ def folder(tmp_path_factory) -> Path:
     rng = np.random.default_rng(0)
     texts = [" ".join(" ".join(rng.choice(WORDS, 12)).capitalize() + "." for _ in range(10)) for _ in range(20)]
     (place / "text" / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (place / "my").symlink_to(place)  # the folder that README's commands make
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(place)
         exec(JOBS, {})
