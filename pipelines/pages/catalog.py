@@ -16,7 +16,7 @@ from corpora.storage.manifest_file import NAME, find_origin, manifest_sha256, re
 from pipelines.engine.job import WORK
 from pipelines.runs.logs import run_state
 from pipelines.study.report import is_study
-from trainer.checkpoint.run_files import RECIPE
+from trainer.checkpoint.run_files import RECIPE, STARTS, read_lines
 
 VIEWED = ("corpus", "masks", "documents", "pairs", "predictions", "run")
 """Kinds of entries with a page of their own."""
@@ -90,6 +90,8 @@ def _describe(entry: Entry) -> tuple[Entry, Any]:
     folder = Path(entry.folder)
     if (folder / RECIPE).is_file():
         entry = replace(entry, size=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+        starts = [str(start.get("recipe", "")) for start in read_lines(folder / STARTS)]
+        entry = replace(entry, note=starts[-1] if starts else "")
         try:
             return replace(entry, state=run_state(folder)), json.loads((folder / RECIPE).read_bytes())
         except ValueError:

@@ -210,8 +210,13 @@ class PairRows:
         return scores
 
     def beginning(self, row: int) -> tuple[str, str]:
-        texts = (piece for _, piece in self.texts(row) if piece)
-        return self._table("pair_id", row, row + 1)[0].as_py(), next(texts, "")[: 4 * BEGINNING]
+        (values,) = self._pairs.table([int(self._places[row])]).to_pylist()
+        answers = zip(self._systems, self._answers(row), strict=True)
+        parts = [f"{system.name}: {answer['text']}" for system, answer in answers]
+        parts += [f"reference: {text}" for text in values["references"][:1]]
+        parts += [self.tokenizer.decode(values["query"])]  # last, as all pairs may have the same question
+        size = 4 * BEGINNING // len(parts)
+        return values["pair_id"], "; ".join(text[:size] for text in parts if text)
 
     def texts(self, row: int) -> Iterator[tuple[int, str]]:
         """Question, options, references and predictions; not the documents."""

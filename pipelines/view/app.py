@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from corpora.errors import FarspanError, from_extra, nearest
 from corpora.printing import format_count, row_numbers
 from objectives.api.plugins import plugin_errors
+from pipelines.pages.catalog import base_name
 from pipelines.pages.filters import Filter, search, whole_number
 from pipelines.pages.page import MORE, PARTS, PageOptions, Subject
 from pipelines.pages.table import SHOWN
@@ -122,7 +123,7 @@ class Pages:
             graph=draw_graph(entries),
             runs=runs,
             studies=read_tables(self._workspace.folders),
-            title="view",
+            title=", ".join(map(base_name, self._workspace.folders)) or "view",
             WIDTH=WIDTH,
             HEIGHT=HEIGHT,
             MOST=_MOST,
