@@ -201,7 +201,7 @@ def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], 
     from pipelines.engine.run import SECONDS, estimate, temporary_output
 
     output = options[-1].output
-    note(f"{output}: plans the job, then does about {SECONDS:.0f} s of its work in a temporary folder")
+    note(f"{output}: plans the job, then does up to about {SECONDS:.0f} s of its work in a temporary folder")
     with temporary_output(output) as folder:
         planned = plan(*options[:-1], replace(options[-1], output=folder))
         job = planned if isinstance(planned, Job) else next(planned)

@@ -107,9 +107,13 @@ def _gpu_lines(work: Work) -> Iterator[str]:
         most, least = (work.flops / (peak * 1e12 * share) for share in UTILISATION)
         speeds = (work.positions / most, work.positions / least)
         yield (
-            f"  {name} ({peak:g} TFLOP/s): {least / 3600:,.1f} to {most / 3600:,.1f} GPU hours, "
+            f"  {name} ({peak:g} TFLOP/s): {_hours(least)} to {_hours(most)} GPU hours, "
             f"{speeds[0]:,.0f} to {speeds[1]:,.0f} source positions/s per GPU"
         )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.1f}" if seconds >= 3600 else f"{seconds / 3600:.1g}"
 
 
 @dataclass(frozen=True)
