@@ -11,8 +11,8 @@ from corpora.storage.files import read_user_json
 from pipelines.pages.catalog import Entry
 from pipelines.study.report import TABLE, differences_of, is_study
 
-WIDTH, HEIGHT = 176, 44  # of a box
-_ACROSS, _DOWN = 56, 12  # between two boxes
+WIDTH, HEIGHT = 168, 44  # of a box
+_ACROSS, _DOWN = 40, 12  # between two boxes
 _PICTURE, _MARGIN = 240, 5  # pixels of the picture of a difference, whose middle is none
 
 
