@@ -99,7 +99,7 @@ def plan(options: LinkedCorpus) -> Job:
     return corpus_job(
         options,
         documents,
-        ReadPlacements(placements, starts, shards, split == "held-out"),
+        ReadPlacements(placements, starts, split == "held-out"),
         partial(pack_linked, options.packing),
         packing=options.packing,
         shards=shards,

@@ -114,7 +114,7 @@ def plan(options: LongCorpus) -> Job:
     return corpus_job(
         options,
         documents,
-        partial(_place_sources, key, shards, options.split == "held-out", lengths),
+        partial(_place_sources, key, options.split == "held-out", lengths),
         partial(_pack_long, settings, lengths, {name: share.epochs for name, share in mixture.shares.items()}, key),
         packing=packing,
         shards=shards,
@@ -291,14 +291,12 @@ class Bands:
         return kept
 
 
-def _place_sources(
-    key: bytes, buckets: int, held_out: bool, lengths: Bands, index: int, batch: pa.RecordBatch
-) -> Pieces:
+def _place_sources(key: bytes, held_out: bool, lengths: Bands, index: int, batch: pa.RecordBatch) -> Pieces:
     """Place every document of the sources in the split by its keyed hash, if its length is kept."""
     read = booleans(batch.column("held_out")) == held_out
     names = np.asarray(batch.column("source").to_pylist(), object)
     read &= np.isin(names, np.array([band.source for band in lengths.bands.values()], object))
-    return place_by_id(key, buckets, batch, read, read & lengths.keeps(names, batch))
+    return place_by_id(key, batch, read, read & lengths.keeps(names, batch))
 
 
 def _pack_long(

@@ -36,7 +36,7 @@ def plan(options: RandomCorpus) -> Job:
     return corpus_job(
         options,
         documents,
-        partial(_shuffle, key, shards, options.split == "held-out", options.packing),
+        partial(_shuffle, key, options.split == "held-out", options.packing),
         partial(_pack, options.packing, row_key),
         packing=options.packing,
         shards=shards,
@@ -55,12 +55,10 @@ def _document_use(packing: Packing) -> DocumentUse:
     )
 
 
-def _shuffle(key: bytes, buckets: int, held_out: bool, packing: Packing, index: int, batch: pa.RecordBatch) -> Pieces:
+def _shuffle(key: bytes, held_out: bool, packing: Packing, index: int, batch: pa.RecordBatch) -> Pieces:
     """Place every document of the split by its keyed hash."""
     read = booleans(batch.column("held_out")) == held_out
-    return place_by_id(
-        key, buckets, batch, read, read & packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
-    )
+    return place_by_id(key, batch, read, read & packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths))
 
 
 def _pack(packing: Packing, row_key: bytes, bucket: Bucket) -> Packed:

@@ -34,7 +34,7 @@ from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.intermediate import first_of_key
 from pipelines.shuffle.placements import ReadPlacements, place_pieces, placing_stage, write_placements
-from pipelines.shuffle.spill import Bucket, Pieces, Placement, bucket_of
+from pipelines.shuffle.spill import Bucket, Pieces, Placement
 
 _BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours only
 
@@ -52,13 +52,13 @@ def plan(options: RelatedCorpus) -> Job:
     config = {"builder": "related", **record_options(options, without=unused, **decided)}
     starts, held_out = documents.first_rows, split == "held-out"
     before: list[Stage] = []
-    place: Placement = partial(_place_clusters, make_key(options.seed, "clusters"), shards, held_out, starts)
+    place: Placement = partial(_place_clusters, make_key(options.seed, "clusters"), held_out, starts)
     if neighbours is not None:
         # grouping uses only the rules for near-duplicates and the minimum similarity
         rules = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
         grouping = partial(_group_shard, rows, rules, make_key(options.seed, "groups"), starts)
         stage, placements = placing_stage(output, "group", neighbours, grouping)
-        before, place = [stage], ReadPlacements(placements, starts, shards, held_out)
+        before, place = [stage], ReadPlacements(placements, starts, held_out)
     use = DocumentUse(
         truncated=True,
         left_out="in no cluster, in a small one, or with a first sentence longer than their share of the row",
@@ -114,18 +114,15 @@ def _count_clustered(documents: Manifest, split: str) -> int:
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
-def _place_clusters(
-    key: bytes, buckets: int, held_out: bool, starts: Sequence[int], index: int, batch: pa.RecordBatch
-) -> Pieces:
+def _place_clusters(key: bytes, held_out: bool, starts: Sequence[int], index: int, batch: pa.RecordBatch) -> Pieces:
     """Place every clustered document of the split by the keyed hash of its cluster, in the order of documents."""
     read = booleans(batch.column("held_out")) == held_out
-    kept = read & validity(batch.column("cluster"))
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(read & validity(batch.column("cluster")))
     clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
     numbers, indices = np.unique(clusters, return_inverse=True)
-    keys = id_keys(key, map(str, numbers.tolist()))[indices]
+    high, low = id_keys(key, map(str, numbers.tolist()))[indices].T
     positions = (rows + starts[index]).astype(np.int32)
-    return Pieces(rows, bucket_of(keys[:, 0], buckets), keys, positions, read, kept, clusters=clusters)
+    return Pieces(rows, read, {"key_high": high, "key_low": low, "position": positions, "cluster": clusters})
 
 
 def _group_shard(

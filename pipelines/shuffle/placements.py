@@ -20,7 +20,7 @@ from corpora.storage.ragged import Ragged
 from pipelines.engine.artefacts import Parent
 from pipelines.engine.job import Report, Stage, Task, make_sharded_stage, work_paths
 from pipelines.shuffle.intermediate import partition, read_batch, write_batches
-from pipelines.shuffle.spill import Pieces, bucket_of, join_batches
+from pipelines.shuffle.spill import Pieces, join_batches
 
 _SCHEMA = pa.schema(
     [("document_row", pa.int64()), ("document_hash", pa.uint64()), ("key_high", pa.uint64()), ("key_low", pa.uint64())]
@@ -67,29 +67,19 @@ class ReadPlacements:
 
     files: tuple[str, ...]  # of ``write_placements``
     starts: tuple[int, ...]  # the first row of each documents shard
-    buckets: int  # into which sequences are partitioned by key
     held_out: bool  # if the held-out documents count as read, and not the others
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
         parts = [read_batch(path, index) for path in self.files]
         table = {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in _SCHEMA.names}
-        rows = table["document_row"] - self.starts[index]
+        rows = table.pop("document_row") - self.starts[index]
         ids = batch.column("document_id").take(pa.array(rows)).to_pylist()
-        if (id_keys(_KEY, ids)[:, 0] != table["document_hash"]).any():
+        if (id_keys(_KEY, ids)[:, 0] != table.pop("document_hash")).any():
             raise FarspanError(
                 f"shard {index} of the documents holds other documents than those that were embedded; "
                 "give --documents the artefact that the vectors were made from"
             )
-        kept = np.zeros(len(batch), bool)
-        kept[rows] = True
-        return Pieces(
-            rows=rows,
-            buckets=bucket_of(table["key_high"], self.buckets),
-            keys=np.column_stack([table["key_high"], table["key_low"]]),
-            read=booleans(batch.column("held_out")) == self.held_out,
-            kept=kept,
-            **{f"{name}s": table[name] for name in ("position", "offset", "size", "use", "cluster")},
-        )
+        return Pieces(rows, booleans(batch.column("held_out")) == self.held_out, table)
 
 
 def use_numbers(parts: Ragged, offsets: np.ndarray) -> np.ndarray:

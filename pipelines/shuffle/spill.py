@@ -8,7 +8,7 @@ stores. ``read_bucket`` gathers one bucket, sorted by key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,18 +32,16 @@ from pipelines.shuffle.intermediate import first_of_key, partition, read_batch, 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Placements of m pieces of a block's n documents; every array is ``(m,)`` unless stated."""
+    """Placements of m pieces of a block's n documents; documents that are read and have no piece count as filtered.
 
-    rows: np.ndarray  # int64, document in the block
-    buckets: np.ndarray  # int64
-    keys: np.ndarray  # (m, 2) uint64; a bucket is sorted by key, then by position
-    positions: np.ndarray  # int32
+    ``columns``, ``(m,)`` each, are those of a spill file: ``key_high``, which decides the bucket, ``key_low`` and
+    ``position``, by all of which a bucket is sorted; ``offset`` and ``size``, unless pieces are whole documents;
+    ``use``, the number of earlier uses of the document, unless it is 0; and ``cluster``, if there are some.
+    """
+
+    rows: np.ndarray  # (m,) int64, document in the block
     read: np.ndarray  # (n,) bool, documents that count as read; the others belong to another split
-    kept: np.ndarray  # (n,) bool, documents with a piece; those read and not kept count as filtered
-    offsets: np.ndarray | None = None  # int32, of the piece in its document; None for whole documents
-    sizes: np.ndarray | None = None  # int32; None for whole documents
-    uses: np.ndarray | None = None  # int32, number of earlier uses of the document; None for 0
-    clusters: np.ndarray | None = None  # int64; None for ``NO_CLUSTER``
+    columns: Mapping[str, np.ndarray]
 
 
 # (number of a documents shard, its rows as one batch) -> their placements
@@ -105,13 +103,13 @@ def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: 
     schema = documents_schema(vocab_size)
     batch = join_batches([batch.select(schema.names) for batch in shard.batches()], schema)  # corpora have no titles
     pieces = place(task.payload["index"], batch)
-    write_batches(
-        task.payload["spill"],
-        spill_schema(vocab_size),
-        (_cut(batch, pieces, chosen, vocab_size) for chosen in partition(pieces.buckets, buckets)),
-    )
+    parts = partition(bucket_of(pieces.columns["key_high"], buckets), buckets)
+    cut = (_cut(batch, pieces, chosen, vocab_size) for chosen in parts)
+    write_batches(task.payload["spill"], spill_schema(vocab_size), cut)
     sources, read = np.asarray(batch.column("source").to_pylist(), object), pieces.read
-    return Receipt(task.name, counts=count_by_source(sources[read], read=read[read], filtered=~pieces.kept[read]))
+    filtered = np.ones(len(batch), bool)
+    filtered[pieces.rows] = False
+    return Receipt(task.name, counts=count_by_source(sources[read], read=read[read], filtered=filtered[read]))
 
 
 def join_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -124,21 +122,11 @@ def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: 
     """The ``(c,)`` chosen pieces as rows of a spill file."""
     schema = spill_schema(vocab_size)
     rows = pieces.rows[chosen]
-    zeros = np.zeros(len(rows), np.int32)
     tokens, sentences = (Ragged.from_arrow(batch.column(name)) for name in ("tokens", "sentence_starts"))
-    lengths = tokens.lengths[rows]
-    offsets = zeros if pieces.offsets is None else pieces.offsets[chosen]
-    sizes = lengths if pieces.sizes is None else pieces.sizes[chosen]
-    clusters = np.full(len(rows), NO_CLUSTER) if pieces.clusters is None else pieces.clusters[chosen]
-    columns = {
-        "key_high": pieces.keys[chosen, 0],
-        "key_low": pieces.keys[chosen, 1],
-        "position": pieces.positions[chosen],
-        "offset": offsets,
-        "length": lengths,
-        "use": zeros if pieces.uses is None else pieces.uses[chosen],
-        "cluster": clusters,
-    }
+    lengths, zeros = tokens.lengths[rows], np.zeros(len(rows), np.int32)
+    whole = {"offset": zeros, "size": lengths, "length": lengths, "use": zeros, "cluster": zeros + NO_CLUSTER}
+    columns = whole | {name: values[chosen] for name, values in pieces.columns.items()}
+    offsets, sizes = columns["offset"], columns.pop("size")
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
     arrays |= {name: batch.column(name).take(pa.array(rows)) for name in ("document_id", "source")}
     arrays["tokens"] = tokens.cut(rows, offsets, sizes).to_arrow(schema.field("tokens").type)
@@ -185,11 +173,11 @@ def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
     return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
 
 
-def place_by_id(key: bytes, buckets: int, batch: pa.RecordBatch, read: np.ndarray, kept: np.ndarray) -> Pieces:
+def place_by_id(key: bytes, batch: pa.RecordBatch, read: np.ndarray, kept: np.ndarray) -> Pieces:
     """Place the ``kept`` documents of a batch, whole, by the keyed hashes of their ids."""
     rows = np.flatnonzero(kept)
-    keys = id_keys(key, batch.column("document_id").take(pa.array(rows)).to_pylist())
-    return Pieces(rows, bucket_of(keys[:, 0], buckets), keys, np.zeros(len(rows), np.int32), read, kept)
+    high, low = id_keys(key, batch.column("document_id").take(pa.array(rows)).to_pylist()).T
+    return Pieces(rows, read, {"key_high": high, "key_low": low, "position": np.zeros(len(rows), np.int32)})
 
 
 def refuse_repeated(bucket: Bucket) -> None:

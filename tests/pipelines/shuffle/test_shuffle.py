@@ -34,18 +34,17 @@ class Halves:
         rows = np.repeat(np.flatnonzero(kept), 2)
         second = np.arange(len(rows)) % 2 == 1
         half = lengths[rows] // 2
-        return Pieces(
-            rows,
-            buckets=(rows + second) % BUCKETS,
-            keys=np.column_stack([np.full(len(rows), index), rows]).astype(np.uint64),
-            positions=second.astype(np.int32),
-            read=np.ones(len(lengths), bool),
-            kept=kept,
-            offsets=np.where(second, half, 0).astype(np.int32),
-            sizes=np.where(second, lengths[rows] - half, half).astype(np.int32),
-            uses=second.astype(np.int32),
-            clusters=rows,
-        )
+        bucket = (rows + second) % BUCKETS
+        columns = {
+            "key_high": (((bucket << 32) // BUCKETS + 1).astype(np.uint64) << np.uint64(32)) + np.uint64(index),
+            "key_low": rows.astype(np.uint64),
+            "position": second.astype(np.int32),
+            "offset": np.where(second, half, 0).astype(np.int32),
+            "size": np.where(second, lengths[rows] - half, half).astype(np.int32),
+            "use": second.astype(np.int32),
+            "cluster": rows,
+        }
+        return Pieces(rows, np.ones(len(lengths), bool), columns)
 
 
 @pytest.fixture(scope="module", params=[64, 2], ids=["direct", "merged"])
@@ -197,16 +196,14 @@ def read(tmp_path):
     files = (str(tmp_path / "a.arrow"), str(tmp_path / "b.arrow"))
     write_placements(files[0], [placed([8, 0, 4, 0])], STARTS)
     write_placements(files[1], [placed([3])], STARTS)
-    return ReadPlacements(files, tuple(STARTS.tolist()), 4, False)
+    return ReadPlacements(files, tuple(STARTS.tolist()), False)
 
 
 def test_each_shard_gets_its_own_pieces_from_every_file(read):
     first = read(0, documents(0))
     assert first.rows.tolist() == [0, 0, 3]
-    assert first.positions.tolist() == [1, 3, 0]
-    assert first.clusters is not None
-    assert first.clusters.tolist() == [101, 103, 100]
-    assert first.kept.tolist() == [True, False, False, True]
+    assert first.columns["position"].tolist() == [1, 3, 0]
+    assert first.columns["cluster"].tolist() == [101, 103, 100]
     assert first.read.tolist() == [False, True, False, True]
     assert len(read(1, documents(1)).rows) == 0
     assert read(2, documents(2)).rows.tolist() == [0, 4]
@@ -221,10 +218,10 @@ def test_placements_are_joined_in_order(tmp_path):
     files = (str(tmp_path / "a.arrow"), str(tmp_path / "none.arrow"))
     write_placements(files[0], [placed([1, 2]), placed([]), placed([2, 5])], STARTS)
     write_placements(files[1], [], STARTS)
-    read = ReadPlacements(files, tuple(STARTS.tolist()), 4, False)
+    read = ReadPlacements(files, tuple(STARTS.tolist()), False)
     joined = read(0, documents(0))
     assert joined.rows.tolist() == [1, 2, 2]
-    assert joined.positions.tolist() == [0, 1, 0]
+    assert joined.columns["position"].tolist() == [0, 1, 0]
     assert read(2, documents(2)).rows.tolist() == [1]
 
 
