@@ -26,13 +26,6 @@ FEW = 5
 _LARGEST = 200  # degrees of freedom; more change the interval by less than a hundredth
 
 
-class Scores(NamedTuple):
-    """Scores of an arm."""
-
-    values: np.ndarray  # (S,) float64, the metric for each seed
-    cells: np.ndarray  # (S, N) float64, by seed and example, with means that are `values`; N is 1 for losses
-
-
 def make_tables(plan: Plan, stages: str) -> list[dict[str, Any]]:
     """Measure all arms whose steps are in the folder ``stages``, and compare them with the baseline."""
     tables = []
@@ -48,12 +41,12 @@ def make_tables(plan: Plan, stages: str) -> list[dict[str, Any]]:
     return tables
 
 
-def _table(plan: Plan, metric: str, group: str, scores: Mapping[str, Scores]) -> dict[str, Any]:
+def _table(plan: Plan, metric: str, group: str, scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
     compare, (_, name) = plan.study.compare, split_metric(metric)
     generated = plan.measured(metric, compare.baseline)[0].command.name == "generate"
-    examples = sorted({one.cells.shape[1] for one in scores.values()})
+    examples = max(one.shape[1] for one in scores.values())
     lower = not generated and "loss" in name
-    means = {arm: float(one.values.mean()) for arm, one in scores.items()}
+    means = {arm: float(one.mean()) for arm, one in scores.items()}
     best = sorted(means, key=lambda arm: round(means[arm] if lower else -means[arm], _DIGITS))[0]
     seeds = len(plan.study.seed_list)
     return {
@@ -62,7 +55,7 @@ def _table(plan: Plan, metric: str, group: str, scores: Mapping[str, Scores]) ->
         "flavour": load_metric(name).flavour if generated else "the last value that the run has logged",
         "better": "lower" if lower else "higher",
         "seeds": list(plan.study.seed_list),
-        "examples": examples[-1] if generated else None,
+        "examples": examples if generated else None,
         "baseline": compare.baseline,
         "interval": _describe_interval(seeds, generated),
         "paired": list(compare.paired),
@@ -81,10 +74,10 @@ def _describe_interval(seeds: int, generated: bool) -> str:
     return f"95 %, over {over}" + (f"; wide, because there are fewer than {FEW} seeds" if seeds < FEW else "")
 
 
-def _row(arm: Scores, baseline: Scores, plan: Plan) -> dict[str, Any]:
+def _row(arm: np.ndarray, baseline: np.ndarray, plan: Plan) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "value": _round(arm.values.mean()),
-        "values": [_round(value) for value in arm.values],
+        "value": _round(arm.mean()),
+        "values": [_round(value) for value in arm.mean(1)],
         "difference": None,
         "low": None,
         "high": None,
@@ -93,10 +86,10 @@ def _row(arm: Scores, baseline: Scores, plan: Plan) -> dict[str, Any]:
     }
     if arm is baseline:
         return row
-    value, low, high = difference(arm.cells, baseline.cells, plan.study.compare.paired)
+    value, low, high = difference(arm, baseline, plan.study.compare.paired)
     row |= {"difference": _round(value)}
     if "seed" in plan.study.compare.paired:
-        row["differences"] = [_round(one) for one in arm.values - baseline.values]
+        row["differences"] = [_round(one) for one in arm.mean(1) - baseline.mean(1)]
     if low is not None and high is not None:
         row |= {"low": _round(low), "high": _round(high)}
         row["significant"] = row["low"] > 0 or row["high"] < 0
@@ -107,22 +100,23 @@ def _round(value: Any) -> float:
     return round(float(value), _DIGITS) + 0.0  # no -0.0
 
 
-def measure(steps: Sequence[Step], name: str, stages: str, by: str) -> dict[str, Scores]:
-    """Read a metric of one arm, for each seed: value of the attribute ``by`` -> scores, or one value, ``""``."""
+def measure(steps: Sequence[Step], name: str, stages: str, by: str) -> dict[str, np.ndarray]:
+    """Read a metric of one arm: value of the attribute ``by`` -> scores, or one value, ``""``.
+
+    Scores are ``(S, N)`` float64 by seed and example, with means that are the metric for each seed; N is 1 for losses.
+    """
     folders = [os.path.join(stages, step.id) for step in steps]
     if steps[0].command.name == "train":
-        values = np.array([_last_value(folder, name) for folder in folders])
-        return {"": Scores(values, values[:, None])}
+        return {"": np.array([[_last_value(folder, name)] for folder in folders])}
     metric = load_metric(name)
     questions, systems = read_systems(folders, None, None, None)
     choices = questions.options if metric.needs_options else None
     scored = [metric.scores(system.texts, questions.references, choices) for system in systems]
     groups = group_rows(questions.attributes(by), _BINS) if by else [("", np.arange(len(questions.ids)))]
-    measured = {}
-    for group, rows in groups:
-        cells = np.stack([pseudo_values(metric, {key: one[rows] for key, one in seed.items()}) for seed in scored])
-        measured[group] = Scores(cells.mean(1), cells)
-    return measured
+    return {
+        group: np.stack([pseudo_values(metric, {key: one[rows] for key, one in seed.items()}) for seed in scored])
+        for group, rows in groups
+    }
 
 
 def _last_value(folder: str, name: str) -> float:

@@ -180,8 +180,7 @@ def test_an_attribute_divides_the_examples(monkeypatch):
         rows = np.flatnonzero(kinds == int(kind))
         monkeypatch.setattr(table_module, "read_systems", lambda *_, rows=rows: read(rows))
         alone = table_module.measure(steps, "rouge:scrolls", "stages", "")[""]
-        np.testing.assert_allclose(scores.cells, alone.cells)
-        np.testing.assert_allclose(scores.values, alone.values)
+        np.testing.assert_allclose(scores, alone)
 
 
 def test_the_difference_of_two_logged_metrics(tmp_path):
@@ -194,7 +193,7 @@ def test_the_difference_of_two_logged_metrics(tmp_path):
         (tmp_path / str(seed) / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     steps = [cast("Step", SimpleNamespace(id=str(n), command=SimpleNamespace(name="train"))) for n in range(2)]
     measured = table_module.measure(steps, "held_out_loss/b - held_out_loss/a", str(tmp_path), "")[""]
-    assert measured.values.tolist() == [-0.5, -0.25]
+    assert measured.tolist() == [[-0.5], [-0.25]]
     with pytest.raises(FarspanError, match="has no held_out_loss/c"):
         table_module.measure(steps, "held_out_loss/b - held_out_loss/c", str(tmp_path), "")
 
