@@ -43,10 +43,10 @@ class Workspace:
     def __init__(self, options: Selection) -> None:
         """Find what lies in the folders that ``options`` name."""
         self._options, self._opened = options, dict[str, Subject]()
-        self._followers: dict[str, Follower] = {}
         self.entries: dict[str, Entry] = {}
         self.refresh()
         self._update = lru_cache(maxsize=8)(self._open_update)
+        self._follower = lru_cache(maxsize=None)(Follower)
         self._tables: dict[str, Table] = {}
 
     @classmethod
@@ -119,7 +119,4 @@ class Workspace:
         for name in names:
             if name not in known:
                 raise FarspanError(f"no run {name!r} here{nearest(name, known)}")
-        chosen = names or list(known)
-        return {
-            name: self._followers.setdefault(known[name].folder, Follower(Path(known[name].folder))) for name in chosen
-        }
+        return {name: self._follower(Path(known[name].folder)) for name in names or known}
