@@ -17,7 +17,8 @@ from corpora.reporting import current, result
 from corpora.settings import make
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest_file import manifest_sha256
-from objectives.metrics.metrics import COPIED_NGRAM, INTERVAL, load_metric, resample
+from objectives.metrics.bootstrap import INTERVAL, resample
+from objectives.metrics.metrics import COPIED_NGRAM, load_metric
 from objectives.metrics.protocol import Metric
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.report import draw, print_table

@@ -9,6 +9,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.errors import FarspanError
 from objectives.metrics import flavours, metrics
+from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.flavours import FLAVOURS, SCROLLS, list_metrics
 from objectives.metrics.metrics import (
     AnswerMetric,
@@ -17,7 +18,6 @@ from objectives.metrics.metrics import (
     load_metric,
     normalize_answer,
     option_texts,
-    resample_means,
     token_f1,
 )
 from tests.objectives.rouge.test_counts import random_texts

@@ -10,7 +10,8 @@ import farspan
 from corpora.errors import FarspanError
 from corpora.reporting import Reporting, reporting
 from corpora.schemas.pairs import open_pairs
-from objectives.metrics.metrics import load_metric, resample_means
+from objectives.metrics.bootstrap import resample_means
+from objectives.metrics.metrics import load_metric
 from pipelines.evaluation.evaluate import command, evaluate, load_metrics
 from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.report import _apart, draw, print_table, short_names
