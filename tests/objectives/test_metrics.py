@@ -8,7 +8,7 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.errors import FarspanError
-from objectives.metrics import flavours, metrics
+from objectives.metrics import bootstrap, flavours
 from objectives.metrics.bootstrap import resample_means
 from objectives.metrics.flavours import FLAVOURS, SCROLLS, list_metrics
 from objectives.metrics.metrics import (
@@ -103,7 +103,7 @@ def test_equal_seeds_draw_equal_examples(monkeypatch):
     assert means.shape == (300, 2)
     assert np.array_equal(means, resample_means(scores, 300, seed=4))
     assert not np.array_equal(means, resample_means(scores, 300, seed=5))
-    monkeypatch.setattr(metrics, "_ELEMENTS", 250)
+    monkeypatch.setattr(bootstrap, "_ELEMENTS", 250)
     assert np.array_equal(means, resample_means(scores, 300, seed=4))
 
 
