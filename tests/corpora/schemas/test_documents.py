@@ -38,10 +38,7 @@ def test_rows_are_those_of_the_shards_in_the_order_asked(folder: Path):
     taken = pickle.loads(pickle.dumps(documents)).take(asked)
     assert taken.schema == documents_schema(documents.manifest.tokenizer["vocab_size"])
     assert taken.to_pylist() == [rows[row] for row in asked]
-
-
-def test_no_rows_are_an_empty_table(folder: Path):
-    assert len(open_documents(folder).take([])) == 0
+    assert len(documents.take([])) == 0
 
 
 def test_rows_outside_and_other_artefacts_are_refused(folder: Path, tmp_path: Path):
@@ -81,10 +78,6 @@ def test_any_row_at_any_time(corpus):
         assert batch.document_ids[place] == straight.document_ids[row]
 
 
-def test_a_row_is_a_view_of_the_file(corpus):
-    assert not Corpus(corpus).tokens(3).flags.owndata
-
-
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
 def test_gathering_pads_and_cuts(corpus, dtype):
     reader = Corpus(corpus)
@@ -116,9 +109,10 @@ def test_ids_and_padding_are_never_cut_to_a_smaller_type(corpus, dtype, pad):
         Corpus(corpus).gather_tokens(np.arange(2), np.zeros((2, 5), dtype), pad)
 
 
-def test_a_reader_can_go_to_another_process(corpus):
+def test_a_reader_can_go_to_another_process_and_a_row_is_a_view_of_the_file(corpus):
     there = pickle.loads(pickle.dumps(Corpus(corpus)))
     assert np.array_equal(there.tokens(1), Corpus(corpus).tokens(1))
+    assert not Corpus(corpus).tokens(3).flags.owndata
 
 
 def manifest(**config) -> Manifest:
@@ -130,15 +124,12 @@ def test_a_statement_is_read_back():
     assert DocumentUse.of(manifest(builder="fifth", document_use=asdict(use))) == use
 
 
-def test_a_corpus_has_to_state_it():
+def test_missing_and_malformed_statements_are_refused():
     with pytest.raises(FarspanError, match=r"config\.document_use, .* builder 'random' uses documents, is missing"):
         DocumentUse.of(manifest(builder="random"))
-
-
-@pytest.mark.parametrize("stated", [5, {}, {**asdict(DocumentUse()), "overlap": -1}, {**asdict(DocumentUse()), "x": 1}])
-def test_malformed_statements_are_refused(stated):
-    with pytest.raises(FarspanError, match=r"config\.document_use"):
-        DocumentUse.of(manifest(builder="random", document_use=stated))
+    for stated in (5, {}, {**asdict(DocumentUse()), "overlap": -1}, {**asdict(DocumentUse()), "x": 1}):
+        with pytest.raises(FarspanError, match=r"config\.document_use"):
+            DocumentUse.of(manifest(builder="random", document_use=stated))
 
 
 def restate(folder: str, builder: str, use: DocumentUse | None, filtered: int = 0) -> None:
@@ -162,10 +153,6 @@ def test_verification_goes_by_the_statement(tmp_path):
     assert verify(folder) == ["manifest.json: 2 documents are left out, though document_use.left_out is null"]
     restate(folder, "fifth", DocumentUse(left_out="too short"))
     assert verify(folder) == []
-
-
-def test_verification_without_a_statement_names_the_manifest(tmp_path):
-    folder = make_corpus(str(tmp_path / "corpus"))
     restate(folder, "fifth", None)
     with pytest.raises(FarspanError, match=rf"{os.path.join(folder, 'manifest.json')}: config\.document_use, the"):
         verify(folder)
@@ -182,13 +169,9 @@ def plain(batch: SequenceBatch) -> list[list]:
     return [[row(getattr(batch, field.name), i) for field in fields(batch)] for i in range(len(batch))]
 
 
-def schema_of(batch: SequenceBatch) -> pa.Schema:
-    return corpus_schema(32_000 if batch.tokens.values.dtype == np.uint16 else 100_000)
-
-
 @given(sequence_batches(), st.data())
 def test_arrow_round_trip(batch, data):
-    record_batch = batch.to_arrow(schema_of(batch))
+    record_batch = batch.to_arrow(corpus_schema(32_000 if batch.tokens.values.dtype == np.uint16 else 100_000))
     record_batch.validate(full=True)
     assert plain(SequenceBatch.from_arrow(record_batch)) == plain(batch)
     start = data.draw(st.integers(0, len(batch)))
@@ -257,18 +240,13 @@ def test_a_batch_has_each_document_once(folders):
     assert batch.target_offsets[-1] == len(batch.targets)
 
 
-def test_splits_and_targets(folders):
-    pairs = open_pairs(folders[1])
+def test_splits_and_targets_also_of_pickled_pairs(folders):
+    pairs = pickle.loads(pickle.dumps(open_pairs(folders[1])))
     assert pairs.rows_of("validation").tolist() == list(range(2, 24, 3))
     assert pairs.target_counts.tolist() == [row % 2 + 1 for row in range(24)]
+    assert np.array_equal(pairs.take([3]).queries.values, open_pairs(folders[1]).take([3]).queries.values)
     with pytest.raises(FarspanError, match=r"no pair is in split 'test'; its splits: train, validation"):
         pairs.rows_of("test")
-
-
-def test_pickled_pairs_are_opened_again(folders):
-    pairs = open_pairs(folders[1])
-    again = pickle.loads(pickle.dumps(pairs))
-    assert np.array_equal(again.take([3]).queries.values, pairs.take([3]).queries.values)
 
 
 def test_pairs_about_other_documents_are_refused(folders, tmp_path):
@@ -307,7 +285,7 @@ def made(tmp_path_factory):
 
 
 def test_predictions_follow_the_pairs_of_their_split(made):
-    pairs, _, folder = made
+    pairs, others, folder = made
     predictions, known = pickle.loads(pickle.dumps(open_predictions(folder, verify=True))), open_pairs(pairs)
     rows = known.table(known.rows_of("validation")).to_pydict()
     assert predictions.split == "validation"
@@ -315,14 +293,10 @@ def test_predictions_follow_the_pairs_of_their_split(made):
     assert predictions.texts == [references[-1] for references in rows["references"]]
     assert predictions.scores.tolist() == [-0.5] * len(predictions)
     assert predictions.open_pairs().folder == pairs
-
-
-def test_predictions_of_other_pairs_are_refused(made):
-    _, others, folder = made
     with pytest.raises(
         FarspanError, match=f"{folder}: its predictions answer other pairs than those in {others}; give"
     ):
-        open_predictions(folder).open_pairs(others)
+        predictions.open_pairs(others)
 
 
 def test_rows_of_a_slice_are_its_own():

@@ -51,16 +51,11 @@ def test_a_file_of_several_damaged_ranges_loses_at_most_its_bytes():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"task": "../x"},
-        {"task": None},
-        {"shards": [{}]},
-        {"shards": {}},
-        {"totals": {"tokens": "1"}},
-        {"totals": []},
-        {"counts": {"a": {"guessed": 1}}},
-        {"counts": {"a": 1}},
-        {"rejects": {"a": -1}},
-        {"more": 1},
+        *({"task": task} for task in ("../x", None)),
+        *({"shards": shards} for shards in ([{}], {})),
+        *({"totals": totals} for totals in ({"tokens": "1"}, [])),
+        *({"counts": {"a": count}} for count in ({"guessed": 1}, 1)),
+        *({"rejects": {"a": -1}}, {"more": 1}),
     ],
 )
 def test_receipts_that_nobody_wrote_are_refused(changes):
@@ -107,24 +102,22 @@ def test_what_is_no_manifest_is_refused(tmp_path):
         path.write_bytes(data)
         with pytest.raises(FarspanError, match="not a manifest of farspan"):
             read_manifest(str(tmp_path))
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(FarspanError, match="not a regular file"):
-        read_manifest(str(tmp_path))
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(FarspanError, match="not a regular file"):
-        read_manifest(str(tmp_path))
+    path.write_text('{"format": "farspan.model", "format_version": 1, "config": {}}')
+    with pytest.raises(FarspanError, match=r"is 'farspan\.model', which no job makes; give the folder of an artefact"):
+        read_manifest(str(tmp_path))  # it is not called damaged
+    for make in (os.mkfifo, os.mkdir):
+        path.unlink()
+        make(path)
+        with pytest.raises(FarspanError, match="not a regular file"):
+            read_manifest(str(tmp_path))
 
 
 def test_artefacts_in_a_folder_that_is_none_are_named(tmp_path):
     for name in ("masks", "corpus [1]"):
         (tmp_path / name).mkdir()
         write_manifest(str(tmp_path / name), manifest())
-    said = (
-        f"{tmp_path}: no farspan artefact, no manifest.json; give one that it contains, such as {tmp_path}/corpus [1]"
-    )
-    with pytest.raises(FarspanError, match=re.escape(f"{said} or {tmp_path}/masks")):
+    said = f"{tmp_path}: no farspan artefact, no manifest.json; give one that it contains, such as"
+    with pytest.raises(FarspanError, match=re.escape(f"{said} {tmp_path}/corpus [1] or {tmp_path}/masks")):
         read_manifest(str(tmp_path))
 
 
@@ -135,12 +128,6 @@ def test_a_manifest_without_a_key_is_refused(tmp_path, lacking):
     data = json.dumps(values).encode() if lacking == "checksum" else seal({**values, "checksum": ""})
     (tmp_path / "manifest.json").write_bytes(data)
     with pytest.raises(FarspanError, match=lacking):
-        read_manifest(str(tmp_path))
-
-
-def test_a_folder_of_another_kind_is_not_called_damaged(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"format": "farspan.model", "format_version": 1, "config": {}}')
-    with pytest.raises(FarspanError, match=r"is 'farspan\.model', which no job makes; give the folder of an artefact"):
         read_manifest(str(tmp_path))
 
 
@@ -240,8 +227,13 @@ def test_the_parent_is_found_wherever_both_were_moved(vectors, tmp_path):
     assert verify(vectors) == []  # the record is no file that the manifest lists
 
 
-def test_a_lost_record_is_said_with_the_cure(vectors, tmp_path):
-    os.remove(tmp_path / "vectors" / ORIGINS_NAME)
+def test_damaged_and_lost_records_are_said_with_the_cure(vectors, tmp_path):
+    record = tmp_path / "vectors" / ORIGINS_NAME
+    for damage in ("", "[]", '{"parent": 3}'):
+        record.write_text(damage)
+        with pytest.raises(FarspanError, match=r"not a record of the artefact's parents .*; delete it"):
+            find_parent(vectors)
+    record.unlink()
     assert find_parent(vectors) is None
     with pytest.raises(FarspanError, match=r"was not copied with it; give it: --corpus FOLDER"):
         parent_folder(vectors, "--corpus")
@@ -253,10 +245,3 @@ def test_a_parent_that_is_gone_is_said_with_the_cure(vectors, tmp_path):
     said = f"{vectors}: its parent is no longer in {tmp_path}/documents; if it was moved, give it: --documents FOLDER"
     with pytest.raises(FarspanError, match=f"^{said}$"):
         parent_folder(vectors, "--documents")
-
-
-@pytest.mark.parametrize("damage", ["", "[]", '{"parent": 3}'])
-def test_a_damaged_record_is_said(vectors, tmp_path, damage):
-    (tmp_path / "vectors" / ORIGINS_NAME).write_text(damage)
-    with pytest.raises(FarspanError, match=r"not a record of the artefact's parents .*; delete it"):
-        find_parent(vectors)

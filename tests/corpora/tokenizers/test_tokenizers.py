@@ -131,12 +131,6 @@ def test_ids_outside_the_vocabulary(tokenizer, ids):
 TEXTS = ["The river <s> runs, 世界 1984 \n naïve ﬁ ① Ⅷ e\u0301 １２", " " * 30 + "x", "\x00é株式会社㍿ｶﾞ", ""]
 
 
-@pytest.fixture(scope="session")
-def normalising() -> bytes:
-    """A SentencePiece model with a compiled table of the characters that it replaces, 240 KB."""
-    return sentence_piece_model(normalization_rule_name="nmt_nfkc")
-
-
 def damaged(data: bytes, seed: int) -> bytes:
     """Cut short, or with one to three bits turned over."""
     draw = random.Random(seed)
@@ -168,10 +162,16 @@ def check(path, data: bytes, seeds: range) -> int:
     return refused
 
 
-@pytest.mark.parametrize("kind", ["sentence_pieces", "byte_level", "metaspace"])
-def test_some_flips_and_cuts(kind, request, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        *((kind, 40) for kind in ("sentence_pieces", "byte_level", "metaspace")),
+        *(pytest.param(kind, 200, marks=pytest.mark.slow) for kind in FIXTURES),
+    ],
+)
+def test_flips_and_cuts(kind, seeds, request, tmp_path):
     data = next(iter(request.getfixturevalue(kind).serialized().values()))
-    assert check(tmp_path / "tokenizer", data, range(40)) > 10
+    assert check(tmp_path / "tokenizer", data, range(seeds)) > seeds // 4
 
 
 def test_a_piece_that_is_no_text(sentence_pieces, tmp_path):
@@ -183,15 +183,9 @@ def test_a_piece_that_is_no_text(sentence_pieces, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sentence_pieces", "byte_level", "word_piece", "metaspace", "byte_fallback"])
-def test_flips_and_cuts(kind, request, tmp_path):
-    """1,000 damaged files."""
-    data = next(iter(request.getfixturevalue(kind).serialized().values()))
-    assert check(tmp_path / "tokenizer", data, range(200)) > 50
-
-
-@pytest.mark.slow
-def test_flips_in_a_table_of_characters(normalising, tmp_path):
+def test_flips_in_a_table_of_characters(tmp_path):
+    """Compiled, of the characters that the model replaces: 240 KB."""
+    normalising = sentence_piece_model(normalization_rule_name="nmt_nfkc")
     assert check(tmp_path / "tokenizer", normalising, range(200)) > 50
 
 
@@ -206,29 +200,27 @@ def test_wrong_files(tmp_path):
         load_tokenizer(str(tmp_path / "empty"))
     with pytest.raises(FarspanError, match="no such file"):
         load_tokenizer(str(tmp_path / "nowhere.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(FarspanError, match=r"the folder holds no tokenizer\.json, .* copy the model's tokenizer\.json"):
+        load_tokenizer(tmp_path)
 
 
-def test_a_folder_that_is_missing_is_no_name_of_the_hub(tmp_path, monkeypatch):
+def test_folders_that_are_missing_are_no_names_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my").mkdir()
     with pytest.raises(FarspanError, match=r"^tokenizer my/tokenizer: no such file or folder$"):
         load_tokenizer("my/tokenizer")
+    with pytest.raises(FarspanError, match="has no folder `tokenizer`"):
+        load_tokenizer_of(str(tmp_path))
 
 
 def test_hub_name_out_of_reach(monkeypatch):
     import transformers
 
-    monkeypatch.setattr(
-        transformers.AutoTokenizer, "from_pretrained", Mock(side_effect=OSError("We couldn't connect\nto the hub"))
-    )
+    refuse = Mock(side_effect=OSError("We couldn't connect\nto the hub"))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
     with pytest.raises(FarspanError, match=r"facebook/bart-base.*couldn't connect.*local"):
         load_tokenizer("facebook/bart-base")
-
-
-def test_folder_with_a_configuration_only(tmp_path):
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-    with pytest.raises(FarspanError, match=r"the folder holds no tokenizer\.json, .* copy the model's tokenizer\.json"):
-        load_tokenizer(tmp_path)
 
 
 def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
@@ -240,11 +232,6 @@ def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
     assert loaded.engine == "gigatoken"
     assert loaded.owned_tokens["<eos>"] == 2
     assert loaded.encode(["the river's"]).values.tolist() == byte_level.encode(["the river's"]).values.tolist()
-
-
-def test_an_artefact_without_tokenizer_never_asks_the_hub(tmp_path):
-    with pytest.raises(FarspanError, match="has no folder `tokenizer`"):
-        load_tokenizer_of(str(tmp_path))
 
 
 def test_equal_contents_are_loaded_once(tmp_path, byte_level):
@@ -303,9 +290,6 @@ def test_bad_input(kind, texts, size, message, tmp_path):
     with pytest.raises(FarspanError, match=message):
         train_tokenizer(kind, texts, size, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "precious").touch()
     with pytest.raises(FarspanError, match="is not empty and holds no tokenizer; give a new one"):
         train_tokenizer("byte-level-bpe", ["a"], SIZE, str(tmp_path))

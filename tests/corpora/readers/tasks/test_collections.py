@@ -46,11 +46,8 @@ def test_the_input_of_each_subset_is_divided_into_query_and_text(subset):
 
 def test_a_question_that_names_a_letter_adds_no_option():
     query = QUALITY.replace("Who was", "Take\n(A) of the plan: who was")
-    assert divide_input(f"{query}\n\n\n{TEXT}", "quality") == (
-        query,
-        TEXT,
-        divide_input(f"{QUALITY}\n\n{TEXT}", "quality")[2],
-    )
+    _, _, options = divide_input(f"{QUALITY}\n\n{TEXT}", "quality")
+    assert divide_input(f"{query}\n\n\n{TEXT}", "quality") == (query, TEXT, options)
 
 
 def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp_path):
@@ -93,23 +90,18 @@ def test_the_subset_comes_from_the_option_or_a_folder(tmp_path):
 
 def test_bad_records_are_rejected_and_their_neighbours_kept(tmp_path):
     good = record(0, f"Q?\n\n{TEXT}", "12 m")
-    path = write_lines(
-        tmp_path / "qasper" / "train.jsonl", [good, {"id": "a"}, {**good, "id": 7}, {**good, "output": 1}]
-    )
+    rows = [good, {"id": "a"}, {**good, "id": 7}, {**good, "output": 1}, {**good, "input": "no blank line"}]
+    path = write_lines(tmp_path / "qasper" / "train.jsonl", rows)
     with path.open("a") as file:
-        file.write(json.dumps({**good, "input": "no blank line"}) + "\n{broken\n")
-        file.write(json.dumps({**good, "input": "Q?\n\n \n"}) + "\n" + json.dumps(good) + "\n")
+        file.write("{broken\n" + json.dumps({**good, "input": "Q?\n\n \n"}) + "\n" + json.dumps(good) + "\n")
     reasons = read_reasons(path, SCROLLS)
     assert reasons == ["missing_text", "not_a_string", "not_a_string", "no_query", "broken_json", "empty_document"]
 
 
 # ZeroSCROLLS: prompts whose document lies between two places.
 ZERO = ReadOptions(format="zero-scrolls")
-HEAD, STORY, TAIL = (
-    "You are given a story.\n\nStory:\n",
-    "The ferry left.\n\nNobody saw it.",
-    "\n\nAnswer:\nWho saw it?",
-)
+HEAD, STORY = "You are given a story.\n\nStory:\n", "The ferry left.\n\nNobody saw it."
+TAIL = "\n\nAnswer:\nWho saw it?"
 
 
 def zero_record(name: str, **changed: object) -> dict:
@@ -120,9 +112,8 @@ def zero_record(name: str, **changed: object) -> dict:
 
 
 def test_the_query_is_the_prompt_without_the_document(tmp_path):
-    path = write_lines(
-        tmp_path / "narrative_qa" / "validation.jsonl", [zero_record("a"), zero_record("b", output=None)]
-    )
+    rows = [zero_record("a"), zero_record("b", output=None)]
+    path = write_lines(tmp_path / "narrative_qa" / "validation.jsonl", rows)
     assert list(read_documents(path, ZERO).values()) == [STORY]
     first, second = read_pairs(path, ZERO)
     assert first.query == "You are given a story.\n\nStory:\n\nAnswer:\nWho saw it?"
@@ -130,18 +121,11 @@ def test_the_query_is_the_prompt_without_the_document(tmp_path):
     assert first.attributes == {"subset": "narrative_qa"}
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"document_start_index": 70},
-        {"document_end_index": 10_000},
-        {"query_start_index": 0},
-        {"query_start_index": None},
-    ],
-)
-def test_wrong_places_are_rejected(tmp_path, changed):
-    path = write_lines(tmp_path / "squality" / "test.jsonl", [zero_record("a", **changed), zero_record("b")])
-    assert rejected_pairs(path, ZERO) == [("0", "wrong_index")]
+def test_wrong_places_are_rejected(tmp_path):
+    for place, value in (("document_start", 70), ("document_end", 10_000), ("query_start", 0), ("query_start", None)):
+        rows = [zero_record("a", **{f"{place}_index": value}), zero_record("b")]
+        path = write_lines(tmp_path / "squality" / "test.jsonl", rows)
+        assert rejected_pairs(path, ZERO) == [("0", "wrong_index")], (place, value)
 
 
 # LongBench: a file for each data set, records of the test alone.
@@ -279,11 +263,8 @@ def test_a_meeting_is_one_document_of_all_its_queries(tmp_path):
     assert list(documents.values()) == [MEETING_TEXT]
     pairs = read_pairs(path, QMSUM)
     assert [pair.query for pair in pairs] == ["Summarize the whole meeting.", "What did Ann want?", "Who left?"]
-    assert [pair.attributes for pair in pairs] == [
-        {"kind": "general"},
-        {"kind": "specific", "turns": [[0, 0], [2, 2]]},
-        {"kind": "specific", "turns": []},
-    ]
+    specific = [{"kind": "specific", "turns": turns} for turns in ([[0, 0], [2, 2]], [])]
+    assert [pair.attributes for pair in pairs] == [{"kind": "general"}, *specific]
     assert {pair.documents for pair in pairs} == {tuple(documents)}
     assert len({pair.pair_id for pair in pairs}) == 3
     assert {pair.split for pair in pairs} == {"validation"}

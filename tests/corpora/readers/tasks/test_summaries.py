@@ -64,15 +64,11 @@ def test_the_summary_of_gao_leaves_recommendations_out(folder):
 
 def test_bad_reports_are_rejected_one_by_one(folder):
     ids = folder / "split_ids" / "crs_valid.ids"
-    assert rejected_pairs(ids, GOV) == [
-        ("crs/R2", "empty_text"),
-        ("crs/R3", "missing_file"),
-        ("crs/../gao/GAO-1", "unsafe_name"),
-    ]
-    (folder / "crs" / "R2.json").write_text(json.dumps({**CRS, "reports": {"paragraphs": "no list"}}))
-    assert rejected_pairs(ids, GOV)[0] == ("crs/R2", "not_a_list")
-    (folder / "crs" / "R2.json").write_text("[1]")
-    assert rejected_pairs(ids, GOV)[0] == ("crs/R2", "not_an_object")
+    others = [("crs/R3", "missing_file"), ("crs/../gao/GAO-1", "unsafe_name")]
+    assert rejected_pairs(ids, GOV) == [("crs/R2", "empty_text"), *others]
+    for report, reason in (({**CRS, "reports": {"paragraphs": "no list"}}, "not_a_list"), ([1], "not_an_object")):
+        (folder / "crs" / "R2.json").write_text(json.dumps(report))
+        assert rejected_pairs(ids, GOV)[0] == ("crs/R2", reason)
 
 
 def test_only_lists_of_ids_and_lines_of_a_folder_hold_records(folder):
@@ -176,14 +172,8 @@ def test_raw_text_takes_splits_and_choice_from_the_lines(tmp_path):
 
 def test_bad_episodes_are_rejected(tmp_path):
     folder = tmp_path / "SummScreen" / "ForeverDreaming"
-    rows = [
-        line("A", Recap=[]),
-        line("B", Transcript="text"),
-        line("C", Transcript=["", 1]),
-        {"filename": "D"},
-        line("E"),
-    ]
-    path = write_lines(folder / "fd_train.json", rows)
+    rows = [line("A", Recap=[]), line("B", Transcript="text"), line("C", Transcript=["", 1])]
+    path = write_lines(folder / "fd_train.json", [*rows, {"filename": "D"}, line("E")])
     assert read_reasons(path, LINES) == ["empty_text", "not_a_list", "not_a_list", "missing_text"]
     rows = [line("A"), {**line("B"), "filename": "../B.json"}, {**line("C"), "filename": None}]
     path = write_lines(folder / "fd_train.json", rows)
@@ -230,24 +220,16 @@ def test_guides_are_references_of_one_chapter(folder_booksum):
     assert read_documents(path, BOOKSUM) == {"7-chapters/1": "Tom came.\n\nHe left.\n", "7-chapters/2": "Ann came.\n"}
     first, second = read_pairs(path, BOOKSUM)
     assert first.targets == ("Tom was there.", "cliffnotes:\nAnn\nwas there.")
-    assert first.attributes == {
-        "bid": "7",
-        "book_id": "A Tale.chapter 1",
-        "is_aggregate": False,
-        "sources": ["shmoop", "cliffnotes"],
-    }
+    book = {"bid": "7", "book_id": "A Tale.chapter 1", "is_aggregate": False}
+    assert first.attributes == {**book, "sources": ["shmoop", "cliffnotes"]}
     assert (first.pair_id, first.documents, first.split) == ("7-chapters/1", ("7-chapters/1",), "validation")
     assert second.targets == ("Ann\nwas there.",)
 
 
 def test_books_are_read_alike(folder_booksum):
-    book = {
-        "bid": "7",
-        "source": "shmoop",
-        "title": "A Tale",
-        "summary_path": row("shmoop", 1, 1)["summary_path"],
-        "book_path": "all_chapterized_books/7-chapters/book_clean.txt",
-    }
+    paths = {"book_path": "all_chapterized_books/7-chapters/book_clean.txt"}
+    paths["summary_path"] = row("shmoop", 1, 1)["summary_path"]
+    book = {"bid": "7", "source": "shmoop", "title": "A Tale", **paths}
     path = write_lines(folder_booksum / BOOKS.format("test"), [book])
     assert read_documents(path, BOOKSUM) == {"7-chapters/book_clean": "All.\n"}
     (pair,) = read_pairs(path, BOOKSUM)
