@@ -89,10 +89,7 @@ def test_exact_match_of_the_nearest_option():
 
 def test_the_option_with_the_tokens_of_a_target_is_its_reference():
     """A tokenizer that loses a letter would otherwise make the right option wrong."""
-
-    def decode(ids: np.ndarray) -> str:
-        return "".join("abc"[i] for i in ids)
-
+    decode = lambda ids: "".join("abc"[i] for i in ids)  # noqa: E731
     assert option_texts([[0], [1, 2], []], [[1, 2]], ["b\u00e9"], decode) == ["a", "b\u00e9", ""]
     assert option_texts(None, [[1]], ["b"], decode) == []
 
@@ -183,15 +180,16 @@ def test_every_task_of_scrolls_gives_the_published_numbers(task, measure):
     found.pop("rouge/average_of_1_and_2", None)  # BART-LS's
     assert found == PUBLISHED[measure]
     assert metric.primary in found
+    with pytest.raises(FarspanError, match=rf"no metric is called 'scrolls:{task}x' \(did you mean 'scrolls:{task}'\?"):
+        load_metric(f"scrolls:{task}x")
 
 
 @pytest.mark.parametrize("name", list_metrics())
 def test_every_metric_keeps_its_promises(name):
     """Equal keys in scores and table, a line of description, percent, and no score of nothing."""
     metric = load_metric(name)
-    options = (
-        [["exact match example", "no"], ["hello", "go"], ["commander", "kenobi"]] if metric.needs_options else None
-    )
+    choices = [["exact match example", "no"], ["hello", "go"], ["commander", "kenobi"]]
+    options = choices if metric.needs_options else None
     scores = metric.scores(PREDICTIONS, REFERENCES, options)
     assert all(values.shape == (3,) and values.dtype == np.float64 for values in scores.values())
     assert all(values[0] == 100 for values in scores.values())
@@ -213,11 +211,6 @@ def test_the_best_reference_is_taken_for_each_measure():
     best = [[score[name].fmeasure for score in each] for name in ("rouge1", "rouge2")]
     assert np.argmax(best[0]) != np.argmax(best[1])
     assert [found["rouge/rouge1"][0], found["rouge/rouge2"][0]] == [100 * max(best[0]), 100 * max(best[1])]
-
-
-def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(FarspanError, match=r"no metric is called 'scrolls:qaspr' \(did you mean 'scrolls:qasper'\?\)"):
-        load_metric("scrolls:qaspr")
 
 
 KEYS = {"rouge1", "rouge2", "rougeL", "rougeLsum"}
@@ -247,9 +240,7 @@ def test_each_way_of_splitting_into_lines():
 
 
 SUMMARIES = random_texts([20] * 20, 5)
-SUMMARY_REFERENCES = [
-    [one, other] for one, other in zip(random_texts([30] * 20, 6), random_texts([15] * 20, 7), strict=True)
-]
+SUMMARY_REFERENCES = [*map(list, zip(random_texts([30] * 20, 6), random_texts([15] * 20, 7), strict=True))]
 # stemmer, published ROUGE-L, and where a text is divided
 SCRIPTS: dict[str, tuple[bool, str, Callable[[str], str]]] = {
     "t5": (False, "rougeLsum", lambda text: text.replace(" . ", " .\n")),
@@ -289,8 +280,7 @@ def test_t5_takes_the_median_of_bootstrap_means():
     scores = metric.scores(SUMMARIES, SUMMARY_REFERENCES)
     found = metric.aggregate(scores)["rouge/rouge1"]
     assert found == round(float(np.median(resample_means(scores["rouge/rouge1"]))), 4)
-    mean = scores["rouge/rouge1"].mean()
-    assert 0 < abs(found - mean) < 0.5
+    assert 0 < abs(found - scores["rouge/rouge1"].mean()) < 0.5
 
 
 def test_flavours_differ_where_they_should():
@@ -317,9 +307,8 @@ def test_scrolls_says_when_punkt_is_not_installed(monkeypatch):
     assert (found["rouge/rougeL"].tolist(), found["rouge/rougeLsum"].tolist()) == ([50], [100])
     assert FLAVOURS["scrolls"].lines("ab;  cd") == "ab;\ncd"
     assert "NLTK's Punkt" in metric.flavour
-    assert {
-        key: values.tolist() for key, values in metric.scores(SUMMARIES, SUMMARY_REFERENCES).items() if key in without
-    } == {key: values.tolist() for key, values in without.items()}
+    again = metric.scores(SUMMARIES, SUMMARY_REFERENCES)
+    np.testing.assert_equal({key: again[key] for key in without}, without)
 
 
 class _BySemicolon:

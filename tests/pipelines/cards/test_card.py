@@ -41,9 +41,8 @@ def head(text: str) -> dict:
 def test_the_head_is_that_of_a_data_set_card(manifest):
     found = head(card(manifest))
     assert (found["license"], found["language"]) == ("unknown", ["unknown"])
-    assert found["configs"] == [
-        {"config_name": "default", "data_files": [{"split": "train", "path": "shards/*.arrow"}]}
-    ]
+    files = [{"split": "train", "path": "shards/*.arrow"}]
+    assert found["configs"] == [{"config_name": "default", "data_files": files}]
     told = replace(manifest, config={**manifest.config, "license": "cc0-1.0", "language": ["no", "de"]})
     assert head(card(told))["language"] == ["no", "de"]  # not the YAML word for false
     assert head(card(told))["license"] == "cc0-1.0"
@@ -58,13 +57,8 @@ def test_sizes_have_the_hubs_names(rows: int, name: str):
 
 
 def test_numbers_and_checksums_are_those_of_the_manifest(manifest):
-    text = card(manifest, [("ab" * 32, None)], sha256="cd" * 32)
-    for part in (
-        f"| tokens | {manifest.totals['tokens']:,} |",
-        "ab" * 32,
-        "cd" * 32,
-        manifest.tokenizer["fingerprint"],
-    ):
+    text, tokens = card(manifest, [("ab" * 32, None)], sha256="cd" * 32), f"{manifest.totals['tokens']:,}"
+    for part in (f"| tokens | {tokens} |", "ab" * 32, "cd" * 32, manifest.tokenizer["fingerprint"]):
         assert part in text
 
 
@@ -110,13 +104,11 @@ def masks(*spans: tuple[int, int, int]) -> dict:
 
 
 def test_long_values_are_cut_and_counted():
-    found = row_example({"name": "x" * 1000, "ids": list(range(20)), "score": 0.123456789, "key": b"\x01\xff"},
-                        small_tokenizer())  # fmt: skip
-    assert found.splitlines() == [
+    row = {"name": "x" * 1000, "ids": list(range(20)), "score": 0.123456789, "key": b"\x01\xff"}
+    assert row_example(row, small_tokenizer()).splitlines() == [
         f"name: {'x' * 600} ...",
         "ids: [0, 1, 2, 3, 4, 5, 6, 7, ... (20 in all)]",
-        "score: 0.1235",
-        "key: 01ff",
+        *("score: 0.1235", "key: 01ff"),
     ]
 
 
@@ -182,10 +174,8 @@ def test_the_card_is_derived_and_no_part_of_the_artefact(folder: Path, tmp_path)
 
 def test_an_ancestor_out_of_reach_keeps_its_checksum(folder: Path, tmp_path):
     manifest = read_manifest(str(folder / "masks"))
-    assert [one and one.format for _, one in find_ancestors(str(folder / "masks"), manifest)] == [
-        "farspan.corpus",
-        "farspan.documents",
-    ]
+    formats = [one and one.format for _, one in find_ancestors(str(folder / "masks"), manifest)]
+    assert formats == ["farspan.corpus", "farspan.documents"]
     alone = str(shutil.copytree(folder / "masks", tmp_path / "masks"))
     assert list(find_ancestors(alone, manifest)) == [(manifest_sha256(str(folder / "corpus")), None)]
     example = find_example(alone, manifest)
@@ -213,8 +203,7 @@ def test_empty_and_damaged_artefacts_have_a_card_without_example(tmp_path):
 @pytest.mark.parametrize("flag", ["--license=a b", "--language=<en>", "--license="])
 def test_terms_that_are_no_names_are_refused(flag: str, run, tmp_path):
     status, _, errors = run("documents", "--input", "x", "--tokenizer", "y", "--output", tmp_path / "o", flag)
-    assert status == 1
-    assert "give a name of letters" in errors
+    assert (status, "give a name of letters" in errors) == (1, True)
 
 
 @pytest.fixture(scope="module")
@@ -273,12 +262,10 @@ def corpus(tmp_path_factory):
     return make_corpus(str(tmp_path_factory.mktemp("summary") / "corpus"))
 
 
-def with_counts(manifest, **numbers):
-    return replace(manifest, counts={name: {**count, **numbers} for name, count in manifest.counts.items()})
-
-
 def test_the_reason_for_left_out_documents_is_the_builders(corpus):
-    manifest = with_counts(read_manifest(corpus), filtered=3, read=83)
+    manifest = read_manifest(corpus)
+    counts = {name: {**count, "filtered": 3, "read": 83} for name, count in manifest.counts.items()}
+    manifest = replace(manifest, counts=counts)
     assert "3 of 83 documents left out (too short, too long, or in a dropped tail)" in summary(manifest)
     use = asdict(DocumentUse(left_out="written on a Monday"))
     fifth = replace(manifest, config={**manifest.config, "builder": "fifth", "document_use": use})
@@ -288,18 +275,15 @@ def test_the_reason_for_left_out_documents_is_the_builders(corpus):
 def test_documents_are_left_out_when_too_short(tmp_path):
     manifest = read_manifest(make_documents(str(tmp_path / "documents")))
     assert "left out" not in summary(manifest)
-    assert "2 of 9 documents left out (too short)" in summary(
-        replace(manifest, counts={"a": {"read": 9, "filtered": 2}})
-    )
+    filtered = replace(manifest, counts={"a": {"read": 9, "filtered": 2}})
+    assert "2 of 9 documents left out (too short)" in summary(filtered)
 
 
 def test_sums_come_first_and_maxima_name_their_unit(corpus):
     totals = {"max_documents": 3, "max_tokens": 1020, "held_out_tokens": 5, "padding": 957, "parts": 1, "tokens": 0}
     words = summary(replace(read_manifest(corpus), totals={**totals, "sequences": 2}))
-    assert words.startswith(
-        "5 held-out tokens, 957 positions of padding, 1 part, 2 sequences; at most 3 documents and 1,020 tokens in a "
-        "sequence; "
-    )
+    sums = "5 held-out tokens, 957 positions of padding, 1 part, 2 sequences"
+    assert words.startswith(f"{sums}; at most 3 documents and 1,020 tokens in a sequence; ")
 
 
 def test_empty_artefacts_and_equal_draws_are_pointed_out(corpus):
