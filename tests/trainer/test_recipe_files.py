@@ -51,11 +51,7 @@ def test_a_file_over_another(tmp_path):
 @pytest.mark.parametrize(
     ("a", "b", "said"),
     [
-        (
-            'extends = "b.toml"',
-            'extends = "a.toml"',
-            r"a.toml extends b.toml extends a.toml: recipes extend each other",
-        ),
+        ('extends = "b.toml"', 'extends = "a.toml"', "a.toml extends b.toml extends a.toml: recipes extend each other"),
         ('extends = "a.toml"', "", r"a.toml extends a.toml: recipes extend each other in a circle"),
         ('extends = ["tiny"]', "", r"a.toml: extends is \['tiny'\]; give one name or path"),
         ('extends = "tine"', "", r"no recipe 'tine' \(did you mean 'tiny'\?\)"),
@@ -73,16 +69,11 @@ def test_files_that_cannot_be_extended(tmp_path, a, b, said):
 def test_unknown_recipes_and_broken_files(tmp_path):
     with pytest.raises(FarspanError, match=r"no recipe 'bart_ls_bas' \(did you mean 'bart_ls_base'\?\)"):
         load_recipe("bart_ls_bas")
-    broken = tmp_path / "broken.toml"
-    broken.write_text("[run\n")
-    with pytest.raises(FarspanError, match=r"broken.toml: not TOML"):
-        load_recipe(str(broken))
-    broken.write_bytes(b"\xff\xfe")
-    with pytest.raises(FarspanError, match=r"broken.toml: not TOML"):
-        load_recipe(str(broken))
-    broken.write_text("[run]\nsteps = 3\n")  # the whole is looked at before its parts
-    with pytest.raises(FarspanError, match=r"broken.toml lacks model, data; add what is missing"):
-        load_recipe(str(broken))
+    broken, whole = tmp_path / "broken.toml", b"[run]\nsteps = 3\n"  # which is looked at before its parts
+    for data, said in ((b"[run\n", ": not TOML"), (b"\xff\xfe", ": not TOML"), (whole, " lacks model, data; add what")):
+        broken.write_bytes(data)
+        with pytest.raises(FarspanError, match=f"broken.toml{said}"):
+            load_recipe(str(broken))
 
 
 @pytest.mark.parametrize(("given", "length"), [("epochs = 3", (None, 3.0)), ("steps = 3", (3, None))])
@@ -162,9 +153,8 @@ def test_bart_ls(task, sweep):
     assert recipe.data.task.preset == ("bart_ls" if asks else "bart_ls_summary")
     search = recipe.evaluation.generation.search
     assert (search.beams, search.score, search.finish, search.no_repeat_ngram) == (4, "power", "first", 3)
-    assert (search.max_tokens, search.min_tokens, search.length_penalty) == (
-        sweep.max_tokens, sweep.min_tokens, sweep.penalty
-    )  # fmt: skip
+    limits = sweep.max_tokens, sweep.min_tokens, sweep.penalty
+    assert (search.max_tokens, search.min_tokens, search.length_penalty) == limits
     assert recipe.model.width == 1024
     assert (recipe.data.source_length, recipe.data.target_length) == (16_384, 1024)
 
@@ -187,19 +177,16 @@ def test_pegasus_x(task, steps, source, target, beams):
     rendering = load_task("text_to_text", recipe.data.task.preset, recipe.data.task.options).options
     assert (recipe.run.steps, recipe.run.batch_size) == (steps, 64)
     assert (rendering["source_length"], rendering["target_length"]) == (source, target)
-    assert (recipe.optimizer.name, recipe.optimizer.learning_rate, recipe.optimizer.weight_decay) == (
-        "adafactor", 8e-4, 0.0
-    )  # fmt: skip
-    (stage,) = recipe.curriculum
+    optimizer, (stage,) = recipe.optimizer, recipe.curriculum
+    assert (optimizer.name, optimizer.learning_rate, optimizer.weight_decay) == ("adafactor", 8e-4, 0.0)
     for step in (0, 1, 500, 1_000, 7_000):  # pegasus/flax/optimizer.py: linear_warmup, rsqrt_normalized_decay
         rate = 8e-4 * min(1, step / 1000) * math.sqrt(1000) / math.sqrt(max(step, 1000))
         assert stage.learning_rate_at(step) == pytest.approx(rate)
     assert recipe.loss == LossConfig(label_smoothing=0.1, label_smoothing_form="fairseq")
     assert (recipe.model.dropout, recipe.model.attention_dropout) == (0.1, 0.1)
     search = recipe.evaluation.generation.search
-    assert (search.beams, search.score, search.length_penalty, search.max_tokens) == (
-        beams, "gnmt", 0.8 if beams == 4 else 1.0, target
-    )  # fmt: skip
+    expected = beams, "gnmt", 0.8 if beams == 4 else 1.0, target
+    assert (search.beams, search.score, search.length_penalty, search.max_tokens) == expected
 
 
 @pytest.mark.parametrize(("name", "target"), [("longt5_summary", 512), ("longt5_qa", 128)])
@@ -233,8 +220,7 @@ def test_primera(name, batch, warm_up, steps, smoothing):
     assert (recipe.run.batch_size, recipe.schedule.warmup_steps, recipe.run.steps) == (batch, warm_up, steps)
     assert (recipe.optimizer.name, recipe.optimizer.learning_rate) == ("adam", 3e-5)
     assert recipe.loss == LossConfig(label_smoothing=smoothing)
-    few = {"primera_multi_news_10": 10, "primera_multi_news_100": 100}.get(name)
-    assert recipe.data.examples == few
+    assert recipe.data.examples == {"primera_multi_news_10": 10, "primera_multi_news_100": 100}.get(name)
     assert recipe.held_out_data.examples is None, "validation is on all of its pairs"
 
 

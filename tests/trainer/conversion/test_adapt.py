@@ -31,9 +31,8 @@ PATTERNS = {
 
 
 def long_config(config, attention, pooling=None, positions=None):
-    encoder = EncoderConfig(
-        layers=config.encoder.layers, positions=positions or Learned(4 * SHORT), attention=attention, pooling=pooling
-    )
+    positions, layers = positions or Learned(4 * SHORT), config.encoder.layers
+    encoder = EncoderConfig(layers=layers, positions=positions, attention=attention, pooling=pooling)
     return replace(config, encoder=encoder)
 
 
@@ -90,10 +89,8 @@ def test_relative_positions_are_kept_and_the_law_holds(attention):
 def test_a_decoder_gets_the_positions_that_the_target_has():
     short = tiny_model()
     target = replace(short.config, decoder=replace(short.config.decoder, positions=Learned(10)))
-    assert torch.equal(
-        adapted(short, target).state["decoder.embedded.positions.weight"],
-        short.state["decoder.embedded.positions.weight"][:10],
-    )
+    name = "decoder.embedded.positions.weight"
+    assert torch.equal(adapted(short, target).state[name], short.state[name][:10])
 
 
 def test_global_projections_begin_as_those_of_the_other_positions():
@@ -210,9 +207,8 @@ def test_every_difference_has_its_dotted_field_and_both_values():
     expected = [("encoder.layers", 2, 5), ("encoder.positions.count", 16, 99)]
     assert differences(CONFIG, other) == expected
     assert differences(CONFIG, other, allowed=()) == [*expected, ("init_std", 0.3, 0.5)]
-    assert differences(other, CONFIG, allowed=()) == [
-        (name, theirs, ours) for name, ours, theirs in differences(CONFIG, other, allowed=())
-    ]
+    swapped = [(name, theirs, ours) for name, ours, theirs in differences(CONFIG, other, allowed=())]
+    assert differences(other, CONFIG, allowed=()) == swapped
     assert differences(CONFIG, other, allowed=("encoder.*", *TRAINING)) == []
 
 

@@ -26,12 +26,7 @@ from trainer.conversion.families import bart, bert, longformer, pegasus, roberta
 from trainer.conversion.family import FAMILIES, family_of
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import write_model_folder
-from trainer.conversion.names import (
-    Tensors,
-    load_state,
-    read_activation,
-    write_activation,
-)
+from trainer.conversion.names import Tensors, load_state, read_activation, write_activation
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import EncoderConfig
 from trainer.model.layers.pooled import Pooling
@@ -54,19 +49,14 @@ def test_each_module_is_a_family_with_types_and_patterns_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("encoder", "message"),
+    ("attention", "pooling", "message"),
     [
-        (
-            EncoderConfig(layers=2, positions=Learned(16), attention=BlockGlobal(8, 2)),
-            "attention pattern 'block_global'",
-        ),
-        (
-            EncoderConfig(layers=2, positions=Learned(16), attention=Full(), pooling=Pooling(1, 6, 4, 3)),
-            "model.encoder.pooling.layers: farspan 1, Hugging Face None",
-        ),
+        (BlockGlobal(8, 2), None, "attention pattern 'block_global'"),
+        (Full(), Pooling(1, 6, 4, 3), "model.encoder.pooling.layers: farspan 1, Hugging Face None"),
     ],
 )
-def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, encoder, message):
+def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, attention, pooling, message):
+    encoder = EncoderConfig(layers=2, positions=Learned(16), attention=attention, pooling=pooling)
     with pytest.raises(FarspanError, match=message):
         write_hugging_face(tiny_model(tiny_config(encoder)), tmp_path / "out")
 
@@ -82,9 +72,8 @@ def test_decoders_that_pegasus_x_of_hugging_face_lacks_are_refused(tmp_path, opt
 
 def test_every_field_that_cannot_be_said_is_listed(tmp_path):
     config = tiny_config()
-    config = replace(
-        config, norm=replace(config.norm, eps=1e-3), decoder=replace(config.decoder, positions=Learned(12))
-    )
+    decoder = replace(config.decoder, positions=Learned(12))
+    config = replace(config, norm=replace(config.norm, eps=1e-3), decoder=decoder)
     with pytest.raises(FarspanError) as raised:
         write_hugging_face(tiny_model(config), tmp_path / "out")
     assert "model.norm.eps: farspan 0.001, Hugging Face 1e-05" in str(raised.value)
@@ -120,10 +109,12 @@ def test_everything_wrong_is_listed_at_once():
     assert "shape: places (9, 3) makes positions (7, 3), not (3, 3)" in line
 
 
-def test_of_many_the_first_few_are_named():
+def test_of_many_the_first_few_are_named_and_parts_that_cannot_be_joined():
     with pytest.raises(FarspanError, match=r"beside them .missing: k; .*; and 2 more.; give the folder") as raised:
         load_state(NAMES, {}, SHAPES)
     assert len(str(raised.value).splitlines()) == 1
+    with pytest.raises(FarspanError, match=r"cannot be joined into qkv: q \(2, 3\), k \(2, 5\), v \(2, 3\)"):
+        load_state(NAMES, {**stored(), "k": torch.zeros(2, 5)})
 
 
 def test_numbers_that_are_no_weights_are_listed():
@@ -135,11 +126,6 @@ def test_numbers_that_are_no_weights_are_listed():
     assert "of integer type torch.int8: k" in line
     assert "not finite: places" in line
     assert "not finite: rows, types" in line
-
-
-def test_parts_that_cannot_be_joined_are_named():
-    with pytest.raises(FarspanError, match=r"cannot be joined into qkv: q \(2, 3\), k \(2, 5\), v \(2, 3\)"):
-        load_state(NAMES, {**stored(), "k": torch.zeros(2, 5)})
 
 
 @pytest.mark.parametrize("theirs", ["gelu", "relu", "silu", "swish", "gelu_new", "gelu_pytorch_tanh"])
@@ -162,21 +148,15 @@ def test_tokens_keep_their_rows_wherever_they_stand():
     assert torch.equal(changed[24], state["tokens.weight"][23])
 
 
-def test_new_rows_are_near_the_mask_and_all_different():
-    new = vocabulary("<mask>", sentinels=30)
+def test_new_rows_are_near_the_mask_all_different_and_depend_on_their_names_alone():
     state = tiny_model(known=OLD).state
-    rows = change_vocabulary(state, OLD, new)["tokens.weight"][24:]
-    mask = state["tokens.weight"][23]
+    few, many = (vocabulary("<mask>", sentinels=count) for count in (1, 30))
+    tables = [change_vocabulary(state, OLD, new)["tokens.weight"] for new in (few, many)]
+    assert torch.equal(tables[0][few.special["<sentinel-0>"]], tables[1][many.special["<sentinel-0>"]])
+    rows, mask = tables[1][24:], state["tokens.weight"][23]
     assert ((rows - mask).norm(dim=1) < 0.3 * mask.norm()).all()
     distances = torch.cdist(rows, rows) + torch.eye(len(rows))
     assert distances.min() > 0.05 * mask.norm()
-
-
-def test_a_new_row_depends_on_its_name_alone():
-    state = tiny_model(known=OLD).state
-    few, many = (vocabulary("<mask>", sentinels=count) for count in (1, 3))
-    rows = [change_vocabulary(state, OLD, new)["tokens.weight"] for new in (few, many)]
-    assert torch.equal(rows[0][few.special["<sentinel-0>"]], rows[1][many.special["<sentinel-0>"]])
 
 
 def test_without_a_mask_new_rows_begin_at_the_mean():
@@ -218,11 +198,8 @@ _SIZES: dict[str, Any] = {"d_model": 16, "max_position_embeddings": 16} | {
 }
 
 T5 = T5ForConditionalGeneration(T5Config(vocab_size=40, d_model=16, d_kv=8, num_heads=2, num_layers=1, d_ff=24))
-
 PEGASUS = PegasusForConditionalGeneration(PegasusConfig(vocab_size=22, **_SIZES))
-
 BART = BartForConditionalGeneration(BartConfig(vocab_size=18, **_SIZES, forced_eos_token_id=None))
-
 LEARNED = [
     # T5's table has rows that its tokenizer has no ids for, as the released one has 28.
     (T5, t5_files, ("span", "t5"), {f"<sentinel-{k}>": f"<extra_id_{k}>" for k in range(10)}),

@@ -37,6 +37,7 @@ from trainer.model.patterns import Block, Local, Window
 from trainer.model.positions import Buckets, Learned, Rotary, Sinusoidal
 
 LENGTHS = [17, 3, 32, 9, 1, 16]
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("score", ["power", "gnmt"])
@@ -102,10 +103,7 @@ def test_more_tokens_than_positions_are_refused():
     assert len(generate(model_of(), ragged([3]), GenerationConfig(max_tokens=63, min_tokens=63), IDS).tokens[0]) == 63
 
 
-POOLED = (Block(8), Pooling(1, 6, 4, 3))
-
-ENCODERS = [*((pattern, None) for pattern in PATTERNS), POOLED]
-
+ENCODERS = [*((pattern, None) for pattern in PATTERNS), (Block(8), Pooling(1, 6, 4, 3))]
 IDENTITIES = [*(pattern.pattern for pattern in PATTERNS), "pooled"]
 
 
@@ -173,10 +171,8 @@ PROMPTS = Ragged.from_rows([[], [5, 6, 7], [4]], np.int32)
 @pytest.mark.parametrize("positions", [Learned(64), Sinusoidal(), Buckets(8, 16), Rotary()], ids=str)
 @pytest.mark.parametrize("sample", [True, False])
 def test_every_tensor_of_a_step_is_on_the_models_device(positions, sample):
-    config = replace(
-        tiny_config(EncoderConfig(layers=1, positions=Buckets(8, 16), attention=Local(3))),
-        decoder=DecoderConfig(layers=1, positions=positions),
-    )
+    config = tiny_config(EncoderConfig(layers=1, positions=Buckets(8, 16), attention=Local(3)))
+    config = replace(config, decoder=DecoderConfig(layers=1, positions=positions))
     meta = torch.device("meta")
     with meta:
         model: Any = make_model(config, 24).eval()
@@ -201,10 +197,8 @@ def test_every_tensor_of_a_step_is_on_the_models_device(positions, sample):
 @pytest.mark.parametrize("automatic", [True, False])
 def test_bfloat16_gives_the_texts_of_whole_passes_in_bfloat16(automatic):
     """Scores are those of a pass over the text, up to the rounding of bfloat16."""
-    config = replace(
-        tiny_config(positions=64), encoder=EncoderConfig(layers=2, positions=Learned(64), attention=Block(8))
-    )
-    model = model_of(config)
+    blocks = EncoderConfig(layers=2, positions=Learned(64), attention=Block(8))
+    model = model_of(replace(tiny_config(positions=64), encoder=blocks))
     if not automatic:
         model = model.to(torch.bfloat16)
     sources, options = ragged([9, 30, 4], prompts=PROMPTS), GenerationConfig(beams=3, max_tokens=9, min_tokens=5)
@@ -275,15 +269,10 @@ def compare(name: str, number: int) -> int:
     return sum(len(tokens) < config.max_tokens for tokens in found.tokens)
 
 
+@pytest.mark.parametrize(("cases", "least"), [((3, 20, 29, 39), 2), pytest.param(range(100), 20, marks=SLOW)], ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_texts_are_those_of_transformers(name):
-    assert sum(compare(name, number) for number in (3, 20, 29, 39)) > 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_texts_are_those_of_transformers_in_a_hundred_cases(name):
-    assert sum(compare(name, number) for number in range(100)) > 20, "nearly all texts are cut by the limit"
+def test_texts_are_those_of_transformers(name, cases, least):
+    assert sum(compare(name, number) for number in cases) > least, "nearly all texts are cut by the limit"
 
 
 def restated(model, source, beams: int, alpha: float, most: int, ids: DecoderIds) -> tuple[list[int], float]:
@@ -327,10 +316,6 @@ def compare_t5x(seed: int) -> int:
     return sum(len(text) < most for text in found.tokens)
 
 
-def test_texts_are_those_of_t5x():
-    assert sum(compare_t5x(seed) for seed in range(4)) > 2
-
-
-@pytest.mark.slow
-def test_texts_are_those_of_t5x_in_a_hundred_cases():
-    assert sum(compare_t5x(seed) for seed in range(100)) > 50
+@pytest.mark.parametrize("seeds", [4, pytest.param(100, marks=SLOW)])
+def test_texts_are_those_of_t5x(seeds):
+    assert sum(compare_t5x(seed) for seed in range(seeds)) > seeds // 2

@@ -28,12 +28,6 @@ from trainer.prediction.setup import OpenedModel, check_prompts, choose_config, 
 from trainer.run_config import EvaluationConfig, ValidationConfig
 
 
-def test_a_model_without_decoder_generates_nothing(tmp_path):
-    write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "encoder")
-    with pytest.raises(FarspanError, match="has no decoder, so it generates no text; give an encoder-decoder"):
-        open_model(tmp_path / "encoder")
-
-
 def manifest_of(fingerprint, vocab_size=23):
     tokenizer = {"fingerprint": fingerprint, "vocab_size": vocab_size, "owned_tokens": {}}
     return Manifest("farspan.pairs", {}, 0, 64, tokenizer)
@@ -63,7 +57,10 @@ def test_tokens_that_only_a_task_knows_have_ids_beyond_the_model():
     assert found.ids["<doc-sep>"] == 24
 
 
-def test_a_model_without_an_end_generates_nothing():
+def test_a_model_without_decoder_or_end_generates_nothing(tmp_path):
+    write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "encoder")
+    with pytest.raises(FarspanError, match="has no decoder, so it generates no text; give an encoder-decoder"):
+        open_model(tmp_path / "encoder")
     with pytest.raises(FarspanError, match="folder: the model has no special token <eos>; give another model"):
         opened_of(**{"<pad>": 1}).special_for(SpecialTokens({}, 24), manifest_of("a" * 64))
 
@@ -73,8 +70,8 @@ def test_the_model_is_built_for_evaluation_with_its_weights_in_the_type_that_is_
     model = opened.build(torch.device("cpu"), torch.bfloat16)
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, opened.model.state[name].bfloat16())
+    expected = {name: opened.model.state[name].bfloat16() for name in model.state_dict()}
+    torch.testing.assert_close(dict(model.state_dict()), expected, rtol=0, atol=0)
     assert opened.decoder_positions == 16
 
 
@@ -241,9 +238,8 @@ def test_every_pair_is_in_one_batch_that_fits_or_has_one_pair(seed):
     most = int(draw.integers(50, 600))
     found = batches_of(lengths, shared, decoder, most)
     assert sorted(np.concatenate([batch.pairs for batch in found])) == list(range(40))
-    assert sum(len(batch.sources) for batch in found) <= 12 + len(
-        found
-    )  # a source is encoded again in a new batch only
+    # a source is encoded again in a new batch only
+    assert sum(len(batch.sources) for batch in found) <= 12 + len(found)
     for batch in found:
         assert (shared[batch.sources[batch.rows]] == shared[batch.pairs]).all()
         assert len(set(shared[batch.sources])) == len(batch.sources)
