@@ -194,10 +194,10 @@ def lacks(kind: type, interface: type) -> list[str]:
 
 
 def test_an_implementation_has_every_member():
-    for kind in (SpacyRecognizer, ToyRecognizer):
-        assert lacks(kind, EntityRecognizer) == []
-    for kind in (MaskedLMScorer, ToyScorer):
-        assert lacks(kind, Scorer) == []
+    for recognizer in (SpacyRecognizer, ToyRecognizer):
+        assert lacks(recognizer, EntityRecognizer) == []
+    for scorer in (MaskedLMScorer, ToyScorer):
+        assert lacks(scorer, Scorer) == []
     assert lacks(ToyRecognizer, Scorer) == ["fingerprint", "tokenizer_fingerprint", "special", "losses"]
 
 
