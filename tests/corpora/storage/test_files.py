@@ -81,10 +81,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     places = {"pipe": "a named pipe, not", "link": "a named pipe, not", "gone": "No such file", ".": "a folder, not"}
-    for path, reason in {
-        **{tmp_path / name: reason for name, reason in places.items()},
-        "/dev/zero": "a device",
-    }.items():
+    for path, reason in [*((tmp_path / name, reason) for name, reason in places.items()), ("/dev/zero", "a device")]:
         with pytest.raises(FarspanError, match=rf"^{path}: {reason}.*; give a regular file"):
             read(path)
 

@@ -192,8 +192,7 @@ def test_sound_pairs_and_predictions_have_no_problems(folder, predictions):
     ],
 )
 def test_wrong_rows_are_named(folder, row, change, said):
-    problems = rewritten(folder, lambda rows: rows[row].update(change))
-    assert said in "\n".join(problems)
+    assert said in "\n".join(rewritten(folder, lambda rows: rows[row].update(change)))
 
 
 def test_totals_are_compared_with_the_rows(folder):
@@ -281,8 +280,7 @@ def problems(kind: str, batches: int = 1, **changes) -> list[str]:
 @pytest.mark.parametrize("batches", [1, 2, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_sound_rows_have_no_problems(kind, batches):
-    neighbours = {"neighbours": [[1], [0], [3], []]}
-    assert problems(kind, batches, **neighbours) == []
+    assert problems(kind, batches, neighbours=[[1], [0], [3], []]) == []
 
 
 @pytest.mark.parametrize("kind", ["vectors", "clusters"])

@@ -33,9 +33,8 @@ def documents(tmp_path_factory):
 def shares_of(documents):
     """Weights and caps whose mixture is EPOCHS of each source, as lines of a recipe."""
     counts = read_manifest(documents).counts
-    tokens = {
-        name: float(EPOCHS[name] * (counts[name]["tokens"] - counts[name]["held_out_tokens"])) for name in SOURCES
-    }
+    kept = {name: counts[name]["tokens"] - counts[name]["held_out_tokens"] for name in SOURCES}
+    tokens = {name: float(EPOCHS[name] * kept[name]) for name in SOURCES}
     total = sum(tokens.values())
     return {name: f"weight = {tokens[name] / total!r}\nepochs = 2.5" for name in SOURCES}
 
@@ -170,9 +169,8 @@ def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
         texts = ["the quick brown fox jumps over lazy dogs. " * (1 + number % sentences) for number in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         tables[name] = f'input = "{tmp_path}/{name}.jsonl"\n{line}'
-    recipe = write_mixture_file(
-        tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20', sequence_length=64, **tables
-    )
+    head = f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20'
+    recipe = write_mixture_file(tmp_path, None, head, sequence_length=64, **tables)
     read = run_job(plan_documents(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))), Engine(workers=1)).counts
     manifest = build(recipe, tmp_path / "corpus")
     assert verify(str(tmp_path / "corpus")) == []
@@ -196,9 +194,8 @@ def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path
 
 
 def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
-    recipe = write_mixture_file(
-        tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3"
-    )
+    head = "tokens = 10_000_000\ntemperature = inf"
+    recipe = write_mixture_file(tmp_path, documents, head, books="", news="epochs = 3")
     manifest = build(recipe, tmp_path / "corpus")
     mixture = manifest.config["mixture"]
     assert mixture["temperature"] == "inf"
@@ -272,11 +269,8 @@ def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
         *(
             ("", {"books": "", "news": line}, rf"\[sources\.news\] {line.split()[0]} has no effect with documents")
             for line in (
-                "min_characters = 5",
-                'preprocess = ["squeeze-blank"]',
-                'format = "text"',
-                'text_field = "body"',
-                'id_field = "id"',
+                *("min_characters = 5", 'preprocess = ["squeeze-blank"]'),
+                *('format = "text"', 'text_field = "body"', 'id_field = "id"'),
             )
         ),
     ],

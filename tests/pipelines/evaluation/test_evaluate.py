@@ -75,9 +75,8 @@ def test_groups_have_all_pairs(made, table):
 def test_lengths_and_empty_predictions(made, table):
     good, poor = table["systems"]
     assert good["reference_words"] == poor["reference_words"]
-    assert good["predicted_words"] == pytest.approx(
-        np.mean([len(own[-1].split()) for own in made.references]), abs=1e-4
-    )
+    words = np.mean([len(own[-1].split()) for own in made.references])
+    assert good["predicted_words"] == pytest.approx(words, abs=1e-4)
     texts = [own[0][: len(own[0]) // 2] for own in made.references]
     assert poor["empty"] == sum(not text.split() for text in texts) > 0
 
@@ -89,15 +88,10 @@ def test_both_metrics_of_quality_stand_in_one_table(made):
 
 
 def test_two_flavours_are_refused(made):
-    with pytest.raises(
-        FarspanError, match="metrics rouge:t5 and scrolls:qmsum are two flavours of ROUGE, whose numbers"
-    ):
+    with pytest.raises(FarspanError, match="metrics rouge:t5 and scrolls:qmsum are two flavours of ROUGE, whose numb"):
         evaluate(made.good, ["rouge:t5", "scrolls:qmsum"])
-    assert [metric.name for metric in load_metrics(["rouge:scrolls", "scrolls:qmsum", "f1", "f1"])] == [
-        "rouge:scrolls",
-        "scrolls:qmsum",
-        "f1",
-    ]
+    names = ["rouge:scrolls", "scrolls:qmsum", "f1"]
+    assert [metric.name for metric in load_metrics([*names, "f1"])] == names
 
 
 @pytest.mark.parametrize(
@@ -129,12 +123,9 @@ def test_the_command(made, tmp_path, run):
 
 
 def test_groups_by_a_number_are_in_its_order(tmp_path):
-    pairs = make_pairs(
-        str(tmp_path / "p"),
-        make_documents(str(tmp_path / "d")),
-        splits=["validation"],
-        attributes=[{"hops": hops} for hops in (10, 2, -1, "many", 2.5)] + [{}],
-    )
+    attributes = [*({"hops": hops} for hops in (10, 2, -1, "many", 2.5)), {}]
+    documents = make_documents(str(tmp_path / "d"))
+    pairs = make_pairs(str(tmp_path / "p"), documents, splits=["validation"], attributes=attributes)
     table = evaluate(make_predictions(str(tmp_path / "g"), pairs), "f1", by=["hops"])
     assert [group["name"] for group in table["groups"]["hops"]] == ["-1", "2", "2.5", "10", "many", "none"]
 
@@ -224,13 +215,8 @@ def crossed(tmp_path_factory):
 def test_two_attributes_are_crossed(crossed, capsys):
     table = evaluate(crossed, "exact_match", by=["length", "depth", "length"], resamples=50)
     cells = {tuple(cell["name"]): cell for cell in table["crossed"]}
-    assert {name: cell["examples"] for name, cell in cells.items()} == {
-        ("512", "0"): 20,
-        ("512", "50"): 10,
-        ("4096", "0"): 10,
-        ("4096", "50"): 10,
-        ("4096", "100"): 10,
-    }
+    names = [("512", "0"), ("512", "50"), ("4096", "0"), ("4096", "50"), ("4096", "100")]
+    assert {name: cell["examples"] for name, cell in cells.items()} == {**dict.fromkeys(names, 10), names[0]: 20}
     values = {name: cell["scores"][0]["exact_match"]["value"] for name, cell in cells.items()}
     assert values == {name: 100.0 * (name[0] == "512" or name[1] == "0") for name in cells}
     print_table(table)
@@ -264,12 +250,8 @@ def test_a_figure_says_what_it_shows(made, tmp_path):
     picture = (tmp_path / "a.svg").read_text()
     assert picture == (tmp_path / "b.svg").read_text()
     assert picture.count('id="axes_') == 2
-    for text in (
-        "f1: token F1",
-        "tokens of the documents, median of each group",
-        "validation, 40 pairs",
-        "f1 by length",
-    ):
+    axis = "tokens of the documents, median of each group"
+    for text in ("f1: token F1", axis, "validation, 40 pairs", "f1 by length"):
         assert text in picture
     assert picture.count(">good</text>") == picture.count(">poor</text>") == 2  # at the axis and at the line
 

@@ -61,9 +61,8 @@ def test_every_span_has_its_reason(corpus, masks):
     start, size = int(spans.span_starts[0][best]), int(spans.span_lengths[0][best])
     assert f"score {spans.span_scores[0][best]:.4f} [{spans.span_labels[0][best].as_py()}]" in reasons[0]
     assert f"tokens {start} to {start + size}: " in reasons[0]
-    assert (
-        f"source, {spans.source_lengths[0]} positions, {len(spans.global_positions[0])} with global attention" in text
-    )
+    attending = len(spans.global_positions[0])
+    assert f"source, {spans.source_lengths[0]} positions, {attending} with global attention" in text
     assert text.count("<gap>") == 2 * len(reasons) - 1  # one a document in the source, and between leads in the target
 
 
@@ -133,22 +132,14 @@ def test_flags_that_cannot_be_followed_are_refused(made, folder, named, message)
     ("folder", "choice", "message"),
     [
         ("spans", Choice(objective="span"), "holds masks; show the corpus instead"),
-        (
-            "sentences",
-            Choice(options={"strategy": "seq"}),
-            "option strategy .* cannot be changed .*can be: target_length",
-        ),
+        ("sentences", Choice(options={"strategy": "seq"}), "option strategy .* cannot be .*can be: target_length"),
         ("spans", Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
         ("corpus", Choice(options={"lead": 2}), "holds no masks; name the objective: --objective NAME"),
         ("corpus", Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name the objective"),
         ("corpus", Choice(objective="spam"), "no objective is called 'spam'"),
         ("corpus", Choice(objective="span", scorer="model"), "objective span uses no model; leave the flag out"),
         ("corpus", Choice(task="bart_ls"), "--task bart_ls: .* holds no pairs; leave the flag out"),
-        (
-            "documents",
-            Choice(objective="span", draw=1),
-            "--objective span, --draw: .* holds documents; leave the flags",
-        ),
+        ("documents", Choice(objective="span", draw=1), "--objective span, --draw: .* holds documents; leave the fl"),
         ("pairs", Choice(objective="span"), "--objective span: .* holds pairs"),
         ("pairs", Choice(task="bart"), r"no task or preset is called 'bart' \(did you mean 'bart_ls'\?\)"),
         ("pairs", Choice(preset="bart_ls"), "--preset: .* holds pairs; name the task that renders them: --task NAME"),

@@ -31,9 +31,8 @@ def test_statistics_hold_quantiles_and_totals(corpus, capsys):
     found = [Distribution("part length", np.arange(101), "tokens", "books"), Distribution("none", np.empty(0), "share")]
     numbers = statistics(corpus, found)
     manifest = read_manifest(corpus)
-    assert numbers["part_length_of_books"] == {
-        "mean": 50.0, "p5": 5.0, "p50": 50.0, "p90": 90.0, "p95": 95.0, "max": 100.0,
-    }  # fmt: skip
+    quantiles = {"p5": 5.0, "p50": 50.0, "p90": 90.0, "p95": 95.0}
+    assert numbers["part_length_of_books"] == {"mean": 50.0, **quantiles, "max": 100.0}
     assert numbers["none"] == {}
     assert numbers["padding_share"] == padding_share(manifest)
     assert numbers["documents_per_sequence"] == manifest.totals["parts"] / manifest.totals["sequences"]
@@ -73,9 +72,8 @@ def test_pairs_tell_what_a_length_would_cut(tmp_path):
     documents = make_documents(str(tmp_path / "documents"), shards=1)
     pairs = open_pairs(make_pairs(str(tmp_path / "pairs"), documents, pairs=9, documents_per_pair=3))
     rows = all_rows(pairs.folder, "farspan.pairs")
-    lengths = [
-        sum(len(row["tokens"]) for row in pairs.documents.take(one["document_rows"]).to_pylist()) for one in rows
-    ]
+    about = [pairs.documents.take(one["document_rows"]).to_pylist() for one in rows]
+    lengths = [sum(len(row["tokens"]) for row in documents) for documents in about]
     queries = [len(one["query"]) for one in rows]
     beyond = [min(max(query + own - 100, 0), own) for query, own in zip(queries, lengths, strict=True)]
     share = sum(beyond) / sum(lengths)
@@ -113,11 +111,10 @@ def test_documents(documents, tmp_path):
     lengths = [len(row["tokens"]) for row in all_rows(documents)]
     assert values_of(documents) == {("document length", ""): lengths}
     mixed = make_documents(str(tmp_path / "mixed"), sources=("a", "b"))
-    by_source = {
-        ("document length", source): [len(row["tokens"]) for row in all_rows(mixed) if row["source"] == source]
-        for source in ("a", "b")
-    }
-    assert values_of(mixed) == by_source
+    by_source: dict[str, list[int]] = {"a": [], "b": []}
+    for row in all_rows(mixed):
+        by_source[row["source"]].append(len(row["tokens"]))
+    assert values_of(mixed) == {("document length", source): own for source, own in by_source.items()}
 
 
 def test_a_corpus(tmp_path):

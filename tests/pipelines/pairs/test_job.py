@@ -46,11 +46,8 @@ def records_of(folder: str) -> dict[str, list[dict]]:
 
 
 def test_a_document_that_many_questions_repeat_is_tokenised_once(scrolls, documents):
-    texts = dict.fromkeys(
-        r["input"].split("\n\n", 0 if r["task"] == "gov_report" else 1)[-1]
-        for rs in records_of(scrolls).values()
-        for r in rs
-    )
+    records = [record for own in records_of(scrolls).values() for record in own]
+    texts = dict.fromkeys(r["input"].split("\n\n", 0 if r["task"] == "gov_report" else 1)[-1] for r in records)
     found = all_rows(documents)
     decode = load_tokenizer(os.path.join(documents, "tokenizer")).decode
     assert {row["document_id"]: decode(row["tokens"]) for row in found} == {f"scrolls:{text_key(t)}": t for t in texts}
@@ -154,11 +151,8 @@ def test_a_cut_file_of_pairs_counts_as_lost(tokenizer, tmp_path):
 
 def test_equal_queries_with_other_options_are_not_one_pair(tokenizer, tmp_path):
     question = {"document": "A text.", "query": "Which is true?"}
-    records = [
-        {**question, "options": ["this", "that"], "answer": "this"},
-        {**question, "options": ["this", "that"], "answer": "that"},
-        {**question, "options": ["one", "two"], "answer": "two"},
-    ]
+    answers = (["this", "that"], "this"), (["this", "that"], "that"), (["one", "two"], "two")
+    records = [{**question, "options": options, "answer": answer} for options, answer in answers]
     raw, documents, output = (str(tmp_path / name) for name in ("raw", "documents", "pairs"))
     write_lines(tmp_path / "raw" / "train.jsonl", records)
     build_documents(raw, documents, tokenizer, read=ReadOptions(format="pairs"))

@@ -15,13 +15,7 @@ from corpora.readers.options import PairFields
 from corpora.readers.raw_tasks import text_key
 from corpora.readers.tasks.suites import SUBSETS, divide_input
 from tests.corpora.readers import pack
-from tests.corpora.readers.tasks import (
-    read_documents,
-    read_pairs,
-    read_reasons,
-    rejected_pairs,
-    write_lines,
-)
+from tests.corpora.readers.tasks import read_documents, read_pairs, read_reasons, rejected_pairs, write_lines
 
 # SCROLLS: seven data sets as JSON lines, one input for each of several references.
 SCROLLS = ReadOptions(format="scrolls")

@@ -61,15 +61,10 @@ def test_test_questions_have_no_targets(tmp_path):
 
 
 def test_bad_questions_are_rejected(tmp_path):
-    bad = [
-        {**QUESTION, "context": []},
-        {**QUESTION, "context": [["Lamp"]]},
-        {**QUESTION, "context": [["Lamp", "glows"]]},
-        {**QUESTION, "context": [["Lamp", [1]]]},
-        {**QUESTION, "answer": ""},
-        {**QUESTION, "question": None},
-        {name: value for name, value in QUESTION.items() if name != "_id"},
-    ]
+    contexts = ([], [["Lamp"]], [["Lamp", "glows"]], [["Lamp", [1]]])
+    nameless = {name: value for name, value in QUESTION.items() if name != "_id"}
+    bad = [*({**QUESTION, "context": context} for context in contexts), {**QUESTION, "answer": ""}]
+    bad += [{**QUESTION, "question": None}, nameless]
     reasons = read_reasons(write_json(tmp_path / "hotpot_train_v1.1.json", bad), HOTPOT)
     assert reasons[:4] == ["empty_text", "broken_paragraph", "broken_paragraph", "broken_paragraph"]
     assert reasons[4:] == ["empty_text", "null_text", "missing_text"]
@@ -103,15 +98,8 @@ def test_masked_files_of_a_folder_are_left_out():
 
 
 def test_bad_queries_are_rejected(tmp_path):
-    bad = [
-        {**QUERY, "supports": []},
-        {**QUERY, "answer": "moon"},
-        {**QUERY, "candidates": None},
-        {**QUERY, "query": " "},
-        {"id": 1},
-        {**QUERY, "id": True},
-        3,
-    ]
+    fields = ({"supports": []}, {"answer": "moon"}, {"candidates": None}, {"query": " "})
+    bad = [*({**QUERY, **changed} for changed in fields), {"id": 1}, {**QUERY, "id": True}, 3]
     reasons = read_reasons(write_json(tmp_path / "dev.json", bad), HOP)
     assert reasons[:5] == ["empty_text", "unknown_label", "null_text", "empty_text", "missing_text"]
     assert reasons[5:] == ["missing_id", "not_an_object"]
@@ -145,16 +133,10 @@ def test_a_contract_is_one_document_of_all_hypotheses(tmp_path):
 
 
 def test_bad_contracts_and_annotations_are_rejected_alone(tmp_path):
-    odd = [
-        {"annotations": {"nda-1": {"choice": "Perhaps", "spans": []}, "nda-9": {"choice": "Entailment", "spans": []}}}
-    ]
-    contracts = [
-        contract(1, annotation_sets=[]),
-        contract(2, annotation_sets=odd),
-        contract(3, text=" "),
-        contract(4, id=None),
-        contract(5, spans="none"),
-    ]
+    odd = {"nda-1": {"choice": "Perhaps", "spans": []}, "nda-9": {"choice": "Entailment", "spans": []}}
+    fields = [{"annotation_sets": []}, {"annotation_sets": [{"annotations": odd}]}]
+    fields += [{"text": " "}, {"id": None}, {"spans": "none"}]
+    contracts = [contract(number, **changed) for number, changed in enumerate(fields, 1)]
     path = write_json(tmp_path / "train.json", {"documents": contracts, "labels": LABELS})
     assert rejected_pairs(path, NLI) == [
         ("0", "annotation_sets"),
@@ -164,10 +146,9 @@ def test_bad_contracts_and_annotations_are_rejected_alone(tmp_path):
         ("3", "null_text"),
         ("4", "not_a_list"),
     ]
-    path.write_text("[]")
-    assert rejected_pairs(path, NLI) == [("0", "not_an_object")]
-    path.write_text('{"documents": []}')
-    assert rejected_pairs(path, NLI) == [("0", "missing_text")]
+    for text, reason in (("[]", "not_an_object"), ('{"documents": []}', "missing_text")):
+        path.write_text(text)
+        assert rejected_pairs(path, NLI) == [("0", reason)]
 
 
 # Qasper: papers by id, several annotators, four kinds of answers.
@@ -300,13 +281,8 @@ def test_files_of_web_pages_are_refused_with_the_name_to_give(tmp_path):
 
 
 def test_bad_questions_are_rejected_alone(tmp_path):
-    questions = [
-        choice(1, gold_label=5),
-        choice(2, gold_label="2"),
-        choice(3, options=[]),
-        choice(4, options=["x"] * 9),
-        choice(5),
-    ]
+    fields = ({"gold_label": 5}, {"gold_label": "2"}, {"options": []}, {"options": ["x"] * 9}, {})
+    questions = [choice(number, **changed) for number, changed in enumerate(fields, 1)]
     rows = [line("W", *questions), {**line("V"), "article": ""}, {**line("V"), "article_id": None}, {"questions": []}]
     reasons = read_reasons(write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", rows), QUALITY)
     assert reasons[:4] == ["unknown_label", "unknown_label", "empty_text", "too_many_options"]

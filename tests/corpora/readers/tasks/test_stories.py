@@ -13,13 +13,7 @@ from corpora.readers.selection import holds_records
 from corpora.readers.tasks import stories
 from corpora.readers.tasks.stories import story_text
 from tests.corpora.readers import read_all
-from tests.corpora.readers.tasks import (
-    read_documents,
-    read_pairs,
-    read_reasons,
-    rejected_pairs,
-    write_lines,
-)
+from tests.corpora.readers.tasks import read_documents, read_pairs, read_reasons, rejected_pairs, write_lines
 
 # NarrativeQA: tables of stories and questions, and a file for each story.
 STORIES = ReadOptions(format="narrative-qa")
@@ -27,9 +21,7 @@ BOOK = (
     "The Project Gutenberg EBook of A Tale\r\n\r\n*** START OF THIS PROJECT GUTENBERG EBOOK A TALE ***\r\n\r\n"
     "Tom's café.\r\n\r\n*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***\r\nnew eBooks."
 )
-SCRIPT = (
-    "<html><head><title>Menu</title></head><body>All films<pre><b>INT. HALL</b>\n  TOM\n Who is there?</pre></body>"
-)
+SCRIPT = "<html><head><title>Menu</title></head><body>Films<pre><b>INT. HALL</b>\n  TOM\n Who is there?</pre></body>"
 
 
 @pytest.fixture
@@ -83,22 +75,17 @@ def test_stories_come_in_several_encodings(data, expected):
 
 
 def test_missing_stories_and_bad_questions_are_rejected_alone(write):
-    stories = [
-        ("a1", "train", None),
-        ("b2", "train", b"\x1f\x8b\x08"),
-        ("c3", "train", b"<html><body></body></html>"),
-        ("../d4", "train", None),
-        ("e5", "train", b"Text."),
-    ]
+    cases = {
+        "a1": (None, "missing_file"),
+        "b2": (b"\x1f\x8b\x08", "compressed_file"),
+        "c3": (b"<html><body></body></html>", "empty_text"),
+        "../d4": (None, "unsafe_name"),
+    }
+    stories = [*((name, "train", data) for name, (data, _) in cases.items()), ("e5", "train", b"Text.")]
     questions = [("e5", "train", "Who?", "", " "), ("e5", "train", "", "x", "y"), ("e5", "train", "What?", "x", "")]
-    assert rejected_pairs(write(stories, questions), STORIES) == [
-        ("a1", "missing_file"),
-        ("b2", "compressed_file"),
-        ("c3", "empty_text"),
-        ("../d4", "unsafe_name"),
-        ("e5", "no_answer"),
-        ("e5", "empty_text"),
-    ]
+    expected = [(name, reason) for name, (_, reason) in cases.items()]
+    found = rejected_pairs(write(stories, questions), STORIES)
+    assert found == [*expected, ("e5", "no_answer"), ("e5", "empty_text")]
 
 
 def test_tables_without_their_columns_are_rejected(write, tmp_path):
@@ -160,9 +147,8 @@ def write_trivia_qa(tmp_path):
 
 
 def test_pages_are_documents_with_their_titles(write_trivia_qa):
-    path = write_trivia_qa(
-        "wikipedia-train.json", question("tc_1", page("Moth"), page("Oil_lamp")), question("tc_2", page("Moth"))
-    )
+    questions = question("tc_1", page("Moth"), page("Oil_lamp")), question("tc_2", page("Moth"))
+    path = write_trivia_qa("wikipedia-train.json", *questions)
     assert read_documents(path, TRIVIA) == {"Moth": "Moth\nMoths fly to lamps.", "Oil_lamp": "Oil lamp\nOil burns."}
     first, second = read_pairs(path, TRIVIA)
     assert (first.pair_id, first.query, first.split) == ("tc_1", "What is tc_1?", "train")
@@ -179,12 +165,8 @@ def test_withheld_answers_are_none(write_trivia_qa):
 
 
 def test_verified_files_are_read_by_what_people_verified(write_trivia_qa):
-    good = question(
-        "a",
-        page("Moth", DocPartOfVerifiedEval=True),
-        page("Oil_lamp", DocPartOfVerifiedEval=False),
-        QuestionPartOfVerifiedEval=True,
-    )
+    pages = page("Moth", DocPartOfVerifiedEval=True), page("Oil_lamp", DocPartOfVerifiedEval=False)
+    good = question("a", *pages, QuestionPartOfVerifiedEval=True)
     bad = question("b", page("Moth", DocPartOfVerifiedEval=True), QuestionPartOfVerifiedEval=False)
     (pair,) = read_pairs(write_trivia_qa("verified-wikipedia-dev.json", good, bad), TRIVIA)
     assert (pair.pair_id, pair.documents, pair.split) == ("a", ("Moth",), "validation")
@@ -209,9 +191,8 @@ def test_missing_pages_and_bad_questions_are_rejected_alone(write_trivia_qa):
         question("h", page("Moth"), Question=""),
     )
     reasons = ["missing_file", "missing_file", "empty_text", "unsafe_name", "empty_text", "invalid_utf8"]
-    assert rejected_pairs(path, TRIVIA) == [
-        (str(number), reason) for number, reason in enumerate([*reasons, "missing_text", "empty_text"])
-    ]
+    reasons += ["missing_text", "empty_text"]
+    assert rejected_pairs(path, TRIVIA) == [(str(number), reason) for number, reason in enumerate(reasons)]
 
 
 @pytest.mark.parametrize(
@@ -289,13 +270,11 @@ def test_json_lines(tmp_path):
     path = write_lines(tmp_path / "validation.jsonl", rows)
     pairs = read_pairs(path, NEWS)
     assert [pair.targets[0] for pair in pairs] == ["– All of it.\nYes.", "– Some.", "– Five."]
-    texts = dict(
-        zip(*(getattr(read_all(path, ReadOptions(format="multi-news")), n) for n in ("keys", "texts")), strict=True)
-    )
+    block = read_all(path, NEWS)
+    texts = dict(zip(block.keys, block.texts, strict=True))
     assert [texts[key] for key in pairs[1].documents] == ["Three.", "Four."]
-    write_lines(
-        path, [{"document": "A"}, {"document": "||||| |||||", "summary": "a"}, {"document": "A", "summary": " "}]
-    )
+    bad = [{"document": "A"}, {"document": "||||| |||||", "summary": "a"}, {"document": "A", "summary": " "}]
+    write_lines(path, bad)
     assert read_reasons(path, NEWS) == ["missing_text", "empty_cluster", "empty_text"]
 
 

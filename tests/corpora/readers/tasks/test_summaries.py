@@ -8,13 +8,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import holds_records, plan_ranges
 from tests.corpora.readers import pack, read_all
-from tests.corpora.readers.tasks import (
-    read_documents,
-    read_pairs,
-    read_reasons,
-    rejected_pairs,
-    write_lines,
-)
+from tests.corpora.readers.tasks import read_documents, read_pairs, read_reasons, rejected_pairs, write_lines
 
 # GovReport: nested sections by id, splits in lists of ids, and lines as on the hub.
 GOV = ReadOptions(format="gov-report")
