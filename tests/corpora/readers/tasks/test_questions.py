@@ -134,7 +134,7 @@ def test_a_contract_is_one_document_of_all_hypotheses(tmp_path):
 
 def test_bad_contracts_and_annotations_are_rejected_alone(tmp_path):
     odd = {"nda-1": {"choice": "Perhaps", "spans": []}, "nda-9": {"choice": "Entailment", "spans": []}}
-    fields = [{"annotation_sets": []}, {"annotation_sets": [{"annotations": odd}]}]
+    fields: list[dict] = [{"annotation_sets": []}, {"annotation_sets": [{"annotations": odd}]}]
     fields += [{"text": " "}, {"id": None}, {"spans": "none"}]
     contracts = [contract(number, **changed) for number, changed in enumerate(fields, 1)]
     path = write_json(tmp_path / "train.json", {"documents": contracts, "labels": LABELS})
@@ -281,7 +281,7 @@ def test_files_of_web_pages_are_refused_with_the_name_to_give(tmp_path):
 
 
 def test_bad_questions_are_rejected_alone(tmp_path):
-    fields = ({"gold_label": 5}, {"gold_label": "2"}, {"options": []}, {"options": ["x"] * 9}, {})
+    fields: list[dict] = [{"gold_label": 5}, {"gold_label": "2"}, {"options": []}, {"options": ["x"] * 9}, {}]
     questions = [choice(number, **changed) for number, changed in enumerate(fields, 1)]
     rows = [line("W", *questions), {**line("V"), "article": ""}, {**line("V"), "article_id": None}, {"questions": []}]
     reasons = read_reasons(write_lines(tmp_path / "QuALITY.v1.0.1.htmlstripped.train", rows), QUALITY)
