@@ -11,6 +11,7 @@ import pyarrow as pa
 from corpora.keyed import id_keys, make_key
 from corpora.readers import Reject
 from corpora.schemas.pairs import PAIR_TOTALS, SPLITS, add_pair_totals, pairs_schema
+from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
@@ -39,16 +40,16 @@ def group_pairs(
     """
     rows, _ = _rows(unmerged, vocab_size)
     first = first_of_equal(id_keys(_KEY, rows.column("pair_id").to_pylist()), _contents(rows))
-    documents = Ragged.from_arrow(_one_array(rows.column("document_rows").combine_chunks()))
+    documents = Ragged.from_arrow(rows.column("document_rows").combine_chunks())
     splits = rows.column("split")
     if draw is not None and len(rows):
         seed, validation, test = draw
         ids = rows.column("document_ids").combine_chunks().flatten().to_pylist()
         splits = draw_splits(documents, ids, seed, validation, test)
-    numbers = np.array([SPLITS.index(split) for split in splits.to_pylist()], np.int64)
-    write_array(task.payload["groups"], np.column_stack([first, numbers]))
+    indices = np.array([SPLITS.index(split) for split in splits.to_pylist()], np.int64)
+    write_array(task.payload["groups"], np.column_stack([first, indices]))
     kept = np.flatnonzero(first == np.arange(len(first)))
-    used, several = in_several_splits(documents.take(kept), numbers[kept])
+    used, several = in_several_splits(documents.take(kept), indices[kept])
     return Receipt(task.name, totals={"documents": used, "documents_in_several_splits": several})
 
 
@@ -109,20 +110,14 @@ def merge_answers(
         elif field.name == "split":
             arrays.append(pa.array([SPLITS[number] for number in splits[kept].tolist()], field.type))
         else:
-            arrays.append(_one_array(columns.column(field.name)))
+            arrays.append(columns.column(field.name).combine_chunks())
     return pa.record_batch(arrays, schema=schema)
 
 
 def _join(lists: pa.Array, sizes: np.ndarray, kind: pa.DataType) -> pa.Array:
     """Join consecutive lists, ``sizes`` of them at a time."""
-    lists = _one_array(lists)
-    lengths = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    edges = np.cumsum([0, *lengths.tolist()])[np.cumsum([0, *sizes.tolist()])]
-    return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), lists.flatten(), type=kind)
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    edges = numbers(lists.offsets)[np.cumsum([0, *sizes.tolist()])]
+    return pa.ListArray.from_arrays(pa.array(edges, pa.int32()), lists.values, type=kind)
 
 
 def _contents(rows: pa.Table) -> np.ndarray:
