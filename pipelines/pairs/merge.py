@@ -101,17 +101,12 @@ def merge_answers(
     members = np.flatnonzero(np.isin(first, kept))
     members = members[np.argsort(first[members], kind="stable")]
     sizes = np.unique(first[members], return_counts=True)[1]  # (n,) records of each pair
-    answers = rows.select(["targets", "references"]).take(members).combine_chunks()
-    columns = rows.take(kept).combine_chunks()
-    arrays = []
-    for field in schema:
-        if field.name in ("targets", "references"):
-            arrays.append(_join(answers.column(field.name).combine_chunks(), sizes, field.type))
-        elif field.name == "split":
-            arrays.append(pa.array([SPLITS[number] for number in splits[kept].tolist()], field.type))
-        else:
-            arrays.append(columns.column(field.name).combine_chunks())
-    return pa.record_batch(arrays, schema=schema)
+    columns, answers = rows.take(kept), rows.select(["targets", "references"]).take(members)
+    arrays = {name: columns.column(name).combine_chunks() for name in schema.names}
+    for name in ("targets", "references"):
+        arrays[name] = _join(answers.column(name).combine_chunks(), sizes, schema.field(name).type)
+    arrays["split"] = pa.array([SPLITS[number] for number in splits[kept].tolist()], pa.string())
+    return pa.record_batch(list(arrays.values()), schema=schema)
 
 
 def _join(lists: pa.Array, sizes: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -29,6 +29,7 @@ from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.job import WORK, Job, Report, Stage, Task, make_sharded_stage, shard_paths, work_paths
 from pipelines.retrieval.options import Clustering
 from pipelines.shuffle.intermediate import npy_bytes, partition, read_array, read_batch, write_array, write_batches
+from pipelines.shuffle.spill import join_batches
 
 CENTROIDS = "centroids.npy"
 _CLUSTERS, _DOCUMENTS = 256, 20_000
@@ -136,8 +137,7 @@ def _train(options: Clustering, samples: Sequence[str], task: Task, report: Repo
 def _assign(options: Clustering, centroids: str, dimension: int, task: Task, report: Report) -> Receipt:
     """Partition the vectors of some shards: record batch c of the spill file holds those of first-level cluster c."""
     schema, means = vectors_schema(dimension), read_array(centroids)
-    batches = [batch for _, batch in _record_batches(task.payload["shards"])]
-    batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
+    batch = join_batches([batch for _, batch in _record_batches(task.payload["shards"])], schema)
     with threadpool_limits(options.threads):
         labels = assign(vector_rows(batch.column("vector")), means, options.spherical)
     parts = partition(labels, len(means))

@@ -114,8 +114,7 @@ def _spill(place: Placement, buckets: int, vocab_size: int, task: Task, report: 
 
 def join_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """Join record batches to one; an empty one if there are none."""
-    table = pa.Table.from_batches(batches, schema).combine_chunks()
-    return table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], schema)
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
 
 
 def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: int) -> pa.RecordBatch:
