@@ -125,8 +125,3 @@ class ReadRanges:
                 yield source, name, block
                 report(done + block.position >> 10)
             done += piece.bytes
-
-
-def plain(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return counts as JSON can hold them."""
-    return {source: dict(numbers) for source, numbers in counts.items()}

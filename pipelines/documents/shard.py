@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -30,6 +30,11 @@ from pipelines.shuffle.intermediate import first_of_key, read_array, read_checke
 REJECTS_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("source", "path", "record", "reason", "detail")] + [("raw", pa.binary())]
 )
+
+
+def plain(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return counts as JSON can hold them."""
+    return {source: dict(numbers) for source, numbers in counts.items()}
 
 
 class DocumentsShard:
@@ -202,7 +207,6 @@ def _write_unique(
     """Write a final shard: a waiting one without the records whose ids occurred before."""
     repeated = np.concatenate([read_array(name) for name in duplicates])  # (m, 2): task, row
     again = repeated[repeated[:, 0] == task.payload["index"], 1].astype(np.int64)
-    counts: dict[str, dict[str, int]] = {}
     with (
         RejectsShard.create(output, task.name) as rejects,
         DocumentsShard.create(task.payload["shard"], vocab_size, compression, titles=titles) as shard,
@@ -212,15 +216,10 @@ def _write_unique(
             keep = ~np.isin(np.arange(first, first + len(batch)), again)
             for row in np.flatnonzero(~keep).tolist():
                 source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
-                number = counts.setdefault(source, {"rejected": 0, "filtered": 0})
-                if source in repeating:
-                    number["filtered"] += 1
-                    continue
-                key = name.removeprefix(f"{source}:")
-                rejects.write(source, "", [Reject("", key, "duplicate_id", b"", "an earlier record has this id")])
-                number["rejected"] += 1
+                shard.counts[source]["filtered" if source in repeating else "rejected"] += 1
+                if source not in repeating:
+                    key = name.removeprefix(f"{source}:")
+                    rejects.write(source, "", [Reject("", key, "duplicate_id", b"", "an earlier record has this id")])
             shard.write(batch.filter(pa.array(keep)))
             first += len(batch)
-    for source, count in shard.counts.items():
-        counts.setdefault(source, {}).update(count)
-    return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))
+    return Receipt(task.name, shard.info, shard.totals, plain(shard.counts), dict(rejects.reasons))

@@ -24,8 +24,8 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard, write_shard
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.documents.ranges import ReadRanges, plain
-from pipelines.documents.shard import RejectsShard
+from pipelines.documents.ranges import ReadRanges
+from pipelines.documents.shard import RejectsShard, plain
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task
 from pipelines.shuffle.intermediate import read_array, write_array, write_checksum

@@ -31,6 +31,7 @@ from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge.sentence_scores import sentence_scores
 from objectives.rouge.words import split_words
+from pipelines.documents.shard import plain
 from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
 from pipelines.engine.job import Job, Report, Stage, Task, count_by_source, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
@@ -165,7 +166,7 @@ def _embed_block(options: Embed, fingerprint: str, task: Task, report: Report) -
         "long_documents": long_documents,
         "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
     }
-    return Receipt(task.name, tuple(info), totals, {source: dict(count) for source, count in counts.items()})
+    return Receipt(task.name, tuple(info), totals, plain(counts))
 
 
 def _select(options: Embed, batch: pa.RecordBatch, counts: dict[str, Counter[str]]) -> np.ndarray:
