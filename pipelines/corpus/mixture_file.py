@@ -16,13 +16,8 @@ from corpora.storage.files import read_user_toml
 from pipelines.documents.inputs import Input
 
 SHARES = ("weight", "epochs")
-MIXING = (
-    *SHARES,
-    "source",
-    "min_tokens",
-    "max_tokens",
-    "keep_probability",
-)  # keys that apply to finished documents too
+# keys that apply to finished documents too
+MIXING = (*SHARES, "source", "min_tokens", "max_tokens", "keep_probability")
 MAKING = ("tokenizer", "sentences", "held_out")  # keys that apply only if documents are made
 
 

@@ -193,12 +193,11 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
     batch = corpus.take(rows)
     ids = batch.document_ids.flatten().unique()
     units = _unit_vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
-    numbers = Ragged(
-        pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets
-    )  # document of each part, as an index into `ids`
+    # document of each part, as an index into `ids`
+    parts = Ragged(pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets)
     means = np.full(len(batch), np.nan)
     for row in range(len(batch)):
-        row_units = units[np.unique(numbers[row])]  # (documents, d)
+        row_units = units[np.unique(parts[row])]  # (documents, d)
         count = len(row_units)
         if count > 1:
             total = float(np.square(row_units.sum(axis=0)).sum())  # all cosines, also of each document with itself
