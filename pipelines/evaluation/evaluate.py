@@ -112,7 +112,8 @@ def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
         choices = questions.options if metric.needs_options else None
         scored.append((metric, [metric.scores(one.texts, questions.references, choices) for one in systems]))
     lengths = questions.document_lengths
-    groups = {"document tokens": [(_span(lengths[rows]), rows) for rows in length_bins(lengths, options.bins)]}
+    bins = [(lengths[rows], rows) for rows in length_bins(lengths, options.bins)]
+    groups = {"document tokens": [(f"{group.min():,} to {group.max():,}", rows) for group, rows in bins]}
     by = list(dict.fromkeys(options.by))
     for name in by:
         groups[name] = group_rows(questions.attributes(name), options.bins)
@@ -155,10 +156,6 @@ def _by_size(value: str) -> tuple[bool, float, str]:
     """Sort key of an attribute's value: numbers by size, other values after them."""
     number = re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII)
     return number is None, float(value) if number else 0.0, value
-
-
-def _span(lengths: np.ndarray) -> str:
-    return f"{lengths.min():,} to {lengths.max():,}"
 
 
 def _measure_all(
@@ -212,16 +209,12 @@ def _systems(
                 "predicted_words": round(float(words.mean()), 4),
                 "reference_words": round(float(reference_words.mean()), 4),
                 "empty": int((words == 0).sum()),
-                f"copied_{COPIED_NGRAM}grams": _share(shares),
+                # the mean over the predictions that have words; None if none has
+                f"copied_{COPIED_NGRAM}grams": None if np.isnan(shares).all() else round(float(np.nanmean(shares)), 4),
                 **system.config,
             }
         )
     return entries
-
-
-def _share(shares: np.ndarray) -> float | None:
-    """Mean over the predictions that have words; None if none has."""
-    return None if np.isnan(shares).all() else round(float(np.nanmean(shares)), 4)
 
 
 def _group(

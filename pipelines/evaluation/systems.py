@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, first_few
 from corpora.printing import format_count
-from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import TEXTS, PredictionSet, open_predictions
 from corpora.storage.files import read_user_json
 from corpora.storage.manifest_file import NAME
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
-from corpora.tokenizers.protocol import Tokenizer
 from objectives.metrics.metrics import COPIED_NGRAM, compute_copied_shares, option_texts
 from pipelines.inspect.distributions import pair_lengths
 
@@ -215,12 +213,8 @@ def compute_copied(questions: Questions, systems: Sequence[System], n: int = COP
         pairs_about.setdefault(rows, []).append(number)
     for rows, numbers in pairs_about.items():
         texts = [system.texts[number] for system in systems for number in numbers]
-        of_texts = compute_copied_shares(texts, _decode(documents, tokenizer, rows), n)
+        tokens = Ragged.from_arrow(documents.take(rows)["tokens"].combine_chunks())
+        of_texts = compute_copied_shares(texts, "\n".join(map(tokenizer.decode, tokens)), n)
         for of_system, part in zip(shares, np.split(of_texts, len(systems)), strict=True):
             of_system[numbers] = part
     return shares
-
-
-def _decode(documents: DocumentSet, tokenizer: Tokenizer, rows: Sequence[int]) -> str:
-    tokens = Ragged.from_arrow(documents.take(rows).combine_chunks().column("tokens").chunk(0)).compact()
-    return "\n".join(tokenizer.decode(tokens[row]) for row in range(len(tokens)))
