@@ -159,10 +159,9 @@ def unique_stages(
     duplicates = work_paths(output, "duplicates", ranges, ".npy")
     find = partial(_find_duplicates, waiting, ranges)
     write = partial(_write_unique, output, duplicates, vocab_size, compression, repeating, titles)
-    each = [1] * len(shards)
     return [
-        make_sharded_stage("duplicates", find, "ranges", [1] * ranges, range=range(ranges), duplicates=duplicates),
-        make_sharded_stage("unique", write, "shards", each, index=range(len(shards)), waiting=waiting, shard=shards),
+        make_sharded_stage("duplicates", find, "ranges", [1] * ranges, duplicates=duplicates),
+        make_sharded_stage("unique", write, "shards", [1] * len(shards), waiting=waiting, shard=shards),
     ]
 
 
@@ -181,7 +180,7 @@ def find_repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
 
 def _find_duplicates(waiting: Sequence[str], ranges: int, task: Task, report: Report) -> Receipt:
     """Find duplicates among the ids whose hashes lie in one of ``ranges`` equal ranges."""
-    index = task.payload["range"]
+    index = task.payload["index"]
     bounds = [np.uint64(min((place << 64) // ranges, 2**64 - 1)) for place in (index, index + 1)]
     last = index + 1 == ranges
     parts = []

@@ -67,10 +67,10 @@ def make_sharded_stage(
 ) -> Stage:
     """A stage with one task, ``NAME-00000`` and so on, for each of ``units``, its size.
 
-    ``payloads`` has, by the name of each entry of a payload, its value for each task.
+    ``payloads`` has, by the name of each entry of a payload, its value for each task; ``index`` is the task's number.
     """
     tasks = [
-        Task(number_name(name, index), dict(zip(payloads, values, strict=True)), size)
+        Task(number_name(name, index), {"index": index, **dict(zip(payloads, values, strict=True))}, size)
         for index, (size, *values) in enumerate(zip(units, *payloads.values(), strict=True))
     ]
     return Stage(name, tasks, work, unit)

@@ -97,14 +97,12 @@ def _stages(options: Pairs, documents: Parent, output: str, raw: RawFiles) -> li
     read = ReadPairs(output, documents.folder, raw.reads, options.split, index)
     group = partial(group_pairs, unmerged, size, draw)
     write = partial(write_pairs, unmerged, grouping, output, size, options.compression)
-    rows, groups = [shard.rows for shard in shards], range(len(raw.groups))
+    rows, paths = [shard.rows for shard in shards], shard_paths(output, len(raw.groups))
     return [
-        make_sharded_stage("index", index_documents, "documents", rows, documents=shards, index=index),
+        make_sharded_stage("index", index_documents, "documents", rows, documents=shards, hashes=index),
         raw.read_by("read", read, unmerged),
         make_sharded_stage("group", group, "tables", [1], groups=[grouping]),
-        make_sharded_stage(
-            "pairs", write, "shards", [1] * len(groups), shard=shard_paths(output, len(groups)), index=groups
-        ),
+        make_sharded_stage("pairs", write, "shards", [1] * len(paths), shard=paths),
     ]
 
 

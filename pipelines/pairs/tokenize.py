@@ -45,7 +45,7 @@ def index_documents(task: Task, report: Report) -> Receipt:
     """Write the hash of each document's id, ``(n, 2)`` uint64 in the order of a shard's rows."""
     source: StoredShard = task.payload["documents"]
     ids = [name for batch in source.batches() for name in batch.column("document_id").to_pylist()]
-    write_array(task.payload["index"], id_keys(_KEY, ids))
+    write_array(task.payload["hashes"], id_keys(_KEY, ids))
     return Receipt(task.name)
 
 

@@ -77,7 +77,6 @@ def _stages(options: Clustering, vectors: Parent, output: str) -> list[Stage]:
     train = Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)
     key, share = make_key(options.seed, "k-means sample"), options.sample / vectors.first_rows[-1]
     gather = partial(_gather, options, spills, dimension, vectors.manifest.rows_per_batch)
-    paths = shard_paths(output, clusters)
     return [
         make_sharded_stage(
             "sample", partial(_sample, key, share, dimension), "documents", rows, shards=groups, sample=samples
@@ -86,7 +85,7 @@ def _stages(options: Clustering, vectors: Parent, output: str) -> list[Stage]:
         make_sharded_stage(
             "assign", partial(_assign, options, centroids, dimension), "documents", rows, shards=groups, spill=spills
         ),
-        make_sharded_stage("gather", gather, "clusters", [1] * clusters, cluster=range(clusters), shard=paths),
+        make_sharded_stage("gather", gather, "clusters", [1] * clusters, shard=shard_paths(output, clusters)),
     ]
 
 
@@ -188,7 +187,7 @@ def _gather(
     options: Clustering, spills: Sequence[str], dimension: int, rows_per_batch: int, task: Task, report: Report
 ) -> Receipt:
     """Read one first-level cluster from all spill files, split it if it is too large, and write it part by part."""
-    cluster, most = task.payload["cluster"], options.max_documents
+    cluster, most = task.payload["index"], options.max_documents
     vectors = SpilledVectors.read(spills, cluster)
     parts = np.zeros(len(vectors), np.int64)
     if len(vectors) > most:

@@ -59,10 +59,10 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
     depth, share = min(_DEPTH, options.search.k), _SAMPLE / manifest.totals["documents"]
     search_work = partial(_search_shard, options, dimension, manifest.rows_per_batch, share)
     sample = partial(_sample_shard, queries, dimension, depth, options.threads)
-    paths, numbers = shard_paths(output, len(shards)), range(len(shards))
+    paths = shard_paths(output, len(shards))
     return [
         make_sharded_stage("search", search_work, "documents", rows, clusters=shards, shard=paths, queries=queries),
-        make_sharded_stage("sample", sample, "documents", rows, index=numbers, clusters=shards, exact=exact),
+        make_sharded_stage("sample", sample, "documents", rows, clusters=shards, exact=exact),
         Stage("recall", [Task("recall", {}, 1)], partial(count_recall, queries, exact, depth), "tasks"),
     ]
 

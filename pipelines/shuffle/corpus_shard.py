@@ -45,7 +45,7 @@ class PackBucket:
     compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        bucket = read_bucket(self.spills, task.payload["bucket"])
+        bucket = read_bucket(self.spills, task.payload["index"])
         packed = self.arrange(bucket)
         schema = corpus_schema(self.vocab_size)
         with write_shard(task.payload["shard"], schema, ROWS_PER_BATCH, self.compression) as (writer, info):
@@ -77,8 +77,8 @@ def corpus_job(
     output = absolute(options.output)
     spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
     pack = PackBucket(spills, arrange, packing, documents.vocab_size, options.compression)
-    paths, sizes = shard_paths(output, shards), [tokens // shards] * shards
-    packing_stage = make_sharded_stage("pack", pack, "tokens", sizes, bucket=range(shards), shard=paths)
+    sizes = [tokens // shards] * shards
+    packing_stage = make_sharded_stage("pack", pack, "tokens", sizes, shard=shard_paths(output, shards))
     return declare_derived_job(
         output,
         documents,

@@ -85,9 +85,7 @@ def spill_stages(
     spills = work_paths(output, "spill", len(shards), ".arrow")
     rows = [shard.rows for shard in shards]
     work = partial(_spill, place, buckets, vocab_size)
-    spilling = make_sharded_stage(
-        "spill", work, "documents", rows, index=range(len(shards)), shard=shards, spill=spills
-    )
+    spilling = make_sharded_stage("spill", work, "documents", rows, shard=shards, spill=spills)
     if len(spills) <= fan_in:
         return [spilling], spills
     groups = [spills[first : first + fan_in] for first in range(0, len(spills), fan_in)]

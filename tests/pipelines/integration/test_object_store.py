@@ -77,7 +77,7 @@ import time
 from pipelines.shuffle.corpus_shard import PackBucket
 pack = PackBucket.__call__
 def slowly(self, task, report):
-    if int(task.payload["bucket"]) >= 2:
+    if int(task.payload["index"]) >= 2:
         time.sleep(60)
     return pack(self, task, report)
 PackBucket.__call__ = slowly
@@ -211,7 +211,7 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
     pack = PackBucket.__call__
 
     def fail(self, task, report):
-        if task.payload["bucket"] != 1:
+        if task.payload["index"] != 1:
             return pack(self, task, report)
         with files.create(task.payload["shard"]) as file:
             file.write(bytes(1000))
