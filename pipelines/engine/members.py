@@ -56,10 +56,9 @@ class Identity:
     @classmethod
     def parse(cls, name: str) -> Identity | None:
         """Parse a ``name``; None for other texts."""
-        parts = name.split("~")
         with suppress(ValueError):
-            if len(parts) == 7 and "." not in parts[-1]:  # with a suffix, it says more of a process
-                kind, host, pid, started, machine, lease, nonce = parts
+            kind, host, pid, started, machine, lease, nonce = name.split("~")
+            if "." not in nonce:  # with a suffix, it says more of a process
                 return cls(kind, host, int(pid), int(started), machine, float(lease), nonce)
         return None
 
