@@ -108,14 +108,11 @@ def refuse_packages(info: Any) -> None:
     """Refuse a pipeline whose packages should be installed here."""
     from apache_beam.portability.api import beam_runner_api_pb2
 
-    names = []
-    for dependency in info.dependencies:
-        payload = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
-        names.append(payload.staged_name or dependency.role_urn)
-    names = [name for name in names if name != _HARMLESS]
-    if names:
+    read = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString
+    names = {read(one.role_payload).staged_name or one.role_urn for one in info.dependencies}
+    if brought := sorted(names - {_HARMLESS}):
         raise FarspanError(
-            f"farspan-worker installs nothing, and the pipeline brings {', '.join(sorted(names))}; leave out "
+            f"farspan-worker installs nothing, and the pipeline brings {', '.join(brought)}; leave out "
             "--requirements_file, --extra_package and --setup_file, and install what is needed on the workers"
         )
 

@@ -314,12 +314,11 @@ def draw_spans(masks: MaskBatch, tokens: int) -> tuple[list[tuple[int, int, Kind
     """The spans of a row in small: runs of one kind as (first bin, bins, kind), and the number of bins."""
     bins: list[Kind | None] = [None] * min(_BINS, max(tokens, 1))
     scale = len(bins) / max(tokens, 1)
-    columns = (masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0])
-    for start, length, flag in zip(*(column.tolist() for column in columns), strict=True):
-        kind = treatment(flag)
-        for place in range(int(start * scale), min(int((start + length - 1) * scale) + 1, len(bins))):
-            if bins[place] is None or kind != "candidate":
-                bins[place] = kind
+    starts, stops = masks.span_starts[0], masks.span_starts[0] + masks.span_lengths[0]
+    spans = zip(starts.tolist(), stops.tolist(), map(treatment, masks.span_flags[0].tolist()), strict=True)
+    for start, stop, kind in sorted(spans, key=lambda span: span[2] != "candidate"):  # which others may cover
+        first, last = int(start * scale), min(int((stop - 1) * scale) + 1, len(bins))
+        bins[first:last] = [kind] * (last - first)
     picture, first = [], 0
     for kind_of_run, run in groupby(bins):
         count = len(list(run))

@@ -139,9 +139,9 @@ class Watch:
 
     def explain(self, error: Exception) -> FarspanError:
         """Return the error to show for an engine's: the message of the failed task, if there is one."""
-        done = {name.removesuffix(".json") for name in files.names(self._work) if name.endswith(".json")}
-        for name in files.names(self._work):
-            if name.endswith(".failed") and name.removesuffix(".failed") not in done:
+        names = files.names(self._work)
+        for name in names:
+            if name.endswith(".failed") and f"{name.removesuffix('.failed')}.json" not in names:
                 return FarspanError(read_bytes(os.path.join(self._work, name)).decode(errors="replace").strip())
         last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
         return FarspanError(f"the runner stopped: {last}; finished tasks are kept")
