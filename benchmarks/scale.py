@@ -174,7 +174,7 @@ def finished_tasks(work: str) -> list[tuple[str, float]]:
 def recall(cluster: str, neighbours: str) -> dict[str, float]:
     """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
     totals = read_manifest(neighbours).totals
-    shard = ClusterShard.read(list_shards(cluster, read_manifest(cluster))[0], DIMENSION)
+    shard = ClusterShard(list_shards(cluster, read_manifest(cluster))[0], DIMENSION)
     rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]

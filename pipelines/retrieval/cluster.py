@@ -145,18 +145,16 @@ def _assign(options: Clustering, centroids: str, dimension: int, task: Task, rep
 
 
 class SpilledVectors:
-    """One first-level cluster in the spill files of all shards: its rows under one numbering, read in blocks."""
+    """One first-level cluster in the spill files of all shards: its rows under one numbering, read in blocks.
 
-    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches = batches
+    They are views of local files, copies of others.
+    """
+
+    def __init__(self, spills: Sequence[str], cluster: int) -> None:
+        self._batches = [read_batch(spill, cluster) for spill in spills]
         # starts: (batches + 1,) int64, the number of each batch's first row
-        self._starts = np.cumsum([0, *(len(batch) for batch in batches)])
-        self.document_rows = np.concatenate([batch.column("document_row").to_numpy() for batch in batches])
-
-    @classmethod
-    def read(cls, spills: Sequence[str], cluster: int) -> SpilledVectors:
-        """Read a cluster from all spill files: views of local files, copies of others."""
-        return cls([read_batch(spill, cluster) for spill in spills])
+        self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.document_rows = np.concatenate([batch.column("document_row").to_numpy() for batch in self._batches])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -188,7 +186,7 @@ def _gather(
 ) -> Receipt:
     """Read one first-level cluster from all spill files, split it if it is too large, and write it part by part."""
     cluster, most = task.payload["index"], options.max_documents
-    vectors = SpilledVectors.read(spills, cluster)
+    vectors = SpilledVectors(spills, cluster)
     parts = np.zeros(len(vectors), np.int64)
     if len(vectors) > most:
         seed = kmeans_seed(options.seed, f"split {cluster}")

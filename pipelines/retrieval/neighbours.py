@@ -87,7 +87,7 @@ def _search_shard(
 ) -> Receipt:
     """Search the clusters of one shard, and write the queries of its sampled ``share`` of documents."""
     k = options.search.k
-    shard = ClusterShard.read(task.payload["clusters"], dimension)
+    shard = ClusterShard(task.payload["clusters"], dimension)
     totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
     totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
     key = make_key(options.search.seed, "recall")
@@ -165,7 +165,7 @@ def _sample_shard(
     queries: Sequence[str], dimension: int, depth: int, threads: int, task: Task, report: Report
 ) -> Receipt:
     """Find the nearest documents in one shard for every sampled document."""
-    shard = ClusterShard.read(task.payload["clusters"], dimension)
+    shard = ClusterShard(task.payload["clusters"], dimension)
     sampled = [read_array(path) for path in queries]
     asked = np.concatenate(sampled)
     homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
@@ -207,25 +207,21 @@ _LARGEST = float(np.finfo(np.float16).max)
 class ClusterShard:
     """A shard of clusters with n vectors: these memory-mapped, small columns copied."""
 
-    def __init__(self, path: str, batches: list[pa.RecordBatch], whole: pa.Buffer, dimension: int) -> None:
-        self.path, self._batches = path, batches
-        for batch in batches:
+    def __init__(self, shard: StoredShard, dimension: int) -> None:
+        whole, reader = shard.map()
+        self.path, self._batches = shard.path, [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        for batch in self._batches:
             if batch.column("vector").type.list_size != dimension:
                 raise FarspanError(
-                    f"{path}: vectors of {batch.column('vector').type.list_size} numbers where the manifest says "
+                    f"{self.path}: vectors of {batch.column('vector').type.list_size} numbers where the manifest says "
                     f"{dimension}; the shard belongs to another artefact: copy the right one"
                 )
-        self.vectors = VectorRows.from_batches(batches, dimension, whole)
+        self.vectors = VectorRows.from_batches(self._batches, dimension, whole)
         self._columns: dict[str, pa.Array] = {}
         self.tokens = self.column("document_tokens").to_numpy()  # (n,) int32
         self.cluster_ids = self.column("cluster_id").to_numpy()  # (n,) int64
         edges = np.flatnonzero(np.diff(self.cluster_ids, prepend=-1, append=-1)).tolist()
         self.clusters = list(itertools.pairwise(edges))  # first and last + 1 row of each cluster
-
-    @classmethod
-    def read(cls, shard: StoredShard, dimension: int) -> ClusterShard:
-        whole, reader = shard.map()
-        return cls(shard.path, [reader.get_batch(i) for i in range(reader.num_record_batches)], whole, dimension)
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -173,7 +173,7 @@ def spilled(tmp_path):
     paths = [str(tmp_path / f"{number}.arrow") for number in range(3)]
     for path, rows in zip(paths, (range(5), range(0), range(5, 9)), strict=True):
         write_batches(path, SPILLED, [batch(range(100, 103)), batch(rows)])
-    return SpilledVectors.read(paths, 1)
+    return SpilledVectors(paths, 1)
 
 
 def test_rows_are_numbered_over_all_spills(spilled):
