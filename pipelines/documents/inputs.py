@@ -79,11 +79,6 @@ class Input:
             item.relative(path)  # refuses names that cannot be part of an id
         return item
 
-    @classmethod
-    def parse_all(cls, texts: Sequence[str], read: ReadOptions) -> tuple[Input, ...]:
-        """Parse each of the texts."""
-        return tuple(cls.parse(text, read) for text in texts)
-
     def relative(self, path: str) -> str:
         """Return the name of a file in ids: its path below the root, in UTF-8 for any locale."""
         name = path[len(self.root) :].lstrip("/")

@@ -34,7 +34,7 @@ _MOST_TEXTS = 4096  # maximum number of texts that are tokenised at once
 
 def plan_raw(raw: RawText, options: Documents) -> Job:
     """Plan the job for the files that ``raw`` names."""
-    return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
+    return plan(replace(options, inputs=tuple(Input.parse(text, raw.read) for text in raw.input)))
 
 
 def plan(options: Documents) -> Job:

@@ -26,7 +26,7 @@ def command(options: TokenizerTraining) -> None:
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
     """Train and save a tokenizer; return a line with its properties and the number of bad records."""
-    parsed = Input.parse_all(inputs, read)
+    parsed = tuple(Input.parse(text, read) for text in inputs)
     for item in parsed:
         check_first(item)
     rejects: Counter[str] = Counter()

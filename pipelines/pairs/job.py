@@ -40,7 +40,8 @@ _KEY = make_key(0, "pairs")
 
 def plan_raw(raw: RawPairs, options: Pairs) -> Job:
     """Plan the job for the files that ``raw`` names."""
-    return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
+    read = raw.read
+    return plan(replace(options, inputs=tuple(Input.parse(text, read) for text in raw.input)))
 
 
 def plan(options: Pairs) -> Job:

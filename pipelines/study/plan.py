@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -43,10 +42,6 @@ class Plan:
     def measured(self, metric: str, arm: str) -> list[Step]:
         """The steps that a metric is read from, one for each seed."""
         return [self.cells[arm, seed][split_metric(metric)[0]] for seed in self.study.seed_list]
-
-    def record(self) -> dict[str, Any]:
-        """Return the study as JSON keeps it."""
-        return json.loads(json.dumps(asdict(self.study)))
 
 
 def _add(step: Step, steps: dict[str, Step]) -> None:

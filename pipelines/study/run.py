@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from corpora.errors import FarspanError
@@ -67,7 +68,7 @@ def command(options: Study) -> None:
 def begin(plan: Plan, output: str, update: bool) -> None:
     """Write the study into its folder, or compare it with the one there."""
     place = os.path.join(output, WORK, "job.json")
-    now: dict[str, Any] = {"format": "farspan.study", "study": plan.record()}
+    now: dict[str, Any] = {"format": "farspan.study", "study": json.loads(json.dumps(asdict(plan.study)))}
     if files.exists(place):
         before = json.loads(files.read_bytes(place))
         if before.get("format") != now["format"]:

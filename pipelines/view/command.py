@@ -79,7 +79,7 @@ def serve(options: View, workspace: Workspace) -> None:
             address += f"?rows={options.rows}"
         result(f"{address}\nopen it in a browser on this machine; Ctrl-C ends it", address=address)
         config = uvicorn.Config(
-            build_app(workspace, token, first_row(options)),
+            build_app(workspace, token, options.chosen_rows[0] if options.chosen_rows else options.row or None),
             log_level="error",
             access_log=False,
             server_header=False,
@@ -89,11 +89,6 @@ def serve(options: View, workspace: Workspace) -> None:
         )
         with suppress(KeyboardInterrupt):  # the normal end
             uvicorn.Server(config).run(sockets=[listening])
-
-
-def first_row(options: View) -> int | None:
-    """The row that is shown first; None for the table of all rows."""
-    return options.chosen_rows[0] if options.chosen_rows else options.row or None
 
 
 def render_saved(options: View, workspace: Workspace) -> tuple[str, str]:
