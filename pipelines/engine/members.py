@@ -110,9 +110,9 @@ class Member:
         self._thread = threading.Thread(target=self._keep_beating, name="farspan-sign-of-life", daemon=True)
 
     def __enter__(self) -> Member:
+        files.write_bytes(self._path(self.identity.name), b"%020d" % 0)  # first, as it keeps the other folder
         if files.is_local(self._output):
             os.makedirs(claims_folder(self._output), exist_ok=True)
-        files.write_bytes(self._path(self.identity.name), b"%020d" % 0)
         self._thread.start()
         return self
 
