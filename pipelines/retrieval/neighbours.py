@@ -56,7 +56,7 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
     shards, manifest = clusters.shards, clusters.manifest
     dimension, rows = manifest.config["dimension"], [shard.rows for shard in shards]
     queries, exact = (work_paths(output, name, len(shards)) for name in ("queries", "exact"))
-    depth, share = min(_DEPTH, options.search.k), _SAMPLE / manifest.totals["documents"]
+    depth, share = min(_DEPTH, options.search.k), _SAMPLE / max(manifest.totals["documents"], 1)
     search_work = partial(_search_shard, options, dimension, manifest.rows_per_batch, share)
     sample = partial(_sample_shard, queries, dimension, depth, options.threads)
     paths = shard_paths(output, len(shards))

@@ -88,9 +88,9 @@ _REFUSED = dict.fromkeys(
 }
 
 
-def family_of(model_type: str) -> Family:
-    """Return the family of a ``model_type``."""
-    if model_type in _REFUSED:
+def family_of(model_type: Any) -> Family:
+    """Return the family of a ``model_type``, which may be any value of a JSON file."""
+    if isinstance(model_type, str) and model_type in _REFUSED:
         raise FarspanError(f"config.json: {model_type} {_REFUSED[model_type]}")
     for family in FAMILIES:
         if model_type in family.MODEL_TYPES:

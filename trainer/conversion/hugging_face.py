@@ -296,7 +296,7 @@ def _read_vocabulary(path: Path, values: Mapping[str, Any]) -> tuple[Vocabulary,
     named = [name for name in (END, PAD, BEGIN) if ids.get(name) == start]
     if start is not None and not named:
         raise FarspanError(
-            f"config.json: decoder_start_token_id is {start}, which is not the id of the padding, "
+            f"config.json: decoder_start_token_id is {start!r}, which is not the id of the padding, "
             "begin or end token; make it one of these"
         )
     return Vocabulary(SpecialTokens(ids, rows), size, fingerprint, named[0] if named else END), files
