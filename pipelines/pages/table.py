@@ -62,14 +62,12 @@ class Table:
             read, there = has_text(self._subject, int(rows[place]), wanted.text)
             decoded += read
             if there:
-                lines.append(self._line(int(rows[place])))
+                row = int(rows[place])
+                values = tuple(words(one.read(row, row + 1)[0], one.decimals) for one in self.measures)
+                name, text = self._subject.beginning(row)
+                lines.append(Line(row, name, values, text))
             place += 1
         return TablePage(tuple(lines), len(rows), of, place if place < len(rows) else None)
-
-    def _line(self, row: int) -> Line:
-        values = tuple(words(one.read(row, row + 1)[0], one.decimals) for one in self.measures)
-        name, text = self._subject.beginning(row)
-        return Line(row, name, values, text)
 
     def _limit(self, rows: int) -> int:
         return rows if files.is_local(self._subject.folder) else min(rows, FEW)

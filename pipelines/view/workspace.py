@@ -43,6 +43,7 @@ class Workspace:
     def __init__(self, options: Selection) -> None:
         """Find what lies in the folders that ``options`` name."""
         self._options, self._opened = options, dict[str, Subject]()
+        self.folders = options.artefact
         self.entries: dict[str, Entry] = {}
         self.refresh()
         self._update = lru_cache(maxsize=8)(self._open_update)
@@ -59,15 +60,10 @@ class Workspace:
             self.entries[one.name] = Entry(one.name, one.name, one.folder, one.kind, "", len(one), note=note)
         return self
 
-    @property
-    def folders(self) -> Sequence[str]:
-        """The folders that the options name."""
-        return self._options.artefact
-
     def refresh(self) -> None:
         """Look for artefacts and runs again."""
-        if self._options.artefact:
-            self.entries = {entry.name: entry for entry in find_entries(self._options.artefact)}
+        if self.folders:
+            self.entries = {entry.name: entry for entry in find_entries(self.folders)}
 
     def subject(self, name: str) -> Subject:
         """Return the rows of an artefact, or of the update that ``RUN-step-N`` names; KeyError for other names."""
