@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 else:
     Input = Any  # slow to import, and not needed for the flags
 
+Inputs = Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RawText:
@@ -51,7 +53,7 @@ class Documents:
         farspan documents --input c4='c4/en/*.json.gz' --tokenizer t5.model --output docs
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED] = ()
+    inputs: Inputs = ()
     output: Output
     tokenizer: Annotated[str, UNRECORDED]
     sentences: str = "nupunkt"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import NO_FLAG, UNRECORDED, Flag, utf8
+from corpora.options import UNRECORDED, Flag, utf8
 from corpora.readers.formats import FORMATS
 from corpora.readers.options import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
 from corpora.readers.tasks import DATA_SETS
+from pipelines.documents.options import Inputs
 from pipelines.options import Compression, DocumentsFolder, ErrorBudget, Output, Seed
-
-if TYPE_CHECKING:
-    from pipelines.documents.inputs import Input
-else:
-    Input = Any  # slow to import, and not needed for the flags
 
 _FORMAT_HELP = f"data set: {', '.join(DATA_SETS)} (default: pairs, JSON lines or Parquet of your own)"
 
@@ -114,7 +110,7 @@ class Pairs:
         farspan pairs --documents documents --probe ruler:vt --lengths 4096,16384 --output probes
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED] = ()
+    inputs: Inputs = ()
     documents: DocumentsFolder
     output: Output
     split: Literal["data", "draw", "train", "validation", "test"] = "data"
