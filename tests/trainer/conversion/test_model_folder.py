@@ -131,6 +131,7 @@ def test_shards_and_older_files_are_read(bart, tmp_path):
         ("model.safetensors", b"nonsense", "damaged or holds more than tensors"),
         ("config.json", b"{}", "config.json cannot be read"),
         ("config.json", b'{"model_type": "gpt2"}', "model_type is 'gpt2'; known are bart"),
+        ("config.json", b'{"model_type": ["bart"]}', r"model_type is \['bart'\]; known are bart"),
         ("config.json", {"d_model": "x"}, "does not describe a bart"),
         ("config.json", {"encoder_layers": 1}, "unexpected: model"),
         ("config.json", {"vocab_size": 9}, "tokenizer beside it"),
