@@ -21,7 +21,7 @@ from corpora.schemas.corpus import DocumentUse
 from corpora.storage.arrow_views import booleans
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
-from pipelines.engine.artefacts import Parent, some_tokens
+from pipelines.engine.artefacts import Parent, require_tokens
 from pipelines.engine.job import Job
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.spill import Bucket, Pieces, place_by_id, refuse_repeated
@@ -30,7 +30,7 @@ from pipelines.shuffle.spill import Bucket, Pieces, place_by_id, refuse_repeated
 def plan(options: RandomCorpus) -> Job:
     """Check the options and declare the tasks."""
     documents = Parent.read(options.documents, "farspan.documents")
-    tokens = some_tokens(documents.folder, documents.manifest, options.split)
+    tokens = require_tokens(documents.folder, documents.manifest, options.split)
     shards = shard_count(options.shards, tokens)
     key, row_key = (make_key(options.seed, purpose, {"split": options.split}) for purpose in ("shuffle", "rows"))
     return corpus_job(

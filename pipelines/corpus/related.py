@@ -29,7 +29,7 @@ from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import StoredShard
 from pipelines.corpus.options import RelatedCorpus
-from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours, some_tokens
+from pipelines.engine.artefacts import Parent, absolute, parent_entry, read_neighbours, require_tokens
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import Packed, corpus_job, shard_count
 from pipelines.shuffle.intermediate import first_of_key
@@ -45,7 +45,7 @@ def plan(options: RelatedCorpus) -> Job:
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
     neighbours = _neighbours(options, documents)
     split = _split(options, documents, neighbours)
-    tokens = some_tokens(documents.folder, documents.manifest, split)
+    tokens = require_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
     entry, unused = (parent_entry(output, neighbours.folder), ()) if neighbours else (None, _BOUNDS)
     decided = {"rows": rows, "split": split, "shards": shards, "neighbours": entry}
@@ -93,7 +93,7 @@ def _split(options: RelatedCorpus, documents: Parent, neighbours: Parent | None)
     split = options.split or "train"
     if neighbours is None:
         if not _count_clustered(documents.manifest, split):
-            some_tokens(documents.folder, documents.manifest, split)
+            require_tokens(documents.folder, documents.manifest, split)
             raise FarspanError(
                 f"{documents.folder}: none of its {split} documents names a cluster; give --neighbours, or make the "
                 "documents with --cluster-field, or from a format of clusters"

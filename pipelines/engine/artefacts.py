@@ -71,8 +71,8 @@ def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
     return held_out if split == "held-out" else numbers["tokens"] - held_out
 
 
-def some_tokens(folder: str, documents: Manifest, split: str) -> int:
-    """Return ``tokens_of_split`` of the documents in ``folder``."""
+def require_tokens(folder: str, documents: Manifest, split: str) -> int:
+    """Count the tokens of the split of the documents in ``folder``; refuse documents without any."""
     if not documents.totals["documents"]:
         raise FarspanError(f"{folder}: holds no document; make the documents from other input")
     tokens = tokens_of_split(documents.totals, split)

@@ -122,7 +122,7 @@ def _do_all(job: Job, member: Member, interrupts: Interrupts, done: set[str]) ->
 
 @contextmanager
 def stop_others(member: Member) -> Iterator[None]:
-    """Stop the other processes, too, by an error of this one, unless the folder is gone."""
+    """Pass an error of this process on to the others, which then stop; none if the folder is gone."""
     try:
         yield
     except FolderGone:
@@ -173,7 +173,7 @@ class SharedStage:
         begun, least = time.monotonic(), LEAST_PAUSE[files.is_local(self._work)]
         while self._see_receipts():
             self.require_sound()
-            if inherited := self._inherit():
+            if inherited := self._take_over():
                 self._do(*inherited)
                 begun = time.monotonic()
                 continue
@@ -236,7 +236,7 @@ class SharedStage:
             self._seen(self._missing.pop(name))
         return bool(self._missing)
 
-    def _inherit(self) -> tuple[Task, int] | None:
+    def _take_over(self) -> tuple[Task, int] | None:
         """Claim a task whose claim was given back, or whose process failed or is dead.
 
         A few are looked at, and others the next time, so that the cost does not grow with the number of processes.

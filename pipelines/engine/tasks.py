@@ -41,7 +41,7 @@ class TaskFailed(FarspanError):
 
 
 def report_nothing(stage: str, task: str, units: int, rejects: int = 0) -> None:
-    """Take the progress of a task whose driver learns of its end by its receipt."""
+    """Ignore progress; the driver learns of the end of the task by its receipt."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge.sentence_scores import sentence_scores
 from objectives.rouge.words import split_words
 from pipelines.documents.shard import plain
-from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, some_tokens
+from pipelines.engine.artefacts import Parent, absolute, artefact_tokenizer, declare_derived_job, require_tokens
 from pipelines.engine.job import Job, Report, Stage, Task, count_by_source, make_sharded_stage, shard_paths
 from pipelines.retrieval.encoder import Encoder, device_count, load_encoder, resolve
 from pipelines.retrieval.options import Embed
@@ -48,7 +48,7 @@ _BYTES_A_TOKEN = 1 << 10
 def plan(options: Embed) -> Job:
     """Check the options and declare the tasks; the encoder's files are hashed, its weights are not loaded yet."""
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
-    tokens = some_tokens(documents.folder, documents.manifest, options.split)
+    tokens = require_tokens(documents.folder, documents.manifest, options.split)
     if options.min_document_tokens > (longest := documents.manifest.totals["max_tokens"]):
         raise FarspanError(
             f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents.folder} has "
