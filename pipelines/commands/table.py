@@ -34,7 +34,7 @@ COMMANDS = (
         ".documents.job:plan_raw",
         "RawText",
         "Documents",
-        next="farspan corpus random --documents {output} --sequence-length 4096 --output corpus",
+        next="farspan corpus random --documents {output} --sequence-length 4096 --output corpus (or farspan pairs)",
     ),
     _job(
         "pairs",
@@ -43,7 +43,7 @@ COMMANDS = (
         "RawPairs",
         "Probing",
         "Pairs",
-        next="farspan train tiny_finetune --set data.pairs={output} --set run.directory=run",
+        next="farspan train tiny_short --set data.pairs={output} --set run.initial_model=RUN --set run.directory=tuned",
     ),
     _job(
         "corpus random",
@@ -95,7 +95,7 @@ COMMANDS = (
         "Choose what an objective hides in each sequence.",
         ".masks.job:plan",
         "Masking",
-        next="farspan train tiny --set data.corpus={corpus} --set data.masks={output} --set run.directory=run",
+        next="farspan view {output}",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
     _job(
