@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,6 +102,8 @@ def _describe(entry: Entry) -> tuple[Entry, Any]:
     try:
         manifest = read_manifest(entry.folder)
     except FarspanError as error:
+        if (folder / "model.safetensors").is_file():
+            return replace(entry, kind="model", size=sum(path.stat().st_size for path in folder.iterdir())), None
         return replace(entry, kind="artefact", state="unreadable", note=str(error)), None
     kind, tokens = manifest.format.removeprefix("farspan."), manifest.totals.get("tokens")
     note = str(manifest.config.get(_NOTES.get(kind, ""), ""))
@@ -113,7 +116,9 @@ class _Known:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         finished = [entry for entry in entries if (Path(entry.folder) / NAME).is_file()]
-        self._names = {manifest_sha256(entry.folder): entry.name for entry in finished}
+        digests = {entry.name: manifest_sha256(entry.folder) for entry in finished}
+        copies = Counter(digests.values())  # equal artefacts are told apart by their paths
+        self._names = {digest: name for name, digest in digests.items() if copies[digest] == 1}
         self._names |= {os.path.realpath(entry.folder): entry.name for entry in entries}
         self._runs = {base_name(entry.folder): entry.name for entry in entries if entry.kind == "run"}
 

@@ -72,6 +72,8 @@ class Workspace:
         update = re.fullmatch(r"(.+)-step-(\d{1,12})", name)
         if name not in self.entries and update and update[1] in self.entries:
             return self._update(name, self.entries[update[1]].folder, int(update[2]))
+        if name not in self.entries:
+            self.refresh()  # it may have been made since
         entry = self.entries[name]
         if entry.kind not in VIEWED or entry.kind == "run":
             raise FarspanError(f"{entry.folder}: {entry.kind}, {entry.state}; its rows have no pages")

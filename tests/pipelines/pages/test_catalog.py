@@ -33,7 +33,7 @@ from pipelines.pages.piece import shorten, title_and_id
 from pipelines.pages.row import cluster_of, parts_of
 from pipelines.pages.table import Table, histogram
 from pipelines.view.overview import HEIGHT, draw_graph
-from tests.artefacts import all_rows, make_corpus, make_documents, make_predictions
+from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, make_predictions
 from tests.neighbours import make_neighbours
 from tests.pipelines.pages.invented import make_run
 from trainer.data.config import SourceConfig
@@ -49,6 +49,9 @@ def root(made, tmp_path_factory) -> Path:
     make_run(str(root / "runs" / "one"), mixture, made["corpus"])
     make_predictions(str(root / "answers"), f"{root}/data/pairs", run="one")
     (root / "half" / "_work").mkdir(parents=True)
+    (root / "model").mkdir()
+    (root / "model" / "manifest.json").write_text('{"format": "farspan.model"}')
+    (root / "model" / "model.safetensors").write_bytes(b"")
     shutil.copytree(made["pairs"], root / "broken")
     (root / "broken" / "manifest.json").write_text("{")
     return root
@@ -67,6 +70,7 @@ def test_all_are_found_with_their_parents(root):
         "data/sentences": ("masks", "finished"),
         "data/spans": ("masks", "finished"),
         "half": ("job", "unfinished"),
+        "model": ("model", "finished"),
         "runs/one": ("run", "stopped"),
     }
     assert {entry.name: set(entry.parents) for entry in entries.values() if entry.parents} == {
@@ -80,6 +84,13 @@ def test_all_are_found_with_their_parents(root):
     }
     assert entries["data/spans"].rows == 2 * entries["data/corpus"].rows
     assert entries["data/corpus"].size > 0
+
+
+def test_of_equal_artefacts_the_parent_is_the_one_that_was_used(tmp_path):
+    documents = make_documents(str(tmp_path / "one"), shards=1)
+    make_pairs(str(tmp_path / "pairs"), documents, pairs=3)
+    shutil.copytree(documents, tmp_path / "two")
+    assert {entry.name: entry.parents for entry in find_entries([str(tmp_path)])}["pairs"] == ("one",)
 
 
 def test_equal_names_are_told_apart(root, made, tmp_path):
