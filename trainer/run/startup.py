@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -16,6 +17,7 @@ from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage.files import is_local
 from corpora.storage.sharded_rows import ShardedRows
+from trainer.checkpoint.run_files import RECIPE, SUMMARY
 from trainer.data.config import DataConfig, Source, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
@@ -82,6 +84,9 @@ def list_warnings(unit: TrainUnit, epochs: float | None) -> Iterator[str]:
     recipe = unit.recipe
     if epochs is None:
         yield from _repetitions(unit)
+    initial = Path(recipe.run.initial_model or "")
+    if recipe.run.initial_model and (initial / RECIPE).is_file() and not (initial / SUMMARY).is_file():
+        yield f"run.initial_model {initial} is an unfinished run; this one begins with the checkpoint that it has now"
     if recipe.loss.r3f and recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
         yield (
             f"parallel.mode {recipe.parallel.mode} with run.precision bf16 rounds away most of noise as small as "

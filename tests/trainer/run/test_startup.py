@@ -190,6 +190,15 @@ def test_a_run_that_repeats_its_corpus_says_so(steps, passes):
     assert not said or "'a'" in said[0]
 
 
+def test_an_unfinished_run_as_initial_model_is_named(tmp_path):
+    (tmp_path / "recipe.json").write_text("{}")
+    recipe = toy_recipe("none", steps=5)
+    unit = Seq2SeqUnit(replace(recipe, run=replace(recipe.run, initial_model=str(tmp_path))), [Mixture.of(ToySource())])
+    assert [line for line in list_warnings(unit, None) if f"{tmp_path} is an unfinished run" in line]
+    (tmp_path / "summary.json").write_text("{}")
+    assert not [line for line in list_warnings(unit, None) if "unfinished" in line]
+
+
 RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
 
 
