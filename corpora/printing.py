@@ -74,13 +74,18 @@ def keep_estimate(output: str, values: Mapping[str, Any]) -> None:
             json.dump({"estimate": dict(values)}, file, indent=1)
 
 
-def compare_estimate(output: str, seconds: float) -> str | None:
-    """Add to the log how long the job or run took, and describe it; None without an estimate."""
+def compare_estimate(output: str, seconds: float, **of: Any) -> str | None:
+    """Add to the log how long the job or run took, and describe it.
+
+    None without an estimate, or with one of other values than those of ``of`` that are not None.
+    """
     path = _log_path(output)
     if not path or not os.path.exists(path):
         return None
     with open(path, encoding="utf-8") as file:
         log = json.load(file)
+    if any(value not in (None, log["estimate"].get(name)) for name, value in of.items()):
+        return None
     log["actual"] = {"seconds": seconds}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(log, file, indent=1)

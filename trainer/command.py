@@ -95,13 +95,15 @@ def run_command(options: Training) -> None:
             "continues from the last checkpoint"
         ) from error
     if outcome.finished:
-        if fresh and (comparison := compare_estimate(recipe.run.directory, time.monotonic() - begun)):
+        if fresh and (
+            comparison := compare_estimate(recipe.run.directory, time.monotonic() - begun, steps=recipe.run.steps)
+        ):
             note(comparison)
         pairs = (
             recipe.data.pairs
             and f"farspan generate {recipe.run.directory} --pairs {recipe.data.pairs} --output predictions"
         )
-        suggest(pairs or f"farspan plot {recipe.run.directory}")
+        suggest(pairs or f"farspan view {recipe.run.directory}")
 
 
 def print_recipes(options: Recipes) -> None:

@@ -152,7 +152,8 @@ def _describe_split(manifest: Manifest) -> str:
 
 def _tabulate_numbers(manifest: Manifest) -> str:
     """Totals, bytes, documents by source, and rejects."""
-    numbers = {**manifest.totals, "shards": len(manifest.shards), "bytes": manifest.bytes}
+    shards = {"shards": len(manifest.shards)} if manifest.shards else {}  # an export has files of another format
+    numbers = {**manifest.totals, **shards, "bytes": manifest.bytes}
     lines = ["| | |", "|---|---:|"]
     lines += [f"| {name.replace('_', ' ')} | {value:,} |" for name, value in numbers.items()]
     shown = [

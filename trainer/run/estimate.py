@@ -163,7 +163,8 @@ def _machine_lines(recipe: Recipe, work: Work) -> Iterator[str]:
         yield f"this machine: makes updates of one micro-batch for about {SECONDS:.0f} s"
         measured = measure(recipe)
         seconds = measured.whole(work, recipe.run.batch_size / recipe.run.micro_batch_size)
-        keep_estimate(recipe.run.directory, {"seconds": seconds, "memory_bytes": measured.memory_bytes})
+        kept = {"seconds": seconds, "memory_bytes": measured.memory_bytes, "steps": recipe.run.steps}
+        keep_estimate(recipe.run.directory, kept)
         yield (
             f"this machine: {format_interval(seconds)} in one process, {measured.memory_bytes / 2**30:.2f} GiB of "
             f"memory; from {len(measured.seconds)} micro-batches of the run's data"

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from corpora.printing import compare_estimate
 from tests.artefacts import make_corpus
 from tests.trainer.toy import train_quietly
 from trainer.command import run_command
@@ -114,6 +115,7 @@ def test_a_run_is_estimated_on_its_data_and_compared_when_it_ends(tmp_path, caps
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "run.estimate.json"]
     run_command(Training(recipe="tiny", assignments=sets))
     assert re.search(r"^took [\d.]+ s, estimated [\d.]+ s to [\d.]+ s$", capsys.readouterr().err, re.MULTILINE)
+    assert compare_estimate(str(tmp_path / "run"), 1.0, steps=10**6) is None  # a run of other steps
     assert json.loads((tmp_path / "run.estimate.json").read_text())["actual"]["seconds"] > 0
 
 
