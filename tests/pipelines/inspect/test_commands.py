@@ -49,10 +49,10 @@ def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
 
 
 def test_a_terminal_gets_the_command_that_is_likely_next(run, tmp_path, monkeypatch):
-    corpus = make_corpus(str(tmp_path / "a corpus"))
+    corpus = make_corpus(str(tmp_path / "corpus"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    _, _, err = run("mask", "span", "--corpus", corpus, "--output", tmp_path / "masks")
-    assert f"next: farspan train tiny --set data.corpus='{corpus}' --set data.masks={tmp_path}/masks " in err
+    _, _, err = run("mask", "span", "--corpus", corpus, "--output", tmp_path / "some masks")
+    assert f"next: farspan view '{tmp_path}/some masks'\n" in err
 
 
 def test_verify_reports_and_fails(run, tmp_path):
