@@ -78,20 +78,21 @@ def test_other_content_than_the_name_says(tmp_path, name):
     assert reasons(read_all(path, target_bytes=3)) == [("0", "unreadable_file")]
 
 
-def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("a.txt", "a.parquet.gz"):
-        (tmp_path / name).write_text("of any kind")
-    with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
-        plan_ranges("a.txt", ReadOptions(id_field="id"), 1)
-    with pytest.raises(FarspanError, match=r"a\.txt: format lines has no field 'c'; leave --cluster-field out"):
-        plan_ranges("a.txt", ReadOptions(format="lines", cluster_field="c"), 1)
-    with pytest.raises(FarspanError, match=r"a\.txt: format quality gives no titles; leave --title-field out"):
-        plan_ranges("a.txt", ReadOptions(format="quality", title_field="title"), 1)
-    with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
-        plan_ranges("a.parquet.gz", ReadOptions(), 1)
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a.txt", {"id_field": "id"}, r"a\.txt: format text has no field 'id'; leave --id-field out"),
+        ("a.txt", {"format": "lines", "cluster_field": "c"}, r"a\.txt: .* lines has no field 'c'; leave --cluster-f"),
+        ("a.txt", {"format": "quality", "title_field": "t"}, r"a\.txt: .* quality gives no titles; leave --title-f"),
+        ("a.parquet.gz", {}, r"unpack the \.gz first"),
+    ],
+)
+def test_options_that_do_not_fit_the_file(tmp_path, name, options, message):
+    (tmp_path / name).write_text("of any kind")
+    with pytest.raises(FarspanError, match=message):
+        plan_ranges(str(tmp_path / name), ReadOptions(**options), 1)
     with pytest.raises(FarspanError, match="ranges of 0 bytes"):
-        plan_ranges("a.txt", ReadOptions(), 0)
+        plan_ranges(str(tmp_path / name), ReadOptions(format="lines"), 0)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 100))
@@ -200,18 +201,10 @@ def test_a_field_has_the_title():
 
 
 def test_a_field_names_the_cluster():
-    rows = [
-        {"text": "One.", "topic": "a"},
-        {"text": "Two.", "topic": 7},
-        {"text": "Three.", "topic": "a"},
-        {"text": ["Four.", "Five."], "topic": "b"},
-        {"text": "Six.", "topic": None},
-        {"text": "Seven."},
-        {"text": "x", "topic": ["a"]},
-        {"text": "x", "topic": True},
-        {"text": "x", "topic": ""},
-    ]
-    block = read_all("a.jsonl", ReadOptions(cluster_field="topic"), data=jsonl(rows))
+    clusters = [("One.", "a"), ("Two.", 7), ("Three.", "a"), (["Four.", "Five."], "b"), ("Six.", None)]
+    rejected = [("x", ["a"]), ("x", True), ("x", "")]
+    rows = [{"text": text, "topic": topic} for text, topic in (*clusters, *rejected)]
+    block = read_all("a.jsonl", ReadOptions(cluster_field="topic"), data=jsonl([*rows, {"text": "Seven."}]))
     assert block.clusters == ["a", "7", "a", "b", "b", None, None]
     assert [reason for _, reason in reasons(block)] == ["missing_cluster"] * 3
 
@@ -219,12 +212,9 @@ def test_a_field_names_the_cluster():
 # Folders that the real ``datasets`` library saves.
 @pytest.fixture
 def saved(tmp_path):
-    train = datasets.Dataset.from_dict(
-        {"text": [f"train {i}" for i in range(30)], "label": [i % 2 for i in range(30)]},
-        features=datasets.Features(
-            {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])}
-        ),
-    )
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    rows = {"text": [f"train {i}" for i in range(30)], "label": [i % 2 for i in range(30)]}
+    train = datasets.Dataset.from_dict(rows, features=features)
     test = datasets.Dataset.from_dict({"text": ["test"]})
     folder = str(tmp_path / "saved")
     datasets.DatasetDict(train=train, test=test).save_to_disk(folder, num_shards={"train": 3, "test": 1})

@@ -84,12 +84,9 @@ def rendered(rule: str):
 @pytest.mark.parametrize("rule", ["bos", "separators", "masked"])
 def test_rules_mark_their_tokens(rule):
     examples, special = rendered(rule)
-    chosen = {
-        "bos": [special["<bos>"]],
-        "separators": [special["<bos>"], special["<doc-sep>"]],
-        "masked": special.sentinels.tolist(),
-    }[rule]
-    assert np.array_equal(examples.global_positions, np.isin(examples.source_ids, chosen))
+    begin, separator = special["<bos>"], special["<doc-sep>"]
+    chosen = {"bos": [begin], "separators": [begin, separator], "masked": special.sentinels}
+    assert np.array_equal(examples.global_positions, np.isin(examples.source_ids, chosen[rule]))
     assert examples.global_positions.any(axis=1).all()
 
 

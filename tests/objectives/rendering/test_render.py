@@ -70,12 +70,8 @@ def masked_batches(draw: st.DrawFn, kinds: list[int] = FLAGS) -> tuple[SequenceB
 def plainly(batch, masks, row, layout, way):
     """Source, target, labels and parts of a row, token by token; way: sentinels, masked or labels."""
     text, borders = batch.tokens[row].tolist(), batch.document_starts[row].tolist()
-    spans = {
-        int(start): (int(length), int(flags))
-        for start, length, flags in zip(
-            masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row], strict=True
-        )
-    }
+    columns = (column[row].tolist() for column in (masks.span_starts, masks.span_lengths, masks.span_flags))
+    spans = {start: (length, flags) for start, length, flags in zip(*columns, strict=True)}
     around = {role: [SPECIAL[name]] if (name := getattr(layout, role)) else [] for role in vars(layout)}
     shown, target, part, markers, left, flags = [], [], 0, 0, 0, CANDIDATE  # shown: (id, label, part)
 
@@ -129,27 +125,19 @@ def check_rows(batch, masks, layout, way, examples):
         assert examples.target_ids[row].tolist() == target + [pad] * (examples.target_ids.shape[1] - len(target))
 
 
-@given(masked_batches(), layouts)
-def test_sentinels_equal_a_plain_statement(pair, layout):
+@pytest.mark.parametrize(
+    ("way", "render", "mask"),
+    [("sentinels", render_sentinels, {}), ("masked", render_masked, {"mask": SENTENCE_MASK})],
+)
+@given(pair=masked_batches(), layout=layouts)
+def test_sources_and_targets_equal_a_plain_statement(way, render, mask, pair, layout):
     batch, masks = pair
-    examples = render_sentinels(batch, masks, SPECIAL, layout, segment_ids=True)
-    check_rows(batch, masks, layout, "sentinels", examples)
-    source, target = rendered_lengths(batch, masks, layout, sentinels=True)
+    examples = render(batch, masks, SPECIAL, layout, segment_ids=True, **mask)
+    check_rows(batch, masks, layout, way, examples)
+    source, target = rendered_lengths(batch, masks, layout, sentinels=way == "sentinels")
     assert np.array_equal(source, examples.source_lengths)
     assert np.array_equal(target, examples.target_lengths)
-    text = reconstruct(examples, masks, SPECIAL, layout)
-    assert all(np.array_equal(text[row], batch.tokens[row]) for row in range(len(batch)))
-
-
-@given(masked_batches(), layouts)
-def test_masked_equals_a_plain_statement(pair, layout):
-    batch, masks = pair
-    examples = render_masked(batch, masks, SPECIAL, layout, mask=SENTENCE_MASK, segment_ids=True)
-    check_rows(batch, masks, layout, "masked", examples)
-    source, target = rendered_lengths(batch, masks, layout, sentinels=False)
-    assert np.array_equal(source, examples.source_lengths)
-    assert np.array_equal(target, examples.target_lengths)
-    text = reconstruct(examples, masks, SPECIAL, layout, mask=SENTENCE_MASK)
+    text = reconstruct(examples, masks, SPECIAL, layout, **mask)
     assert all(np.array_equal(text[row], batch.tokens[row]) for row in range(len(batch)))
 
 

@@ -42,34 +42,26 @@ def test_a_task_is_found_by_its_name_and_by_a_preset():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("preset", "options", "message"),
     [
-        (
-            ("text_to_txt",),
-            r"no task is called 'text_to_txt' \(did you mean 'text_to_text'\?\); installed: text_to_text",
-        ),
-        (("text_to_text", "bart"), r"task text_to_text has no preset 'bart' .*its presets: bart_ls, bart_ls_summary, "),
-        (("text_to_text", None, {"querry": 1}), r"no option 'querry' \(did you mean 'query'\?\); its options: query, "),
-        (
-            ("text_to_text", None, {"query": "last"}),
-            r"option query is 'last'; give none, first, every_block or decoder",
-        ),
-        (
-            ("text_to_text", None, {"block": 32768, "query": "every_block"}),
-            "block is 32768; give at most source_length",
-        ),
-        (
-            ("text_to_text", None, {"query": "none", "global_attention": "query"}),
-            "is 'query'; give another rule, or query",
-        ),
-        (("text_to_text", "led", {"global_attention": "separators"}), "give bos, or separator=<doc-sep> beside it"),
-        (("text_to_text", None, {"targets": "all"}), "option targets is 'all'; give each, first or sampled"),
-        (("text_to_text", None, {"questions": 3}), "option questions is 3; give 1, or targets=first or sampled"),
+        ("bart", None, r"task text_to_text has no preset 'bart' .*its presets: bart_ls, bart_ls_summary, "),
+        (None, {"querry": 1}, r"no option 'querry' \(did you mean 'query'\?\); its options: query, "),
+        (None, {"query": "last"}, r"option query is 'last'; give none, first, every_block or decoder"),
+        (None, {"block": 32768, "query": "every_block"}, "block is 32768; give at most source_length"),
+        (None, {"query": "none", "global_attention": "query"}, "is 'query'; give another rule, or query"),
+        ("led", {"global_attention": "separators"}, "give bos, or separator=<doc-sep> beside it"),
+        (None, {"targets": "all"}, "option targets is 'all'; give each, first or sampled"),
+        (None, {"questions": 3}, "option questions is 3; give 1, or targets=first or sampled"),
     ],
 )
-def test_wrong_names_and_options_are_answered_with_the_right_ones(arguments, message):
+def test_wrong_names_and_options_are_answered_with_the_right_ones(preset, options, message):
     with pytest.raises(FarspanError, match=message):
-        load_task(*arguments)
+        load_task("text_to_text", preset, options)
+
+
+def test_an_unknown_task_is_answered_with_a_known_one():
+    with pytest.raises(FarspanError, match=r"'text_to_txt' \(did you mean 'text_to_text'\?\); installed: text_to_text"):
+        load_task("text_to_txt")
 
 
 def test_a_third_partys_task_is_found_with_options_and_checks(farspan_lead):
@@ -86,12 +78,10 @@ def test_a_third_partys_task_is_found_with_options_and_checks(farspan_lead):
 
 
 def test_a_task_that_lacks_a_member_is_one_line(tmp_path, monkeypatch):
-    target = "tests.objectives.broken:Sound"
-    install_plugins(tmp_path, "broken-tasks", {"farspan.tasks": {"sound": target}})
+    sound = "tests.objectives.broken:Sound"
+    install_plugins(tmp_path, "broken-tasks", {"farspan.tasks": {"sound": sound}})
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        FarspanError, match=rf"^task sound: entry point {target} of broken-tasks makes Sound, which lac"
-    ):
+    with pytest.raises(FarspanError, match=f"^task sound: entry point {sound} of broken-tasks makes Sound, which lac"):
         load_task("sound")
 
 
@@ -115,9 +105,8 @@ TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 @lru_cache(maxsize=1)
 def sentence_pieces():
-    return train_sentencepiece(
-        [f"question: {a} {b}? context: {b} {c}." for a in WORDS for b in WORDS for c in "ab"], 300
-    )
+    texts = [f"question: {a} {b}? context: {b} {c}." for a in WORDS for b in WORDS for c in "ab"]
+    return train_sentencepiece(texts, 300)
 
 
 def encoded(tokenizer, text):
@@ -182,11 +171,9 @@ QUERY = " ".join(RNG.choice(WORDS, 4))
 def rendered(preset, tokenizer, query=QUERY, texts=(TEXT,), options=None, answer=SUMMARY):
     """Source, target and global positions of one pair, and the special tokens."""
     task = equip(load_task("text_to_text", preset, options), Tools(tokenizer))
-    facts = PairFacts(tokenizer.vocab_size, tokenizer.owned_tokens)
-    batch = pair_batch(
-        [[encoded(tokenizer, text) for text in texts]], [encoded(tokenizer, query)], [[encoded(tokenizer, answer)]]
-    )
-    special = task.validate(facts)
+    documents = [encoded(tokenizer, text) for text in texts]
+    batch = pair_batch([documents], [encoded(tokenizer, query)], [[encoded(tokenizer, answer)]])
+    special = task.validate(PairFacts(tokenizer.vocab_size, tokenizer.owned_tokens))
     examples = task.render(batch, np.array([0]), special).examples
     marks = None if examples.global_positions is None else np.flatnonzero(examples.global_positions[0]).tolist()
     return examples.source_ids[0].tolist(), examples.target_ids[0].tolist(), marks, special
@@ -235,7 +222,7 @@ def test_led_with_a_query_is_the_triviaqa_script():
     assert marks == list(range(source.index(end)))
 
 
-def test_pegasus_x_and_longt5_are_their_pipelines():
+def test_longt5_pegasus_x_and_bart_ls_summaries_are_their_pipelines():
     tokenizer = sentence_pieces()
     source, target, marks, special = rendered("longt5_qa", tokenizer, answer="seven wizards")
     assert source == seqio(tokenizer, special, f"question: {QUERY} context: {TEXT}", 16384)
@@ -245,18 +232,11 @@ def test_pegasus_x_and_longt5_are_their_pipelines():
     assert source == seqio(tokenizer, special, f"summarize: {TEXT}", 16384)
     assert target == seqio(tokenizer, special, SUMMARY, 512)
     tokenizer = small_tokenizer()
-    source, target, marks, special = rendered("pegasus_x", tokenizer)
-    assert source == seqio(tokenizer, special, f"{QUERY}\n\n{TEXT}", 16384)
-    assert target == seqio(tokenizer, special, SUMMARY, 256)
-    assert marks is None
-
-
-def test_bart_ls_summaries_have_no_begin():
-    tokenizer = small_tokenizer()
-    source, target, marks, special = rendered("bart_ls_summary", tokenizer)
-    assert source == seqio(tokenizer, special, TEXT, 16384)
-    assert target == seqio(tokenizer, special, SUMMARY, 1024)
-    assert marks is None
+    for preset, text, length in (("pegasus_x", f"{QUERY}\n\n{TEXT}", 256), ("bart_ls_summary", TEXT, 1024)):
+        source, target, marks, special = rendered(preset, tokenizer)
+        assert source == seqio(tokenizer, special, text, 16384)
+        assert target == seqio(tokenizer, special, SUMMARY, length)
+        assert marks is None
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -299,9 +279,8 @@ def test_groups_are_runs_of_equal_documents(documents, most, size):
     assert [row for part in parts for row in part] == list(range(100, 100 + len(documents)))
     assert {int(part[0]) - 100 for part in parts} <= {*offsets.tolist()}
     if most == 1:
-        assert [len(part) for part in parts] == [
-            len(documents[at : at + size]) for at in range(0, len(documents), size)
-        ]
+        sizes = [len(documents[at : at + size]) for at in range(0, len(documents), size)]
+        assert [len(part) for part in parts] == sizes
 
 
 @given(st.lists(st.tuples(LISTS, LISTS, LISTS), min_size=1, max_size=6), st.integers(1, 4), st.booleans())
@@ -316,10 +295,8 @@ def test_answers_come_back_from_a_joined_target(pairs, most, second):
     separator = special.ids.get(DOCUMENT_SEPARATOR, 400)
     for row, (begin, end) in enumerate(pairwise(offsets)):
         target = examples.target_ids[row, : examples.target_lengths[row]]
-        prompt = examples.prompt_lengths[row]
-        queries, answers = (
-            divide_answers(part, end - begin, separator) for part in (target[:prompt], target[prompt:-1])
-        )
+        sides = np.split(target[:-1], [examples.prompt_lengths[row]])
+        queries, answers = (divide_answers(side, end - begin, separator) for side in sides)
         assert [part.tolist() for part in queries] == [query for query, *_ in pairs[begin:end]]
         assert [part.tolist() for part in answers] == [own[second] for _, *own in pairs[begin:end]]
         assert target[-1] == EOS

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -97,30 +98,21 @@ def test_ids_are_the_bytes_of_names_in_any_locale(tmp_path, encoding):
         (folder / name).write_text("One.")
     environment = {**os.environ, "PYTHONUTF8": "1"}
     if encoding != "utf-8":
-        made = subprocess.run(
-            ["localedef", "-i", "POSIX", "-f", "ISO-8859-1", "-c", str(tmp_path / "xx_XX.ISO-8859-1")],
-            capture_output=True,
-            check=False,
-        )
+        make = ["localedef", "-i", "POSIX", "-f", "ISO-8859-1", "-c", str(tmp_path / "xx_XX.ISO-8859-1")]
+        made = subprocess.run(make, capture_output=True, check=False)
         if not (tmp_path / "xx_XX.ISO-8859-1").is_dir():
             pytest.skip(f"no Latin-1 locale can be made here: {made.stderr.decode()}")
         environment |= {"PYTHONUTF8": "0", "LOCPATH": str(tmp_path), "LC_ALL": "xx_XX.ISO-8859-1"}
-    told = subprocess.run(
-        [sys.executable, "-c", LISTED, f"n\u00e4me={folder}", encoding],
-        env=environment,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    assert told.stdout.decode().split("\n") == ["n\u00e4me", "\u00e4 \u00e9.txt", "\u4e16.txt"]
+    listing = [sys.executable, "-c", LISTED, f"n\u00e4me={folder}", encoding]
+    told = subprocess.check_output(listing, env=environment)
+    assert told.decode().split("\n") == ["n\u00e4me", "\u00e4 \u00e9.txt", "\u4e16.txt"]
 
 
 @pytest.mark.parametrize("format", ["gov-report", "pairs:gov-report"])
 def test_a_folder_without_files_of_the_data_set_is_refused_with_one_of_its_files(tmp_path, format):
     (tmp_path / "gao").mkdir()
     (tmp_path / "gao" / "GAO-1.json").write_text("{}")
-    with pytest.raises(
-        FarspanError, match=r"--format gov-report reads none of its 1 file, such as .*GAO-1\.json; give"
-    ):
+    with pytest.raises(FarspanError, match=r"gov-report reads none of its 1 file, such as .*GAO-1\.json; give"):
         Input.parse(f"gov={tmp_path}/gao", ReadOptions(format=format))
 
 
@@ -147,11 +139,8 @@ def cut_of(files_of_sizes):
     """Files whose ranges have the given numbers of bytes."""
     made = []
     for number, ranges in enumerate(files_of_sizes):
-        starts = [sum(ranges[:place]) for place in range(len(ranges))]
-        pieces = [
-            Range(f"/f{number}", "jsonl", start, start + size, size, sum(ranges))
-            for start, size in zip(starts, ranges, strict=True)
-        ]
+        edges = pairwise(accumulate(ranges, initial=0))
+        pieces = [Range(f"/f{number}", "jsonl", *edge, edge[1] - edge[0], sum(ranges)) for edge in edges]
         made.append(CutFile("s", f"f{number}", pieces))
     return made
 
@@ -189,10 +178,8 @@ def test_files_are_cut_into_ranges_that_hold_every_record_once(tmp_path, target)
     cut = made.cut
     assert [(file.source, file.name) for file in cut] == [("raw", "a.jsonl"), ("raw", "b.jsonl")]
     assert (max(len(file.ranges) for file in cut) > 1) == (target < 1 << 20)
-    texts = [
-        text for file in cut for piece in file.ranges for block in read_records(piece, read) for text in block.texts
-    ]
-    assert texts == [f"Text {number}." for number in range(30)]
+    blocks = [block for file in cut for piece in file.ranges for block in read_records(piece, read)]
+    assert [text for block in blocks for text in block.texts] == [f"Text {number}." for number in range(30)]
     total = sum(path.stat().st_size for path in (tmp_path / "raw").iterdir())
     assert [entry["path"] for entry in made.entries] == ["raw:a.jsonl", "raw:b.jsonl"]
     assert sum(entry["bytes"] for entry in made.entries) == total

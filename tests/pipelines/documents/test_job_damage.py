@@ -33,6 +33,10 @@ BAD = {
 }
 
 
+def lines_of(count):
+    return b"".join(json.dumps({"text": f"Text {random.random()}, number {n}."}).encode() + b"\n" for n in range(count))
+
+
 @pytest.fixture
 def bad(tmp_path):
     """Each bad line stands between two good ones; a truncated gzip and an unreadable file beside them."""
@@ -43,9 +47,7 @@ def bad(tmp_path):
     for line, neighbour in zip(BAD.values(), good[1:], strict=True):
         lines += [line, neighbour]
     (folder / "lines.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    whole = gzip.compress(
-        b"\n".join(json.dumps({"text": f"Line {random.random()} of many."}).encode() for _ in range(400))
-    )
+    whole = gzip.compress(lines_of(400))
     (folder / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     (folder / "magic.json.gz").write_bytes(b"this is no gzip file")
     return str(folder)
@@ -91,8 +93,7 @@ def test_cut_and_empty_files_count_as_files_against_the_budget(tokenizer, tmp_pa
     folder = tmp_path / "raw"
     folder.mkdir()
     for number in range(10):
-        lines = [json.dumps({"text": f"Text {random.random()} of file {number}."}).encode() for _ in range(200)]
-        packed = gzip.compress(b"\n".join(lines))
+        packed = gzip.compress(lines_of(200))
         packed = packed[: len(packed) // 50] if number < 4 else packed
         (folder / f"{number}.jsonl.gz").write_bytes(b"" if number == 4 else packed)
     with pytest.raises(FarspanError, match=r"5 of 10 files are damaged \(truncated_file 5\), more than .* of 1.00%"):
@@ -103,10 +104,6 @@ def test_cut_and_empty_files_count_as_files_against_the_budget(tokenizer, tmp_pa
     assert count["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
     assert count["lost_bytes"] == sum((folder / f"{number}.jsonl.gz").stat().st_size for number in range(4))
     assert count["read"] == count["written"] + count["rejected"]
-
-
-def lines_of(count):
-    return b"".join(json.dumps({"text": f"Text {random.random()}, number {n}."}).encode() + b"\n" for n in range(count))
 
 
 CUTS = {  # name -> what is left of 2,000 documents; of an odd number of parts, half ends within one
@@ -180,8 +177,7 @@ def test_a_refuted_checksum_counts_its_bytes_against_the_budget(tokenizer, tmp_p
     folder = tmp_path / "raw"
     folder.mkdir()
     for name in ("a", "b"):
-        lines = [json.dumps({"text": f"Text {random.random()}."}).encode() for _ in range(200)]
-        (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
+        (folder / f"{name}.jsonl").write_bytes(lines_of(200))
     packed = bytearray(gzip.compress((folder / "a.jsonl").read_bytes() * 3))
     packed[-6] ^= 1
     (folder / "c.jsonl.gz").write_bytes(packed)
@@ -244,10 +240,8 @@ def test_links_and_special_files_beside_the_text(tokenizer, tmp_path):
         manifest = build(pattern, output, tokenizer, error_budget=0.7)
         assert [row["document_id"] for row in all_rows(output)] == ["raw:real/a.jsonl:0"]
         assert (manifest.counts["raw"]["files"], manifest.counts["raw"]["repeated_links"]) == (3, 1)
-        assert {row["path"]: row["reason"] for row in rejects(output)} == {
-            "dangling.jsonl": "dangling_link",
-            "pipe": "not_a_file",
-        }
+        found = {row["path"]: row["reason"] for row in rejects(output)}
+        assert found == {"dangling.jsonl": "dangling_link", "pipe": "not_a_file"}
     for name in ("pipe", "dangling.jsonl"):
         with pytest.raises(FarspanError, match=name):
             Input.parse(str(folder / name))

@@ -73,19 +73,13 @@ TOTALS = dict.fromkeys(("documents", "tokens", "held_out_documents", "held_out_t
 @pytest.fixture
 def begun(tmp_path):
     """A job of two tasks without shards, whose receipts are there."""
-    head = Manifest(
-        "farspan.documents",
-        {},
-        0,
-        8,
-        tokenizer_entry(),
-        inputs=({"path": "a:x", "bytes": 10}, {"path": "a:y", "bytes": 5}),
-    )
+    inputs = ({"path": "a:x", "bytes": 10}, {"path": "a:y", "bytes": 5})
+    head = Manifest("farspan.documents", {}, 0, 8, tokenizer_entry(), inputs=inputs)
     start = {"head": head.to_values(), "tasks": ["one", "two"], "repeated_links": {"a": 3}}
     (tmp_path / "_work").mkdir()
     (tmp_path / "_work" / "job.json").write_bytes(seal({**start, "versions": {}, "origins": {}}))
+    counts = {"a": {"read": 10, "written": 9, "rejected": 1}}
     for task in ("one", "two"):
-        counts = {"a": {"read": 10, "written": 9, "rejected": 1}}
         receipt = Receipt(task, (), TOTALS, counts, {"broken_json": 1}, {"a": {"x": 2}})
         (tmp_path / "_work" / f"{task}.json").write_bytes(receipt.to_json())
     return tmp_path

@@ -80,23 +80,14 @@ def test_excluded_arms_and_patterns(tmp_path):
             "compared by tuning.held_out_loss on different data: split is 'test' and 'train'",
         ),
         ({"stages__tuning__set__evaluation": None}, r"\[stages.tuning\] has no held-out data"),
-        (
-            {"stages__corpus__command": "corpus randon"},
-            r"command is 'corpus randon' \(did you mean 'corpus random'\?\)",
-        ),
+        ({"stages__corpus__command": "corpus randon"}, r"is 'corpus randon' \(did you mean 'corpus random'\?\)"),
         ({"stages__corpus__sequence_lenth": 8}, r"no option 'sequence_lenth' \(did you mean 'sequence_length'\?\)"),
         ({"stages__corpus__sequence_length": None}, "lacks sequence_length, which `corpus random` needs"),
-        (
-            {"stages__corpus__sequence_length": "long"},
-            r"\[stages.corpus\] sequence-length is 'long'; a value of type int",
-        ),
+        ({"stages__corpus__sequence_length": "long"}, r"\[stages.corpus\] sequence-length is 'long'; a value of type"),
         ({"stages__corpus__output": "here"}, "has no option 'output', or the study sets it"),
         ({"stages__corpus__processes": 2}, "processes is for train and generate"),
         ({"stages__tuning__set__optimizer.rate": 1.0}, r"has no key 'rate'"),
-        (
-            {"stages__pretraining__set__data.objective": {"name": "span", "preset": "bart_sl"}},
-            "has no preset 'bart_sl'",
-        ),
+        ({"stages__pretraining__set__data.objective": {"name": "span", "preset": "bart"}}, "has no preset 'bart'"),
         ({"stages__tuning__set__data.task": {"name": "summary"}}, "summary"),
         ({"stages__tuning__set__run.directory": "here"}, "sets run.directory, which the study chooses"),
         ({"stages__corpus__documents": "{document}"}, r"refers to \{document\}, which is no stage \(did you mean"),
@@ -111,10 +102,7 @@ def test_excluded_arms_and_patterns(tmp_path):
         ({"compare__metrics": ["predictions.rogue"]}, "rogue"),
         ({"compare__by": "kind"}, "compare.by is 'kind', but 'tuning.held_out_loss' has no examples to divide"),
         ({"compare__metrics": ["tuning.held_out_loss"]}, "stage 'predictions' serves no metric"),
-        (
-            {"stages__pretraining__set__run.seed": 0, "stages__tuning__set__run.seed": 0},
-            "seeds 0 and 1 of arm 'span-slow'",
-        ),
+        ({f"stages__{name}__set__run.seed": 0 for name in ("pretraining", "tuning")}, "seeds 0 and 1 of arm 'span-sl"),
         ({"seeds": 0}, "seeds is 0; give a number from 1"),
         ({"seed": 3}, r"no key 'seed' \(did you mean 'seeds'\?\)"),
         ({"matrix__rate__very-fast": {}}, "has the name 'very-fast'"),
@@ -132,9 +120,7 @@ def test_a_changed_file_needs_leave(tmp_path):
     output = str(tmp_path / "out")
     begin(read_plan(str(write_study(tmp_path))), output, update=False)
     changed = read_plan(str(write_study(tmp_path, seeds=2)))
-    with pytest.raises(
-        FarspanError, match=r"study.toml: is not the study that was begun in .*: seeds was 3, is 2; give"
-    ):
+    with pytest.raises(FarspanError, match=r"study.toml: is not the study that was begun in .*: seeds was 3, is 2;"):
         begin(changed, output, update=False)
     begin(changed, output, update=True)
     begin(changed, output, update=False)
