@@ -89,7 +89,9 @@ class PairRows:
             places = pairs.rows_of(systems[0].predictions.split) if systems else np.arange(len(pairs))
         self._places = places
         split = f" of split {systems[0].predictions.split}" if systems else ""
-        self.summary = f"{format_count(len(places), 'pair')}{split}, {format_count(len(pairs.documents), 'document')}"
+        whole = len(places) == len(pairs)  # the documents are those of all pairs
+        documents = f", {format_count(len(pairs.documents), 'document')}" if whole else ""
+        self.summary = f"{format_count(len(places), 'pair')}{split}{documents}"
         self.measures: tuple[Measure, ...] = (
             Measure("query", "question tokens", partial(self._lengths, "query")),
             Measure("tokens", "document tokens", self._document_tokens, SOME, filters=("least", "most")),

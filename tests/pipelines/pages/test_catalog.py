@@ -50,8 +50,8 @@ def root(made, tmp_path_factory) -> Path:
     make_predictions(str(root / "answers"), f"{root}/data/pairs", run="one")
     (root / "half" / "_work").mkdir(parents=True)
     (root / "model").mkdir()
-    (root / "model" / "manifest.json").write_text('{"format": "farspan.model"}')
-    (root / "model" / "model.safetensors").write_bytes(b"")
+    for name in ("manifest.json", "model.safetensors"):
+        (root / "model" / name).write_text('{"format": "farspan.model"}')
     shutil.copytree(made["pairs"], root / "broken")
     (root / "broken" / "manifest.json").write_text("{")
     return root

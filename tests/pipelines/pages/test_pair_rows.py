@@ -40,6 +40,7 @@ def text_of(block) -> str:
 def test_predictions_stand_beside_the_references(made, compared, systems):
     pairs = PairSet(made["pairs"])
     (values,) = pairs.table([int(pairs.rows_of("validation")[3])]).to_pylist()
+    assert compared.summary == f"{len(compared)} pairs of split validation"  # whose documents are not all
     beside = compared.page(3, PageOptions()).bands[0]
     assert [column.heading for column in beside] == ["references", "first", "second"]
     assert [text_of(block) for block in beside[0].blocks] == values["references"]
