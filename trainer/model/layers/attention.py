@@ -57,8 +57,9 @@ def attend(
     if grouped > 1 and not q.is_cuda:  # the fast CPU kernel has no groups, and the slow one stores all scores
         k, v = (x[:, :, :, None].expand(-1, -1, -1, grouped, -1).flatten(2, 3) for x in (k, v))
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    groups = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}  # a compiled comparison is no bool
     mixed = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, **groups
     ).transpose(1, 2)
     return mixed if empty is None else mixed.masked_fill(empty[..., None], 0.0)
 
