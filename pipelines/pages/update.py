@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -136,11 +137,11 @@ class UpdateRows:
         return len(self._pages)
 
     def page(self, row: int, options: PageOptions) -> RowPage:
-        (subject, inner, draw, number), seen = self._pages[row], self.update.rows[row]
-        page = subject.page(inner, replace(options, draw=draw))
+        shown, seen = self._pages[row], self.update.rows[row]
+        page = shown.subject.page(shown.row, replace(options, draw=shown.draw))
         facts = (
             ("source", seen.source),
-            ("row", f"{number:,} of {Path(subject.folder).name}"),
+            ("row", f"{shown.place:,} of {Path(shown.subject.folder).name}"),
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )
@@ -151,15 +152,15 @@ class UpdateRows:
         return row, row + 1
 
     def ids(self, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
-        names, documents = zip(*(page.ids(row, row + 1) for page, row, *_ in self._pages[start:stop]), strict=True)
+        names, documents = zip(*(one.subject.ids(one.row, one.row + 1) for one in self._pages[start:stop]), strict=True)
         kind = pa.list_(pa.string())
         return pa.concat_arrays(names), pa.concat_arrays([one.cast(kind) for one in documents])
 
     def _tokens(self, start: int, stop: int) -> np.ndarray:
         lengths = []
-        for subject, row, *_ in self._pages[start:stop]:
-            (measure,) = (measure for measure in subject.measures if measure.key == "tokens")
-            lengths.append(measure.read(row, row + 1))
+        for one in self._pages[start:stop]:
+            (measure,) = (measure for measure in one.subject.measures if measure.key == "tokens")
+            lengths.append(measure.read(one.row, one.row + 1))
         return np.concatenate(lengths)
 
     def _measure(self, name: str, title: str) -> Measure:
@@ -170,17 +171,24 @@ class UpdateRows:
         return Measure(name, title, lambda start, stop: column[start:stop], decimals=None if named else 0)
 
     def beginning(self, row: int) -> tuple[str, str]:
-        subject, inner, *_ = self._pages[row]
-        return subject.beginning(inner)
+        return self._pages[row].subject.beginning(self._pages[row].row)
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
-        subject, inner, *_ = self._pages[row]
-        return subject.texts(inner)
+        return self._pages[row].subject.texts(self._pages[row].row)
 
 
-def _find_pages(update: Update) -> list[tuple[Subject, int, int, int]]:
-    """Find the subject, row and draw of each row of the update, and the number of the row in its artefact."""
-    pages: dict[int, tuple[Subject, int, int, int]] = {}
+class _Page(NamedTuple):
+    """The page of a row of an update: a row and a draw of a subject, and its place, the row of the artefact."""
+
+    subject: Subject
+    row: int
+    draw: int
+    place: int
+
+
+def _find_pages(update: Update) -> list[_Page]:
+    """Find the page of each row of the update."""
+    pages: dict[int, _Page] = {}
     for part, (name, source) in enumerate((part.name, unpacked(part.source)) for part in update.mixture.parts):
         rows = {number: row for number, row in enumerate(update.rows) if row.part == part}
         if not rows:
@@ -188,11 +196,11 @@ def _find_pages(update: Update) -> list[tuple[Subject, int, int, int]]:
         if isinstance(source, MaskedCorpus):
             masker = Masker(name, source.objective, source.special, _draw_masks(source))
             subject: Subject = CorpusRows(name, source.corpus, [masker], titles=find_titles(source.corpus))
-            pages |= {number: (subject, row.row, row.epoch, row.row) for number, row in rows.items()}
+            pages |= {number: _Page(subject, row.row, row.epoch, row.row) for number, row in rows.items()}
         elif isinstance(source, PairedSource):
             places = [source.pair_of(row.row)[1] for row in rows.values()]  # the source has the pairs of one split
             subject = _open_pairs(name, source, list(rows.values()), np.array(places))
-            pages |= {number: (subject, inner, 0, places[inner]) for inner, number in enumerate(rows)}
+            pages |= {number: _Page(subject, inner, 0, places[inner]) for inner, number in enumerate(rows)}
         else:
             raise FarspanError(f"source {name!r} has rows of a kind that cannot be shown")
     return [pages[number] for number in range(len(update.rows))]
