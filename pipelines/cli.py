@@ -197,8 +197,8 @@ def _estimate(plan: Callable[..., Job | Iterator[Job]], options: Sequence[Any], 
     """Print the estimate of a command's job; of several, that of the first, from whose output the others follow."""
     from corpora.printing import keep_estimate
     from pipelines.engine.artefacts import absolute
+    from pipelines.engine.estimate import SECONDS, estimate, temporary_output
     from pipelines.engine.job import Job
-    from pipelines.engine.run import SECONDS, estimate, temporary_output
 
     output = options[-1].output
     note(f"{output}: plans the job, then does up to about {SECONDS:.0f} s of its work in a temporary folder")

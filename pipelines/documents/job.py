@@ -25,7 +25,8 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents.inputs import Input, revisions_of
 from pipelines.documents.options import Documents, RawText
 from pipelines.documents.ranges import RawFiles, ReadRanges
-from pipelines.documents.shard import DocumentsShard, RejectsShard, plain, unique_stages, write_ids
+from pipelines.documents.shard import DocumentsShard, RejectsShard, plain
+from pipelines.documents.unique_ids import unique_stages, write_ids
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, save_tokenizer
 from pipelines.engine.job import Job, Report, Stage, Task, shard_paths, work_paths
 

@@ -33,7 +33,8 @@ from pipelines.documents.shard import DocumentsShard
 from pipelines.engine.artefacts import Parent, absolute, declare_derived_job
 from pipelines.engine.folder import check_output
 from pipelines.engine.job import Job, Report, Task, make_sharded_stage, shard_paths
-from pipelines.pairs.job import draw_splits, plan_raw
+from pipelines.pairs.job import plan_raw
+from pipelines.pairs.merge import draw_splits
 from pipelines.pairs.options import Pairs, Probing, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, ReadPair, tokenize_pairs
 

@@ -17,10 +17,10 @@ from corpora.printing import format_interval
 from corpora.reporting import Reporting, reporting
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt
+from pipelines.engine.estimate import Measured, combine, estimate
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import Pace, ProgressBars, memory_of_family, short
-from pipelines.engine.run import Measured, combine, estimate
 from tests.artefacts import make_corpus
 from tests.clock import Clock
 

@@ -16,7 +16,8 @@ from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.cards.card import padding_share
 from pipelines.inspect.distributions import Distribution, distributions, redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.stats import count_cut_pairs, describe, draw, print_stats, statistics, stats
+from pipelines.inspect.histograms import describe, draw
+from pipelines.inspect.stats import count_cut_pairs, print_stats, statistics, stats
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors
@@ -230,7 +231,7 @@ def test_the_line_above_a_panel(values: list, unit: str, words: str):
 
 def drawn(found, path):
     """The figure before it is written, laid out."""
-    with patch("pipelines.inspect.stats.save") as save:
+    with patch("pipelines.inspect.histograms.save") as save:
         draw(found, str(path))
     plt, figure, _ = save.call_args.args
     figure.draw_without_rendering()

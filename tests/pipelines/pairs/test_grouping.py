@@ -15,7 +15,7 @@ from corpora.readers.raw_tasks import RawPair
 from corpora.schemas.pairs import SPLITS
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
-from pipelines.pairs.job import document_groups, draw_splits, first_of_equal, in_several_splits
+from pipelines.pairs.merge import document_groups, draw_splits, first_of_equal, in_several_splits
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ReadPair, ReadPairs
 from tests.artefacts import all_rows
